@@ -1,0 +1,8 @@
+# benchmarks/<name>.cpp is one program bench_<name>; it prints ratios and is never part of the tests.
+find_package(benchmark REQUIRED)
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/benchmarks/*.cpp)
+foreach(source IN LISTS sources)
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(bench_${name} ${source})
+  target_link_libraries(bench_${name} PRIVATE lockstep_cli benchmark::benchmark)
+endforeach()

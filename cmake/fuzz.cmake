@@ -1,0 +1,17 @@
+# fuzz/<name>.cpp defines LLVMFuzzerTestOneInput. With clang and LOCKSTEP_FUZZ it becomes a libFuzzer program; always it becomes
+# corpus_<name>, which runs the checked-in corpus fuzz/corpus/<name>/ as a plain test.
+file(GLOB fuzz_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/fuzz/*.cpp)
+list(FILTER fuzz_sources EXCLUDE REGEX "run_corpus\\.cpp$")
+foreach(source IN LISTS fuzz_sources)
+  get_filename_component(name ${source} NAME_WE)
+  if(LOCKSTEP_FUZZ)
+    add_executable(fuzz_${name} ${source})
+    target_compile_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    target_link_libraries(fuzz_${name} PRIVATE lockstep_cli)
+  elseif(LOCKSTEP_TESTS)
+    add_executable(corpus_${name} ${source} ${CMAKE_SOURCE_DIR}/fuzz/run_corpus.cpp)
+    target_link_libraries(corpus_${name} PRIVATE lockstep_cli)
+    add_test(NAME corpus_${name} COMMAND corpus_${name} ${CMAKE_SOURCE_DIR}/fuzz/corpus/${name})
+  endif()
+endforeach()

@@ -1,0 +1,16 @@
+# One test program a layer: tests/<layer>/*.cpp.
+find_package(GTest REQUIRED)
+include(GoogleTest)
+find_library(RAPIDCHECK_LIBRARY rapidcheck)
+foreach(layer IN LISTS LOCKSTEP_LAYERS)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${layer}/*.cpp)
+  if(NOT sources)
+    continue()
+  endif()
+  add_executable(test_${layer} ${sources})
+  target_include_directories(test_${layer} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_link_libraries(test_${layer} PRIVATE lockstep_${layer} GTest::gtest_main ${RAPIDCHECK_LIBRARY})
+  target_compile_definitions(test_${layer} PRIVATE LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                                                   LOCKSTEP_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  add_test(NAME ${layer} COMMAND test_${layer} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+endforeach()

@@ -1,0 +1,27 @@
+// The program: parses the command line, runs one command, turns errors into messages and exit statuses. Each command is
+// one file cmd_<name>.cpp that registers itself with add_<name>(app).
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+namespace lockstep {
+
+// What every command takes.
+struct GlobalOptions {
+  bool json = false, quiet = false, verbose = false;
+  std::string color = "auto", home;
+};
+
+struct App {
+  CLI::App cli{"Lockstep: Qwen-Image in C++, and the debugger that proves a port right."};
+  GlobalOptions global;
+  int status = 0;  // what the command decided: 0 done or match, 1 compared and different
+};
+
+int run_app(int argc, char** argv);
+
+// One line each; defined in the command's own file.
+void add_doctor(App& app);
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// A checkpoint: one safetensors file, a folder with an index and its shards, or a folder with safetensors files alone
+// (mflux: 0.safetensors, ...).
+#pragma once
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "io/safetensors.h"
+
+namespace lockstep {
+
+class Checkpoint {
+ public:
+  static Checkpoint open(const fs::path& file_or_folder);
+
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  const TensorInfo* find(std::string_view name) const;
+  Tensor tensor(std::string_view name) const;  // Error{kNotFound} names the nearest known names
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+  std::vector<std::shared_ptr<const SafetensorsFile>> files_;
+  std::vector<TensorInfo> tensors_;
+  std::unordered_map<std::string, std::pair<size_t, size_t>> index_;  // name → tensors_ index, files_ index
+  std::map<std::string, std::string> metadata_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// safetensors: read strictly from a memory map, written in the official library's layout.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "io/tensor_info.h"
+
+namespace lockstep {
+
+class SafetensorsFile {
+ public:
+  static std::shared_ptr<const SafetensorsFile> open(const fs::path& path);
+
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in the order of their offsets
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const TensorInfo* find(std::string_view name) const;
+  Tensor tensor(
+      std::string_view name) const;  // a view of the map; copied only if the file put it at a misaligned offset
+
+ private:
+  std::shared_ptr<const MappedFile> file_;
+  std::vector<TensorInfo> tensors_;
+  std::unordered_map<std::string, size_t> index_;
+  std::map<std::string, std::string> metadata_;
+};
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+void write_safetensors(const fs::path& path, const NamedTensors& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace lockstep

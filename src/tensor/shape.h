@@ -1,0 +1,19 @@
+// Shapes and strides. Strides count elements, not bytes.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+using Shape = std::vector<int64_t>;
+using Strides = std::vector<int64_t>;
+inline constexpr size_t kMaxRank = 32;
+
+int64_t checked_numel(const Shape& shape);       // refuses negative sizes, too many axes and products beyond 2^62
+Strides contiguous_strides(const Shape& shape);  // row major
+std::string to_string(const Shape& shape);       // "[1, 24, 128]"
+Shape broadcast_shapes(const Shape& a, const Shape& b);        // NumPy's rule
+Shape resolve_reshape(const Shape& requested, int64_t numel);  // one -1 allowed
+
+}  // namespace lockstep

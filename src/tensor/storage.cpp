@@ -1,0 +1,126 @@
+#include "tensor/storage.h"
+
+#include <cstdlib>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+// Sizes are rounded up to one of four steps per power of two: reuse across slightly different shapes at no more than 25
+// % waste.
+size_t block_size(size_t bytes) {
+  if (bytes <= 4096) return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+  size_t power = 4096;
+  while (power * 2 < bytes) power *= 2;
+  const size_t step = power / 4;
+  return (bytes + step - 1) / step * step;
+}
+
+class Pool {
+ public:
+  std::byte* take(size_t size) {
+    const std::lock_guard lock(mutex_);
+    if (limit_ && use_.in_use_bytes + size > limit_)
+      fail(Code::kMemory, "allocate", "the memory limit would be passed",
+           {.expected = "at most " + std::to_string(limit_) + " bytes",
+            .got = std::to_string(use_.in_use_bytes + size),
+            .hint = "a higher --memory-limit or a smaller image"});
+    std::byte* data = nullptr;
+    auto& free = free_[size];
+    if (!free.empty()) {
+      data = free.back();
+      free.pop_back();
+      cached_bytes_ -= size;
+    } else {
+      data = static_cast<std::byte*>(std::aligned_alloc(kTensorAlignment, size));
+      if (!data) {
+        drop_cached();
+        data = static_cast<std::byte*>(std::aligned_alloc(kTensorAlignment, size));
+      }
+      if (!data) fail(Code::kMemory, "allocate", "the system has no " + std::to_string(size) + " bytes to give");
+      ++use_.system_allocations;
+    }
+    use_.in_use_bytes += size;
+    if (use_.in_use_bytes > use_.peak_bytes) use_.peak_bytes = use_.in_use_bytes;
+    return data;
+  }
+
+  void give(std::byte* data, size_t size) noexcept {
+    const std::lock_guard lock(mutex_);
+    use_.in_use_bytes -= size;
+    // Blocks beyond the largest amount ever in use could not all be wanted again.
+    if (cached_bytes_ + size > use_.peak_bytes) {
+      std::free(data);
+      return;
+    }
+    try {
+      free_[size].push_back(data);
+      cached_bytes_ += size;
+    } catch (...) {
+      std::free(data);
+    }
+  }
+
+  MemoryUse use() {
+    const std::lock_guard lock(mutex_);
+    return use_;
+  }
+  void reset_peak() {
+    const std::lock_guard lock(mutex_);
+    use_.peak_bytes = use_.in_use_bytes;
+  }
+  void set_limit(uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    limit_ = bytes;
+  }
+  void release() {
+    const std::lock_guard lock(mutex_);
+    drop_cached();
+  }
+
+ private:
+  void drop_cached() {
+    for (auto& [size, blocks] : free_) {
+      for (std::byte* block : blocks) std::free(block);
+      blocks.clear();
+    }
+    cached_bytes_ = 0;
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<size_t, std::vector<std::byte*>> free_;
+  uint64_t cached_bytes_ = 0, limit_ = 0;
+  MemoryUse use_;
+};
+
+Pool& pool() {
+  static Pool* instance = new Pool;  // never destroyed: tensors in static storage may outlive any order of destruction
+  return *instance;
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte> allocate_bytes(size_t bytes) {
+  if (bytes > (size_t{1} << 62)) fail(Code::kMemory, "allocate", "the size is beyond any memory");
+  const size_t size = block_size(bytes ? bytes : 1);
+  return {pool().take(size), [size](std::byte* data) { pool().give(data, size); }};
+}
+
+MemoryUse memory_use() {
+  return pool().use();
+}
+void reset_peak_memory() {
+  pool().reset_peak();
+}
+void set_memory_limit(uint64_t bytes) {
+  pool().set_limit(bytes);
+}
+void release_cached_memory() {
+  pool().release();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+// Where tensor bytes come from, and how many are in use: a pool that hands freed blocks out again, so that a second
+// forward pass allocates nothing, with a peak and a limit.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace lockstep {
+
+inline constexpr size_t kTensorAlignment = 64;
+
+struct MemoryUse {
+  uint64_t in_use_bytes = 0, peak_bytes = 0, system_allocations = 0;
+};
+
+std::shared_ptr<std::byte> allocate_bytes(size_t bytes);  // 64-byte aligned, uninitialised; throws Error{kMemory}
+MemoryUse memory_use();
+void reset_peak_memory();
+void set_memory_limit(uint64_t bytes);  // 0: none
+void release_cached_memory();           // gives the pool's free blocks back to the system
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+// A tensor: a value that shares its storage. Views never copy; nothing reads a strided view as if it were contiguous.
+#pragma once
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace lockstep {
+
+class Tensor {
+ public:
+  Tensor() = default;  // no tensor; defined() is false
+
+  static Tensor empty(DType dtype, const Shape& shape);  // uninitialised
+  static Tensor zeros(DType dtype, const Shape& shape);
+  // Foreign bytes; `owner` keeps them alive. Strides empty: contiguous.
+  static Tensor wrap(const void* data, DType dtype, const Shape& shape, std::shared_ptr<const void> owner,
+                     const Strides& strides = {});
+  template <typename T>
+  static Tensor from(const Shape& shape, std::span<const T> values);
+  template <typename T>
+  static Tensor from(const Shape& shape, std::initializer_list<T> values) {
+    return from<T>(shape, std::span<const T>(values.begin(), values.size()));
+  }
+
+  bool defined() const { return data_ != nullptr; }
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  const Strides& strides() const { return strides_; }
+  size_t rank() const { return shape_.size(); }
+  int64_t dim(int axis) const;  // negative counts from the end
+  int64_t numel() const { return numel_; }
+  size_t bytes() const { return static_cast<size_t>(numel_) * dtype_bytes(dtype_); }
+  bool is_contiguous() const;
+
+  // Element pointers of a contiguous tensor of that type; anything else is an error.
+  template <typename T>
+  const T* data() const {
+    check_access(DTypeOf<T>::kValue);
+    return reinterpret_cast<const T*>(data_);
+  }
+  template <typename T>
+  T* mutable_data() {
+    check_access(DTypeOf<T>::kValue);
+    return reinterpret_cast<T*>(const_cast<std::byte*>(data_));
+  }
+  std::span<const std::byte> contiguous_bytes() const;
+  // The first element's address, for code that honours strides() itself.
+  const std::byte* strided_data() const { return data_; }
+  std::byte* mutable_strided_data() { return const_cast<std::byte*>(data_); }
+
+  Tensor slice(int axis, int64_t begin, int64_t end, int64_t step = 1) const;  // 0 <= begin <= end <= size, step >= 1
+  Tensor select(int axis, int64_t index) const;                                // drops the axis
+  Tensor transpose(int a, int b) const;
+  Tensor permute(const std::vector<int>& axes) const;
+  Tensor unsqueeze(int axis) const;
+  Tensor squeeze(int axis) const;
+  Tensor broadcast_to(const Shape& shape) const;
+  Tensor reshape(
+      const Shape& shape) const;  // a view of a contiguous tensor; a strided one is an error: say contiguous() first
+  Tensor contiguous() const;      // itself, or a packed copy
+  Tensor clone() const;           // always a packed copy
+  Tensor to(DType dtype) const;   // itself when nothing changes, else a packed converted copy
+
+ private:
+  void check_access(DType wanted) const;
+  int normal_axis(int axis, const char* operation) const;
+
+  const std::byte* data_ = nullptr;
+  std::shared_ptr<const void> owner_;
+  DType dtype_ = DType::kF32;
+  int64_t numel_ = 0;
+  Shape shape_;
+  Strides strides_;
+};
+
+template <typename T>
+Tensor Tensor::from(const Shape& shape, std::span<const T> values) {
+  Tensor tensor = empty(DTypeOf<T>::kValue, shape);
+  if (static_cast<size_t>(tensor.numel()) != values.size()) checked_numel(Shape{-1});
+  T* out = tensor.mutable_data<T>();
+  for (size_t i = 0; i < values.size(); ++i) out[i] = values[i];
+  return tensor;
+}
+
+}  // namespace lockstep
