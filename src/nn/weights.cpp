@@ -54,14 +54,19 @@ Tensor Weights::in_dtype(Tensor tensor) const {
   return widens ? tensor : tensor.to(account_->options.dtype);
 }
 
-Tensor Weights::tensor(std::string_view name, const Shape& shape) const {
+Tensor Weights::stored(std::string_view name, const Shape& shape) const {
   Tensor found = take(name);
   if (!found.defined()) return found;
   if (found.shape() != shape) {
     account_->misshapen.push_back(key(name) + " is " + to_string(found.shape()) + ", expected " + to_string(shape));
     return {};
   }
-  return found.to(account_->options.dtype);
+  return found;
+}
+
+Tensor Weights::tensor(std::string_view name, const Shape& shape) const {
+  const Tensor found = stored(name, shape);
+  return found.defined() ? found.to(account_->options.dtype) : found;
 }
 
 Tensor Weights::flat(std::string_view name, int64_t numel) const {

@@ -29,6 +29,8 @@ class Weights {
 
   bool has(std::string_view name) const;
   Tensor tensor(std::string_view name, const Shape& shape) const;
+  Tensor stored(std::string_view name,
+                const Shape& shape) const;  // in the file's own dtype: tables that are only gathered from
   Tensor flat(std::string_view name,
               int64_t numel) const;  // any shape of that many elements, as [numel]: gamma [C, 1, 1, 1]
   LinearWeight linear(std::string_view name, int64_t inputs, int64_t outputs, bool bias = true) const;

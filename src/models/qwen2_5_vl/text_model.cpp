@@ -62,7 +62,7 @@ TextModel::TextModel(const nn::Weights& w, const TextConfig& config) : config_(c
   const nn::Weights model =
       w.has("model.language_model.embed_tokens.weight") ? w / "model.language_model" : w / "model";
   for (const char* unneeded : {"visual.*", "model.visual.*", "lm_head.*", "encoder.visual.*"}) w.ignore(unneeded);
-  embedding_ = (model / "embed_tokens").tensor("weight", {config.vocabulary, config.width});
+  embedding_ = (model / "embed_tokens").stored("weight", {config.vocabulary, config.width});
   for (int i = 0; i < config.layers; ++i) layers_.emplace_back(model.at("layers", i), config);
   norm_ = nn::RmsNorm(model, "norm", config.width, config.eps);
 }
@@ -83,7 +83,7 @@ Tensor TextModel::forward(std::span<const int64_t> ids, const Ctx& component) co
     }
   Tensor x =
       ops::gather(ctx.backend(), embedding_, Tensor::from<int64_t>({tokens}, ids)).reshape({1, tokens, config_.width});
-  x = (ctx / "embed_tokens").tap(x);
+  x = (ctx / "embed_tokens").tap(ops::cast(ctx.backend(), x, ctx.dtype()));
   for (size_t i = 0; i < layers_.size(); ++i)
     x = layers_[i].forward(x, cos, sin, ctx.at("layers", static_cast<int>(i)));
   return norm_.forward(x, ctx / "norm");  // [1, S, D]
