@@ -277,21 +277,21 @@ def _rewrite_text_keys(directory: Path, *, new_style: bool, vision: bool) -> Non
     def kept(key: str) -> bool:
         return vision or not key.startswith(("visual.", "lm_head."))
 
-    files = set()
-    for path in directory.glob("*.safetensors"):
-        tensors = {rename(key): value for key, value in load_file(path).items() if kept(key)}
-        if tensors:
-            save_file(tensors, path, metadata={"format": "pt"})
-            files.add(path.name)
-        else:
-            path.unlink()
+    shards = []
+    for path in sorted(directory.glob("*.safetensors")):
+        shards.append({rename(key): value for key, value in load_file(path).items() if kept(key)})
+        path.unlink()
+    shards = [shard for shard in shards if shard]
     index_path = directory / "model.safetensors.index.json"
-    if index_path.exists():
-        index = json.loads(index_path.read_text())
-        index["weight_map"] = {rename(key): file for key, file in index["weight_map"].items() if kept(key)}
-        index["metadata"]["total_size"] = sum(
-            value.nbytes for name in files for value in load_file(directory / name).values()
-        )
+    index_path.unlink(missing_ok=True)
+    weight_map = {}
+    for number, shard in enumerate(shards, start=1):
+        file = "model.safetensors" if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
+        save_file(shard, directory / file, metadata={"format": "pt"})
+        weight_map |= dict.fromkeys(shard, file)
+    if len(shards) > 1:
+        total = sum(value.nbytes for shard in shards for value in shard.values())
+        index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))}
         index_path.write_text(json.dumps(index, indent=2) + "\n")
 
 
