@@ -40,9 +40,10 @@ def load_pipeline(model: str | Path, dtype: str):
 
 
 def checkpoint_name(component: str, module_path: str) -> str | None:
-    """Module path in memory to the name in the checkpoint. None: a wrapper whose output another module repeats."""
+    """Module path in memory to the name in the checkpoint. None: not recorded."""
     if component == "text_encoder":
-        if module_path == "model":
+        # "model" repeats what the language model returns. The logits are thrown away by the pipeline, and their weights may be missing from the files.
+        if module_path in ("model", "lm_head"):
             return None
         module_path = re.sub(r"^model\.language_model(?=\.|$)", "model", module_path)
         module_path = re.sub(r"^model\.visual(?=\.|$)", "visual", module_path)

@@ -119,7 +119,9 @@ def random_config(seed: int) -> dict:
         "text_intermediate": rng.choice([40, 64, 96, 128, 200]),
         "mrope_section": [first, second, half - first - second],
         "rope_theta": rng.choice([1e6, 1e6, 1e4]),
-        "vae_base": rng.choice([4, 6, 8, 12, 16]),
+        # Not below 8: the VAE normalises over channels, and a vector of 4 is now and then so short that the norm
+        # magnifies the last bits of whoever computed it.
+        "vae_base": rng.choice([8, 10, 12, 16]),
         "vae_res_blocks": rng.choice([1, 2, 2, 3]),
         "vae_dim_mult": rng.choice([[1, 2, 4, 4], [1, 2, 4, 4], [1, 2, 2, 4], [1, 1, 2, 2]]),
         "random_latent_stats": rng.random() < 0.5,
