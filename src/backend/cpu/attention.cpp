@@ -37,10 +37,12 @@ struct Engine {
   int64_t width_multiple;  // head widths are filled with zeros up to a multiple of this
 };
 
-Engine choose_engine(DType dtype, Level level) {
-  if (dtype == DType::kBF16 && level == Level::kAmx)
+Engine choose_engine(const AttentionArgs& args, Level level) {
+  const bool bf16 =
+      args.q.dtype() == DType::kBF16 && args.k.dtype() == DType::kBF16 && args.v.dtype() == DType::kBF16;
+  if (bf16 && level == Level::kAmx)
     return {DType::kBF16, multiply_bf16_amx, soften_bf16_avx512, 32};
-  if (dtype == DType::kBF16 && level >= Level::kAvx512Bf16)
+  if (bf16 && level >= Level::kAvx512Bf16)
     return {DType::kBF16, multiply_bf16_avx512, soften_bf16_avx512, 2};
   return {DType::kF32, multiply_f32, soften_f32, 1};
 }
@@ -52,7 +54,7 @@ struct Sizes {
 class Attention {
  public:
   Attention(const AttentionArgs& args, int threads, Level level)
-      : args_(args), threads_(threads), engine_(choose_engine(args.q.dtype(), level)) {
+      : args_(args), threads_(threads), engine_(choose_engine(args, level)) {
     const Tensor& q = args.q;
     sizes_ = {q.dim(0), q.dim(1), args.k.dim(1), q.dim(2), args.k.dim(2), q.dim(3)};
     item_ = static_cast<int64_t>(dtype_bytes(engine_.dtype));
