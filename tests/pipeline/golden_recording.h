@@ -1,0 +1,68 @@
+// A recording of the official pipeline (tests/goldens) and a tap that compares a run of ours against it, tensor by
+// tensor.
+#pragma once
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "io/safetensors.h"
+#include "tensor/convert.h"
+#include "tensor/tap.h"
+
+namespace lockstep::testing {
+
+inline double relative_l2(const Tensor& expected, const Tensor& got) {
+  const std::vector<double> a = to_doubles(expected), b = to_doubles(got);
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    size += a[i] * a[i];
+  }
+  return std::sqrt(difference) / std::max(std::sqrt(size), 1e-30);
+}
+
+class GoldenRecording {
+ public:
+  explicit GoldenRecording(const fs::path& stem)
+      : tensors_(SafetensorsFile::open(fs::path(stem) += ".safetensors")), json_(read_json(fs::path(stem) += ".json")) {
+    for (const Json& record : json_["records"]) {
+      Tags tags;
+      for (const auto& [tag, value] : record["tags"].items()) tags.emplace_back(tag, value.get<std::string>());
+      const TensorKey key{record["name"], record["step"].is_null() ? -1 : record["step"].get<int>(), record["hit"],
+                          tags};
+      names_[key] = record["key"];
+    }
+  }
+
+  const Json& settings() const { return json_["settings"]; }
+  bool has(const TensorKey& key) const { return names_.count(key) && tensors_->find(names_.at(key)); }
+  Tensor tensor(const TensorKey& key) const { return tensors_->tensor(names_.at(key)); }
+  const std::map<TensorKey, std::string>& names() const { return names_; }
+
+ private:
+  std::shared_ptr<const SafetensorsFile> tensors_;
+  Json json_;
+  std::map<TensorKey, std::string> names_;
+};
+
+// Offered tensors, by key, packed copies.
+class CollectingTap : public Tap {
+ public:
+  bool wants(std::string_view) const override { return true; }
+  std::optional<Tensor> offer(const TensorKey& key, const Tensor& tensor) override {
+    TensorKey counted = key;
+    counted.hit = hits_[key]++;
+    order.push_back(counted);
+    tensors[counted] = tensor.clone();
+    return std::nullopt;
+  }
+  std::map<TensorKey, Tensor> tensors;
+  std::vector<TensorKey> order;
+
+ private:
+  std::map<TensorKey, int> hits_;
+};
+
+}  // namespace lockstep::testing
