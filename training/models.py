@@ -30,7 +30,7 @@ class ChannelNorm(nn.Module):
 
     def forward(self, x):
         y = F.normalize(x.float(), dim=1).to(x.dtype)
-        return y * self.scale * self.gamma
+        return y * (self.scale * self.gamma).to(x.dtype)
 
 
 class ResidualBlock(nn.Module):
@@ -414,7 +414,8 @@ class Dit(nn.Module):
             image = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
             joint = torch.cat([text_mask, image], dim=1)
             mask = joint[:, None, None, :].expand(-1, -1, joint.shape[1], -1)
-        img, txt, temb = self.img_in(x), self.txt_in(self.txt_norm(text)), self.time_text_embed(t)
+        # under autocast the residual streams stay in f32
+        img, txt, temb = self.img_in(x).float(), self.txt_in(self.txt_norm(text)).float(), self.time_text_embed(t)
         for block in self.transformer_blocks:
             img, txt = block(img, txt, temb, cos, sin, mask)
         return self.proj_out(self.norm_out(img, temb))
