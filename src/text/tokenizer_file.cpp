@@ -181,6 +181,15 @@ bool is_type(const Field& field, std::string_view type) {
   return field.need("type").string() == type;
 }
 
+// transformers 5 writes a TemplateProcessing whose template is the sequence alone.
+bool adds_nothing(const Field& post) {
+  if (!is_type(post, "TemplateProcessing")) return false;
+  size_t pieces = 0;
+  for (const dom::element piece : post.need("single").array())
+    if (++pieces > 1 || !post.wrap(piece, "single").find("Sequence")) return false;
+  return pieces == 1;
+}
+
 // The members of a Sequence, or the thing itself.
 std::vector<Field> flatten(const Field& field, std::string_view list_key) {
   if (!is_type(field, "Sequence")) return {field};
@@ -254,8 +263,8 @@ TokenizerFile parse_tokenizer_json(std::string_view json, std::string_view origi
   check_model(model);
   check_pre_tokenizer(root);
   // Anything else here would add tokens or change bytes. Truncation and padding are the caller's, as in transformers.
-  if (const auto post = root.find("post_processor"); post && !is_type(*post, "ByteLevel"))
-    post->unsupported("ByteLevel");
+  if (const auto post = root.find("post_processor"); post && !is_type(*post, "ByteLevel") && !adds_nothing(*post))
+    post->unsupported("ByteLevel, or a template that adds nothing");
   if (const auto decoder = root.find("decoder"); decoder && !is_type(*decoder, "ByteLevel"))
     decoder->unsupported("ByteLevel");
 
