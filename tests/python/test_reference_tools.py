@@ -14,6 +14,8 @@ pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 import torch  # noqa: E402
 
+torch.set_num_threads(1)  # tensors this small cost more to share out than to compute
+
 REPO = Path(__file__).resolve().parents[2]
 GOLDENS = REPO / "tests" / "goldens"
 sys.path.insert(0, str(REPO / "tools" / "reference"))
@@ -210,6 +212,7 @@ import json, sys
 from pathlib import Path
 sys.path.insert(0, {tools!r})
 import record_official, torch
+torch.set_num_threads(1)
 options = dict(a[2:].split("=", 1) for a in sys.argv[1:] if a.startswith("--") and "=" in a)
 plain = dict(zip(sys.argv, sys.argv[1:]))
 run = Path(plain["--home"]) / "runs" / "1"
