@@ -1,5 +1,6 @@
 // Drives the file readers and writers for the Python tests. One JSON array a line on stdin, one JSON answer a line on
-// stdout: ["check", path], ["dump", path, folder], ["write", folder, path], ["convert", from, to, in, out],
+// stdout: ["list", path], ["check", path], ["dump", path, folder], ["write", folder, path], ["convert", from, to, in,
+// out],
 // ["image", path, out], ["write_image", in, path, quality, {text}].
 #include <fstream>
 #include <iostream>
@@ -38,6 +39,10 @@ Json check(const fs::path& path) {
     bytes += tensor.is_contiguous() ? tensor.contiguous_bytes().size() : 0;
   }
   return {{"tensors", source->tensors().size()}, {"bytes", bytes}};
+}
+
+Json list(const fs::path& path) {
+  return {{"tensors", open_tensors(path)->tensors().size()}};
 }
 
 Json dump(const fs::path& path, const fs::path& folder) {
@@ -96,6 +101,7 @@ Json image(const fs::path& path, const fs::path& out) {
 Json answer(const Json& call) {
   const std::string command = call.at(0).get<std::string>();
   if (command == "check") return check(call.at(1).get<std::string>());
+  if (command == "list") return list(call.at(1).get<std::string>());
   if (command == "dump") return dump(call.at(1).get<std::string>(), call.at(2).get<std::string>());
   if (command == "write") return write(call.at(1).get<std::string>(), call.at(2).get<std::string>());
   if (command == "convert") return convert(call);
