@@ -58,12 +58,15 @@ void add_npz(TensorSource& source, const std::shared_ptr<const NpzFile>& file, c
   }
 }
 
+bool is_torch_name(const fs::path& path) {
+  return path.extension() == ".pt" || path.extension() == ".pth";
+}
+
 bool is_npz(const MappedFile& file) {
   if (!starts_with(file.bytes(), "PK")) return false;
   // By name first: what is called .npz should be judged, and refused, as one. Then by content.
-  const fs::path extension = file.path().extension();
-  if (extension == ".npz" || extension == ".pt" || extension == ".pth" || extension == ".bin")
-    return extension == ".npz";
+  if (file.path().extension() == ".npz") return true;
+  if (is_torch_name(file.path()) || file.path().extension() == ".bin") return false;
   const ZipArchive archive(file.bytes(), file.path().string(), nullptr);
   return std::any_of(archive.entries().begin(), archive.entries().end(),
                      [](const ZipEntry& entry) { return entry.name.ends_with(".npy"); });
@@ -84,7 +87,7 @@ void add_file(TensorSource& source, const fs::path& path, const std::string& nam
     add_npy(source, file, name);
   else if (is_npz(*file))
     add_npz(source, NpzFile::parse(file->bytes(), path, file), prefix);
-  else if (TorchFile::looks_like(file->bytes()))
+  else if (TorchFile::looks_like(file->bytes()) || is_torch_name(path))
     add_torch(source, TorchFile::parse(file->bytes(), path, file), name, prefix);
   else
     add_safetensors(source, SafetensorsFile::parse(file->bytes(), path, file), prefix);
