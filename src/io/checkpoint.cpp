@@ -1,9 +1,11 @@
 #include "io/checkpoint.h"
 
+#include <simdjson.h>
+
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/names.h"
 
 namespace lockstep {
@@ -12,6 +14,7 @@ namespace {
 constexpr std::string_view kExtension = ".safetensors";
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 constexpr uint64_t kMaxIndexBytes = 256ull << 20;
+constexpr size_t kMaxIndexDepth = 64;
 
 struct FoundFiles {
   std::vector<fs::path> indexes, shards;
@@ -40,20 +43,33 @@ FoundFiles list_folder(const fs::path& folder) {
 }  // namespace
 
 CheckpointIndex parse_checkpoint_index(std::string_view text, std::string_view origin) {
-  const Json json = parse_json(text, origin);
   const auto corrupt = [&](const std::string& what, const Detail& detail = {}) {
     fail(Code::kCorrupt, "checkpoint", std::string(origin) + ": " + what, detail);
   };
-  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
-    corrupt("not a checkpoint index", {.expected = "an object with \"weight_map\""});
+  // simdjson, as for the shards: an index of thousands of names must not take longer than they do.
+  simdjson::dom::parser parser;
+  if (parser.allocate(text.size(), kMaxIndexDepth)) corrupt("the index is too large to parse");
+  simdjson::dom::element root;
+  if (const auto error = parser.parse(text.data(), text.size(), true).get(root))
+    corrupt(std::string("the index is not valid JSON: ") + simdjson::error_message(error));
+  simdjson::dom::object object, weights;
+  int maps = 0;
+  if (!root.get(object))
+    for (const auto& [key, value] : object)
+      if (key == "weight_map" && ++maps == 1 && value.get(weights)) maps = 0;
+  if (maps > 1) corrupt("\"weight_map\" occurs twice");
+  if (maps == 0) corrupt("not a checkpoint index", {.expected = "an object with \"weight_map\""});
   CheckpointIndex index;
-  for (const auto& [name, file] : json["weight_map"].items()) {
-    if (!file.is_string()) corrupt("the file of \"" + name + "\" is not a string");
-    const std::string shard = file.get<std::string>();
+  std::unordered_set<std::string_view> names;
+  for (const auto& [name, file] : weights) {
+    std::string_view shard;
+    if (file.get(shard)) corrupt("the file of \"" + std::string(name) + "\" is not a string");
+    if (!names.insert(name).second) corrupt("\"" + std::string(name) + "\" occurs twice");
     // A plain file name only: a path could lead out of the folder.
-    if (shard.empty() || shard == "." || shard == ".." || shard.find('/') != std::string::npos ||
-        shard.find('\\') != std::string::npos || shard.find('\0') != std::string::npos)
-      corrupt("\"" + name + "\" points outside the folder", {.expected = "a plain file name", .got = shard});
+    if (shard.empty() || shard == "." || shard == ".." ||
+        shard.find_first_of(std::string_view("/\\\0", 3)) != shard.npos)
+      corrupt("\"" + std::string(name) + "\" points outside the folder",
+              {.expected = "a plain file name", .got = std::string(shard)});
     index.emplace_back(name, shard);
   }
   return index;
