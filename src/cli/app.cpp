@@ -16,6 +16,7 @@ namespace {
 
 void add_global_options(App& app) {
   app.cli.formatter(help_formatter());
+  app.cli.footer("lockstep doctor\nlockstep tensors diff reference.npy candidate.npy\nlockstep weights report model/");
   app.cli.add_flag("--json", app.global.json, "print one JSON document on stdout");
   app.cli.add_flag("--quiet", app.global.quiet, "no progress and no messages");
   app.cli.add_flag("--verbose", app.global.verbose, "more messages");
