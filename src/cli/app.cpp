@@ -31,13 +31,6 @@ void add_global_options(App& app) {
   app.cli.fallthrough();  // global options may stand before or after the command
 }
 
-void add_commands(App& app) {
-  add_doctor(app);
-  add_reference(app);
-  add_tensors(app);
-  add_weights(app);
-}
-
 int report(bool json, Code code, const std::string& message) {
   if (json) print_json({{"error", {{"code", code_name(code)}, {"message", message}}}});
   fmt::print(stderr, "lockstep: {}\n", message);
@@ -64,7 +57,11 @@ int run_app(int argc, char** argv) {
   App app;
   install_interrupt_handler();
   add_global_options(app);
-  add_commands(app);
+  add_doctor(app);
+  add_generate(app);
+  add_reference(app);
+  add_tensors(app);
+  add_weights(app);
   app.cli.require_subcommand(1);
   try {
     app.cli.parse(argc, argv);
