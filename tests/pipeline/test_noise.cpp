@@ -51,6 +51,14 @@ TEST(Noise, WholeGroups) {
   EXPECT_EQ(Bits(latents.end() - 4, latents.end()), (Bits{0xBFA68914u, 0x3F1BAC95u, 0xBFE19145u, 0xC015152Cu}));
 }
 
+TEST(Noise, AQuarterOfAMillionValues) {
+  // Weighted by place: one wrong bit anywhere shows. An unfused product in the logarithm changes 50 values of these.
+  const Bits bits = draw(123, {1 << 18});
+  uint64_t sum = 0;
+  for (size_t i = 0; i < bits.size(); ++i) sum += (i + 1) * bits[i];
+  EXPECT_EQ(sum, 17833307137174854264ull);
+}
+
 TEST(Noise, ARestIsRedrawnWithTheGroupBeforeIt) {
   EXPECT_EQ(draw(0, {17}), (Bits{0xBF901B85u, 0xBFD91446u, 0x3F111004u, 0x3F4B235Du, 0x3F194D8Bu, 0xBFC70D5Bu,
                                  0xBEAEC6CAu, 0x3FED2F4Eu, 0x3EEFAA55u, 0xBF15E32Bu, 0xBE318EEBu, 0x3E3BE1A4u,
