@@ -59,6 +59,10 @@ TEST(Goldens, ReferenceBackendAgreesWithTheOfficialPipelineAtEveryTap) {
   expect_every_tap_agrees("reference");
 }
 
+TEST(Goldens, CpuBackendAgreesWithTheOfficialPipelineAtEveryTap) {
+  expect_every_tap_agrees("cpu");
+}
+
 // bf16: at every stage our error against the official f32 is at most 1.1 times the official bf16's own.
 void expect_bf16_no_worse_than_official(const std::string& backend_name) {
   const GoldenRecording exact(kGoldens / "t2i_bf16/recording_f32"), official(kGoldens / "t2i_bf16/recording_bf16");
@@ -84,6 +88,10 @@ void expect_bf16_no_worse_than_official(const std::string& backend_name) {
 
 TEST(Goldens, ReferenceBackendInBf16IsNoWorseThanTheOfficialBf16) {
   expect_bf16_no_worse_than_official("reference");
+}
+
+TEST(Goldens, CpuBackendInBf16IsNoWorseThanTheOfficialBf16) {
+  expect_bf16_no_worse_than_official("cpu");
 }
 
 }  // namespace
