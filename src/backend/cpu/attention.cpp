@@ -188,6 +188,8 @@ class Attention {
     std::fill_n(sums, rows * outer_, 0.0f);
     load_queries(batch, head, block, queries);
 
+    // Hidden scores are minus infinity: a scale of zero must not turn them into NaN.
+    const float factor = std::max(std::fabs(args_.scale) * 1.44269504088896341f, 1e-30f);
     const std::byte* keys = keys_.get() + slot * key_bytes();
     const std::byte* values = values_.get() + slot * value_bytes();
     const int64_t diagonal = sizes_.keys - sizes_.queries;  // causal: query s sees keys up to s + diagonal
@@ -213,7 +215,7 @@ class Attention {
                       .columns = columns,
                       .weights = weights,
                       .weights_stride = kKeyBlock,
-                      .factor = std::fabs(args_.scale) * 1.44269504088896341f,
+                      .factor = factor,
                       .largest = largest,
                       .total = total,
                       .sums = sums,

@@ -33,10 +33,28 @@ HWY_INLINE Vector load(const BFloat16* at) {
   const auto bits = hn::PromoteTo(wide, hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(at)));
   return hn::BitCast(kFloat, hn::ShiftLeft<16>(bits));
 }
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+// Highway's emulation of f16 truncates: go through the scalar conversions, which round.
+HWY_INLINE Vector load(const Half* at) {
+  HWY_ALIGN float wide[hn::MaxLanes(kFloat)];
+  for (size_t i = 0; i < hn::MaxLanes(kFloat); ++i) wide[i] = float_from(at[i]);
+  return hn::Load(kFloat, wide);
+}
+HWY_INLINE void store(Vector v, Half* at) {
+  HWY_ALIGN float wide[hn::MaxLanes(kFloat)];
+  hn::Store(v, kFloat, wide);
+  for (size_t i = 0; i < hn::MaxLanes(kFloat); ++i) at[i] = half_from(wide[i]);
+}
+#else
 HWY_INLINE Vector load(const Half* at) {
   const hn::Rebind<hwy::float16_t, Float> narrow;
   return hn::PromoteTo(kFloat, hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(at)));
 }
+HWY_INLINE void store(Vector v, Half* at) {
+  const hn::Rebind<hwy::float16_t, Float> narrow;
+  hn::StoreU(hn::DemoteTo(narrow, v), narrow, reinterpret_cast<hwy::float16_t*>(at));
+}
+#endif
 
 // bf16 bits of each lane in the low half of a 32-bit lane: nearest even, every NaN quiet, as bfloat16_from() does.
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<Float>> bf16_bits(Vector v) {
@@ -55,10 +73,6 @@ HWY_INLINE void store(Vector v, BFloat16* at) {
   const hn::Rebind<uint16_t, Float> narrow;
   const hn::RebindToSigned<Float> wide;
   hn::StoreU(hn::DemoteTo(narrow, hn::BitCast(wide, bf16_bits(v))), narrow, reinterpret_cast<uint16_t*>(at));
-}
-HWY_INLINE void store(Vector v, Half* at) {
-  const hn::Rebind<hwy::float16_t, Float> narrow;
-  hn::StoreU(hn::DemoteTo(narrow, v), narrow, reinterpret_cast<hwy::float16_t*>(at));
 }
 
 // Which part of a vector an access covers: all lanes, or the first `count` at the end of a row.
@@ -122,8 +136,9 @@ HWY_INLINE Vector rounded_to(Vector v, const BFloat16*) {
   return hn::BitCast(kFloat, hn::ShiftLeft<16>(bf16_bits(v)));
 }
 HWY_INLINE Vector rounded_to(Vector v, const Half*) {
-  const hn::Rebind<hwy::float16_t, Float> narrow;
-  return hn::PromoteTo(kFloat, hn::DemoteTo(narrow, v));
+  HWY_ALIGN Half narrow[hn::MaxLanes(kFloat)];
+  store(v, narrow);
+  return load(narrow);
 }
 
 // e^x within 2 units in the last place, from 0 (subnormals included) to infinity; NaN stays NaN.
