@@ -1,13 +1,15 @@
 // Times one kernel of the CPU backend per line read from standard input and answers with seconds: driven by
 // benchmarks/cpu_kernels.py, which interleaves us with torch and prints ratios.
+// Arguments: the number of threads (0: all), then "processor" for processor time instead of wall time (one thread).
 //   linear <bf16|f32> M N K            quantised <bf16|f32> M N K BITS GROUP
 //   attention <dtype> TOKENS HEADS WIDTH      conv <dtype> SIZE IN OUT [KERNEL]
 //   norm_modulate|head_norm_rope|add_gated <dtype> ROWS WIDTH      peak <dtype>      bandwidth MEGABYTES
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -35,10 +37,19 @@ Tensor random_tensor(DType dtype, const Shape& shape, float scale = 1) {
   return values.to(dtype);
 }
 
+// On a machine that is busy with other things, one thread's processor time says more than the clock on the wall.
+bool use_processor_time = false;
+
+double now_seconds() {
+  timespec time{};
+  clock_gettime(use_processor_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 double seconds_of(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = now_seconds();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return now_seconds() - begin;
 }
 
 class Cases {
@@ -190,6 +201,7 @@ class Cases {
 
 int main(int count, char** arguments) {
   try {
+    use_processor_time = count > 2 && std::string(arguments[2]) == "processor";
     Cases cases(count > 1 ? std::atoi(arguments[1]) : 0);
     std::printf("%s\n", cases.description().c_str());
     std::fflush(stdout);
