@@ -8,7 +8,9 @@
 #endif
 
 #include <cstring>
+#include <type_traits>
 
+#include "backend/cpu/features.h"
 #include "hwy/highway.h"
 #include "tensor/float_formats.h"
 
@@ -75,6 +77,26 @@ HWY_INLINE void store(Vector v, BFloat16* at) {
   hn::StoreU(hn::DemoteTo(narrow, hn::BitCast(wide, bf16_bits(v))), narrow, reinterpret_cast<uint16_t*>(at));
 }
 
+// The same for results of arithmetic, with the processor's own rounding where it has one (Highway does not know it): a
+// third of the instructions. It takes subnormals, below 1e-38, for zero, which casts must not do and results may.
+HWY_INLINE void put(Vector v, float* at) {
+  store(v, at);
+}
+HWY_INLINE void put(Vector v, Half* at) {
+  store(v, at);
+}
+HWY_INLINE void put(Vector v, BFloat16* at) {
+#if HWY_TARGET == HWY_AVX3
+  if (rounds_bf16_in_hardware) {
+    __m256i narrow;
+    __asm__("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(v.raw));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), narrow);
+    return;
+  }
+#endif
+  store(v, at);
+}
+
 // Which part of a vector an access covers: all lanes, or the first `count` at the end of a row.
 struct Whole {
   static constexpr bool kWhole = true;
@@ -104,6 +126,59 @@ HWY_INLINE void store(Vector v, T* at, Tail tail) {
   store(v, buffer);
   std::memcpy(at, buffer, static_cast<size_t>(tail.count) * sizeof(T));
 }
+template <typename T>
+HWY_INLINE void put(Vector v, T* at, Whole) {
+  put(v, at);
+}
+template <typename T>
+HWY_INLINE void put(Vector v, T* at, Tail tail) {
+  store(v, at, tail);
+}
+// How a kernel writes its rows: Usual keeps them in the caches, Past goes around them, which saves reading the old lines
+// of an output far larger than the caches. Past needs rows that start at and last for whole cache lines.
+struct Usual {
+  template <typename T, typename Part>
+  static HWY_INLINE void put(Vector v, T* at, Part part) {
+    HWY_NAMESPACE::put(v, at, part);
+  }
+};
+struct Past {
+  template <typename T, typename Part>
+  static HWY_INLINE void put(Vector v, T* at, Part part) {
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      if (rounds_bf16_in_hardware) {
+        __m256i narrow;
+        __asm__("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(v.raw));
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(at), narrow);
+        return;
+      }
+    }
+#endif
+    if constexpr (std::is_same_v<T, float>)
+      hn::Stream(v, kFloat, at);
+    else
+      HWY_NAMESPACE::put(v, at, part);
+  }
+};
+
+// Two vectors' worth of elements in any order, for sums: bf16 as its even and its odd elements, which needs no shuffle.
+struct Two {
+  Vector a, b;
+};
+template <typename T>
+HWY_INLINE Two load_two(const T* at) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    const hn::RebindToUnsigned<Float> wide;
+    const auto both = hn::LoadU(wide, reinterpret_cast<const uint32_t*>(at));
+    return {hn::BitCast(kFloat, hn::ShiftLeft<16>(both)),
+            hn::BitCast(kFloat, hn::And(both, hn::Set(wide, 0xFFFF0000u)))};
+  }
+#endif
+  return {load(at), load(at + lanes())};
+}
+
 // Lanes beyond the end replaced by `fill`, for reductions.
 HWY_INLINE Vector masked(Vector v, Vector, Whole) {
   return v;
@@ -133,6 +208,13 @@ HWY_INLINE Vector rounded_to(Vector v, const float*) {
   return v;
 }
 HWY_INLINE Vector rounded_to(Vector v, const BFloat16*) {
+#if HWY_TARGET == HWY_AVX3
+  if (rounds_bf16_in_hardware) {
+    __m256i narrow;
+    __asm__("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(v.raw));
+    return Vector{_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16))};
+  }
+#endif
   return hn::BitCast(kFloat, hn::ShiftLeft<16>(bf16_bits(v)));
 }
 HWY_INLINE Vector rounded_to(Vector v, const Half*) {
