@@ -115,7 +115,7 @@ Tensor Run::velocity(const models::QwenImageTransformer& transformer, const Gene
   const auto predict = [&](const Tensor& embeds, std::string_view pass) {
     const models::Rope rope = models::make_rope(transformer.config(), grids, embeds.dim(1));
     const Execution stage = execution(step, pass);
-    const Tensor v = transformer.forward({.latents = latents, .text = embeds, .timestep = timestep, .rope = &rope},
+    const Tensor v = transformer.forward({.latents = latents, .text = embeds, .timesteps = {timestep}, .rope = &rope},
                                          Ctx(stage, "transformer"));
     return tap("noise_pred", v, step, pass);
   };

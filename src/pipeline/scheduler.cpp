@@ -77,7 +77,9 @@ float Schedule::model_timestep(int step, DType latents) const {
 }
 
 Tensor euler_step(const Schedule& schedule, int step, const Tensor& latents, const Tensor& velocity) {
-  const float dt = schedule.sigmas[static_cast<size_t>(step) + 1] - schedule.sigmas[static_cast<size_t>(step)];
+  // torch multiplies a 0-d f32 tensor by a bf16 one in bf16: the step size itself is rounded too.
+  const float dt = rounded_to(
+      velocity.dtype(), schedule.sigmas[static_cast<size_t>(step) + 1] - schedule.sigmas[static_cast<size_t>(step)]);
   const std::vector<float> v = to_floats(velocity);
   std::vector<float> x = to_floats(latents);
   for (size_t i = 0; i < x.size(); ++i) x[i] += rounded_to(velocity.dtype(), dt * v[i]);

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "pipeline/generate.h"
-#include "pipeline/golden_recording.h"
+#include "support/golden_recording.h"
 
 namespace lockstep {
 namespace {
@@ -11,8 +11,8 @@ using testing::CollectingTap;
 using testing::GoldenRecording;
 using testing::relative_l2;
 
-const fs::path kGoldens = fs::path(LOCKSTEP_SOURCE_DIR) / "tests/goldens";
-constexpr double kF32Bound = 1e-5;  // relative L2, at every stage
+using testing::kF32Bound;
+using testing::kGoldens;
 
 GenerateRequest request_from(const Json& settings) {
   GenerateRequest request;
@@ -57,6 +57,41 @@ void expect_every_tap_agrees(const std::string& backend_name) {
 
 TEST(Goldens, ReferenceBackendAgreesWithTheOfficialPipelineAtEveryTap) {
   expect_every_tap_agrees("reference");
+}
+
+TEST(Goldens, CpuBackendAgreesWithTheOfficialPipelineAtEveryTap) {
+  expect_every_tap_agrees("cpu");
+}
+
+// bf16: at every stage our error against the official f32 is at most 1.1 times the official bf16's own.
+void expect_bf16_no_worse_than_official(const std::string& backend_name) {
+  const GoldenRecording exact(kGoldens / "t2i_bf16/recording_f32"), official(kGoldens / "t2i_bf16/recording_bf16");
+  const CollectingTap ours = run_golden(kGoldens / "t2i_bf16/model", official.settings(), backend_name, DType::kBF16);
+  double our_log = 0, official_log = 0;
+  size_t compared = 0;
+  for (const TensorKey& key : ours.order) {
+    if (!exact.has(key) || !official.has(key) || key.name == "image") continue;
+    const double our_error = relative_l2(exact.tensor(key), ours.tensors.at(key));
+    const double official_error = relative_l2(exact.tensor(key), official.tensor(key));
+    if (official_error == 0) {
+      EXPECT_LE(our_error, kF32Bound) << to_string(key);  // computed in f32 by both
+      continue;
+    }
+    ++compared;
+    our_log += std::log(std::max(our_error, 1e-12));
+    official_log += std::log(official_error);
+    EXPECT_LE(our_error, 1.1 * official_error) << to_string(key);
+  }
+  ASSERT_GT(compared, 150u);
+  EXPECT_LE(our_log, official_log) << "over all stages together we are the more exact";
+}
+
+TEST(Goldens, ReferenceBackendInBf16IsNoWorseThanTheOfficialBf16) {
+  expect_bf16_no_worse_than_official("reference");
+}
+
+TEST(Goldens, CpuBackendInBf16IsNoWorseThanTheOfficialBf16) {
+  expect_bf16_no_worse_than_official("cpu");
 }
 
 }  // namespace

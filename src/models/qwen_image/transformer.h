@@ -13,7 +13,7 @@ class QwenImageTransformer {
   struct Input {
     Tensor latents;                     // [B, N, in_channels]
     Tensor text;                        // [B, T, text_width]
-    float timestep = 0;                 // sigma in [0, 1], already rounded as the latents' dtype rounds it
+    std::vector<float> timesteps;       // one a row: sigma in [0, 1], already rounded as the latents' dtype rounds it
     const Tensor* text_mask = nullptr;  // bool [B, T]
     const Rope* rope = nullptr;
   };
@@ -22,7 +22,7 @@ class QwenImageTransformer {
   const QwenImageConfig& config() const { return config_; }
 
  private:
-  Tensor time_embedding(float timestep, int64_t batch, const nn::Ctx& ctx) const;
+  Tensor time_embedding(const std::vector<float>& timesteps, const nn::Ctx& ctx) const;
 
   QwenImageConfig config_;
   nn::Linear img_in_, txt_in_, time_1_, time_2_, norm_out_, proj_out_;

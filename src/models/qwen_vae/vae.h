@@ -43,12 +43,15 @@ class VaeEncoder {
 };
 
 struct Tiling {  // in pixels, as the official defaults
-  int64_t tile = 256, stride = 192;
+  int64_t tile_height = 256, tile_width = 256, stride_height = 192, stride_width = 192;
 };
 
-// latents [B, C, 1, h, w] as the official module takes them → pixels [B, H, W, 3] in [-1, 1]. Tiles when asked and
-// larger than one tile.
+// Latents [B, C, 1, h, w] as the official module takes them → pixels [B, H, W, 3] in [-1, 1]. Tiles when asked and
+// larger than a tile.
 Tensor decode_latents(const VaeDecoder& decoder, const VaeConfig& config, const Tensor& latents,
                       const std::optional<Tiling>& tiling, const nn::Ctx& ctx);
+// Pixels [B, 3, 1, H, W] in [-1, 1] → moments [B, 2 * C, 1, h, w]: mean, then log variance.
+Tensor encode_image(const VaeEncoder& encoder, const VaeConfig& config, const Tensor& image,
+                    const std::optional<Tiling>& tiling, const nn::Ctx& ctx);
 
 }  // namespace lockstep::models
