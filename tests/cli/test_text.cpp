@@ -32,7 +32,7 @@ TEST(Table, AlignsAndMakesControlCharactersVisible) {
   Table table({{"name"}, {"size", Table::Align::kRight}});
   table.add({"a\x1b[31m", "1"});
   table.add({"größe", "1000"});
-  EXPECT_EQ(table.text(Terminal(GlobalOptions{})), "name        size\na\\x1b[31m      1\ngröße       1000\n");
+  EXPECT_EQ(table.text(Terminal(GlobalOptions{})), "name       size\na\\x1b[31m     1\ngröße      1000\n");
 }
 
 TEST(Table, ShortensInTheMiddleByCharacters) {
