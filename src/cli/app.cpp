@@ -38,6 +38,9 @@ int run_app(int argc, char** argv) {
   add_global_options(app);
   add_doctor(app);
   add_generate(app);
+  add_record(app);
+  add_reference(app);
+  add_runs(app);
   app.cli.require_subcommand(1);
   try {
     app.cli.parse(argc, argv);

@@ -24,5 +24,8 @@ int run_app(int argc, char** argv);
 // One line each; defined in the command's own file.
 void add_doctor(App& app);
 void add_generate(App& app);
+void add_record(App& app);
+void add_reference(App& app);
+void add_runs(App& app);
 
 }  // namespace lockstep

@@ -49,7 +49,9 @@ class ModuleNames:
         nested_language_model = self._has_nested_language_model(root)
         for path, module in self._walk(root):
             name = component if not path else f"{component}.{checkpoint_path(path, nested_language_model)}"
-            skipped = (not path and not record_root) or (path == "model" and nested_language_model)
+            skipped = not path and not record_root
+            # A wrapper whose output its language model repeats, and logits that a pipeline never looks at.
+            skipped |= nested_language_model and (path == "model" or (path == "lm_head" and not record_root))
             entry = self._names.get(id(module))
             if entry is not None and entry[0]() is module:
                 if entry[1] is not None and entry[1] != name:
@@ -64,7 +66,7 @@ class ModuleNames:
 
     def _free_name(self, component, root):
         candidate, number = component, 1
-        while (taken := self._taken.get(candidate)) is not None and taken() not in (None, root):
+        while candidate in self._taken and self._taken[candidate]() is not None and self._taken[candidate]() is not root:
             number += 1
             candidate = f"{component}_{number}"
         self._taken[candidate] = weakref.ref(root)
@@ -118,7 +120,7 @@ class ModuleNames:
         parents = {}
         for candidate in gc.get_objects():
             try:
-                if isinstance(candidate, self._framework.kind):
+                if issubclass(type(candidate), self._framework.kind):  # isinstance would run properties of proxies
                     for _, child in self._framework.children(candidate):
                         parents.setdefault(id(child), candidate)
             except Exception:  # objects half made, proxies that raise
