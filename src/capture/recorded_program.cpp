@@ -234,9 +234,9 @@ RecordOutcome record_program(const RecordRequest& request) {
                 {"status", "running"},
                 {"program", {{"argv", command}, {"cwd", fs::current_path().string()}, {"exit_code", nullptr}}}};
   merge_into(manifest, request.details);
-  folder.write_manifest(manifest);
   RunLock watching(Keeper::kWatcher);
   watching.acquire(made.path);
+  folder.write_manifest(manifest);
 
   const int log = ::open((made.path / "output.log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
   int status = 0;
