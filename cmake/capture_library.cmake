@@ -14,3 +14,14 @@ foreach(example example_c example_cpp)
   target_link_libraries(${example} PRIVATE lockstep_capture_shared)
 endforeach()
 set_target_properties(example_c PROPERTIES C_STANDARD 11)
+
+# The package works without this; with it a checkpoint that records nothing costs a branch.
+find_package(Python3 COMPONENTS Interpreter Development.Module)
+if(Python3_Development.Module_FOUND)
+  add_library(lockstep_fast MODULE ${CMAKE_SOURCE_DIR}/python/native/fast.c)
+  target_include_directories(lockstep_fast PRIVATE ${Python3_INCLUDE_DIRS})
+  set_target_properties(lockstep_fast PROPERTIES PREFIX "" SUFFIX ".abi3.so" C_VISIBILITY_PRESET hidden)
+  # Python's own headers are not pedantic C.
+  target_compile_options(lockstep_fast PRIVATE -Wno-pedantic)
+  add_dependencies(lockstep lockstep_fast)
+endif()

@@ -7,9 +7,11 @@ Off unless asked for (LOCKSTEP_RECORD=1, `lockstep record`, or `with run("name")
 """
 
 import contextlib
+import importlib.machinery
+import importlib.util
 import sys
 
-from . import _session
+from . import _library, _session
 from ._library import LockstepError
 from ._saved import (
     debug_clear,
@@ -52,6 +54,38 @@ def checkpoint(name=None, tensor=None, /, *, step=None, tags=None, **named):
     if _off:
         return tensor if not named else _given(tensor, named)
     return _record(name, tensor, step, tags, named, sys._getframe(1))
+
+
+def _record_call(name=None, tensor=None, /, *, step=None, tags=None, **named):
+    # Called from C, which has no Python frame: one up is the program.
+    return _record(name, tensor, step, tags, named, sys._getframe(1))
+
+
+def _load_fast():
+    """The C form of checkpoint(), where it was built beside the capture library."""
+    for candidate in _library.beside_library("lockstep_fast.abi3.so"):
+        try:
+            loader = importlib.machinery.ExtensionFileLoader("lockstep._fast", str(candidate))
+            module = importlib.util.module_from_spec(importlib.util.spec_from_loader("lockstep._fast", loader))
+            loader.exec_module(module)
+        except (ImportError, OSError):
+            continue
+        module.set_slow_path(_record_call)
+        module.set_off(_off)
+        return module
+    return None
+
+
+_fast = _load_fast()
+if _fast is not None:
+    _python_checkpoint, checkpoint = checkpoint, _fast.checkpoint
+
+
+def _set_off(value):
+    global _off
+    _off = value
+    if _fast is not None:
+        _fast.set_off(value)
 
 
 def _given(tensor, named):
@@ -111,14 +145,14 @@ def run(name=None, **settings):
 
     settings: home, details_json, tap, no_tap, steps, full, stats_only, budget_bytes, reference, substitute, no_record.
     """
-    global _off
     session, previous = _session.open_run(name or _session.program_name(), **settings)
-    was_off, _off = _off, False
+    was_off = _off
+    _set_off(False)
     status = "failed"
     try:
         yield session
         status = "finished"
     finally:
-        _off = was_off
+        _set_off(was_off)
         _session.restore(previous)
         session.close(status)

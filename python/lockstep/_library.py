@@ -91,6 +91,12 @@ def _candidates():
     yield "liblockstep_capture.so"
 
 
+def beside_library(name):
+    """Where a file that is built with the library may be."""
+    folders = [pathlib.Path(candidate).parent for candidate in _candidates() if os.sep in str(candidate)]
+    return [folder / name for folder in folders if (folder / name).exists()]
+
+
 def _open():
     errors = []
     for candidate in _candidates():
