@@ -75,7 +75,10 @@ int run_app(int argc, char** argv) {
   add_global_options(app);
   add_doctor(app);
   add_generate(app);
+  add_docs(app);
+  add_record(app);
   add_reference(app);
+  add_runs(app);
   add_tensors(app);
   add_weights(app);
   app.cli.require_subcommand(1);
