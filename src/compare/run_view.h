@@ -1,0 +1,34 @@
+// A run as compare sees it: records in execution order whose values are loaded only when asked for. Where the values
+// come from (a run on disk, a folder of files, a test) is the loader's business.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "tensor/tap.h"
+
+namespace lockstep {
+
+enum class Role { kOutput, kInput, kCheckpoint, kVariable };
+
+std::string_view role_name(Role role);
+Role role_from_name(std::string_view name);  // unknown names count as checkpoints
+
+struct RecordedTensor {
+  TensorKey key;
+  Role role = Role::kOutput;
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::string where;             // "file:line function", empty when unknown
+  std::string checksum;          // of the bytes; equal checksums of equal dtype and shape need no reading
+  std::function<Tensor()> load;  // empty: only statistics were kept
+};
+
+struct RunView {
+  std::string id;
+  Json header;  // run.json
+  std::vector<RecordedTensor> records;
+};
+
+}  // namespace lockstep
