@@ -17,7 +17,7 @@ find_package(simdjson REQUIRED)
 
 set(LOCKSTEP_LIBS_base fmt::fmt nlohmann_json::nlohmann_json Threads::Threads OpenMP::OpenMP_CXX PkgConfig::XXHASH)
 set(LOCKSTEP_LIBS_tensor PkgConfig::HWY)
-set(LOCKSTEP_LIBS_io PNG::PNG JPEG::JPEG PkgConfig::WEBP PkgConfig::LIBZIP)
+set(LOCKSTEP_LIBS_io PNG::PNG JPEG::JPEG PkgConfig::WEBP PkgConfig::LIBZIP simdjson::simdjson)
 set(LOCKSTEP_LIBS_backend PkgConfig::HWY ${DNNL_LIBRARY})
 set(LOCKSTEP_LIBS_text PkgConfig::PCRE2 PkgConfig::UTF8PROC simdjson::simdjson)
 set(LOCKSTEP_LIBS_capture PkgConfig::XXHASH simdjson::simdjson)

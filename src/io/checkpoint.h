@@ -9,8 +9,13 @@
 
 namespace lockstep {
 
+// What model.safetensors.index.json says: tensor name → shard, a plain file name beside the index.
+using CheckpointIndex = std::vector<std::pair<std::string, std::string>>;
+CheckpointIndex parse_checkpoint_index(std::string_view text, std::string_view origin);
+
 class Checkpoint {
  public:
+  // A .safetensors file, an index (.json), or a folder. Tensors in a shard that its index does not name are listed too.
   static Checkpoint open(const fs::path& file_or_folder);
 
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
@@ -20,6 +25,11 @@ class Checkpoint {
   const fs::path& path() const { return path_; }
 
  private:
+  void open_index(const fs::path& index_path);
+  void open_files(const std::vector<fs::path>& files);
+  template <typename Wanted>
+  void add_file(const std::shared_ptr<const SafetensorsFile>& file, const Wanted& wanted);
+
   fs::path path_;
   std::vector<std::shared_ptr<const SafetensorsFile>> files_;
   std::vector<TensorInfo> tensors_;

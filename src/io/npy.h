@@ -1,4 +1,5 @@
-// NumPy .npy 1.0 to 3.0. bfloat16 is '<V2' and fp8 '|V1' on disk; `void_dtype` says what such a file holds.
+// NumPy .npy 1.0 to 3.0. bfloat16 is '<V2' and fp8 '|V1' on disk; `void_dtype` says what such a
+// file holds; without it V2 reads as bf16 and V1 as u8, the bytes as they are.
 #pragma once
 #include <optional>
 #include <span>
@@ -10,6 +11,17 @@ namespace lockstep {
 
 Tensor read_npy(const fs::path& path,
                 std::optional<DType> void_dtype = std::nullopt);  // mapped where alignment and order allow
+
+// What the header promises, checked against the size of the file. `bytes` need hold no more than the header.
+struct NpyLayout {
+  DType dtype = DType::kF32;
+  Shape shape;
+  bool fortran_order = false, big_endian = false;
+  size_t data_at = 0;
+};
+NpyLayout parse_npy_layout(std::span<const std::byte> bytes, uint64_t file_size, std::string_view origin,
+                           std::optional<DType> void_dtype = std::nullopt);
+
 Tensor parse_npy(std::span<const std::byte> bytes, std::string_view origin, std::shared_ptr<const void> owner,
                  std::optional<DType> void_dtype = std::nullopt);
 void write_npy(const fs::path& path,

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,6 +16,9 @@ namespace lockstep {
 class SafetensorsFile {
  public:
   static std::shared_ptr<const SafetensorsFile> open(const fs::path& path);
+  // The same over bytes in memory, which `owner` keeps alive; `origin` names them in errors.
+  static std::shared_ptr<const SafetensorsFile> parse(std::span<const std::byte> bytes, const fs::path& origin,
+                                                      std::shared_ptr<const void> owner);
 
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in the order of their offsets
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
@@ -23,14 +27,16 @@ class SafetensorsFile {
       std::string_view name) const;  // a view of the map; copied only if the file put it at a misaligned offset
 
  private:
-  std::shared_ptr<const MappedFile> file_;
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<const void> owner_;
   std::vector<TensorInfo> tensors_;
-  std::unordered_map<std::string, size_t> index_;
+  std::unordered_map<std::string_view, size_t> index_;  // keys are the names in tensors_, which never changes again
   std::map<std::string, std::string> metadata_;
 };
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
+// Sorted as the official library sorts: widest dtype first, then by name; the header is padded to 8 bytes.
 void write_safetensors(const fs::path& path, const NamedTensors& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

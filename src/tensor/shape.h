@@ -8,7 +8,7 @@ namespace lockstep {
 
 using Shape = std::vector<int64_t>;
 using Strides = std::vector<int64_t>;
-inline constexpr size_t kMaxRank = 32;
+inline constexpr size_t kMaxRank = 64;
 
 int64_t checked_numel(const Shape& shape);       // refuses negative sizes, too many axes and products beyond 2^62
 Strides contiguous_strides(const Shape& shape);  // row major

@@ -1,0 +1,56 @@
+// The files of one run: run.json, records.jsonl and tensors/, written so that a reader at any moment sees whole
+// records.
+#pragma once
+#include <span>
+#include <string>
+
+#include "base/json.h"
+#include "capture/record.h"
+
+namespace lockstep {
+
+class RunFolder {
+ public:
+  explicit RunFolder(fs::path path) : path_(std::move(path)) {}
+  ~RunFolder() { close_log(); }
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+  // Opens records.jsonl for appending. A torn last line (of a writer that was killed) is cut off.
+  void open_log();
+  void close_log() noexcept;
+  int64_t last_seq() const { return last_seq_; }  // -1: no record yet
+
+  // One write() a line. A line that does not fit on the disk is taken back, so that the file stays whole.
+  void append(const Record& record);
+
+  // tensors/STEM.npy; returns the name relative to the run. An existing file (a file system that ignores case) is never
+  // overwritten: the name gets a suffix.
+  std::string write_tensor(const Record& record, std::span<const std::byte> packed);
+  std::string write_tensor(const Record& record, const Tensor& tensor);  // any strides, block by block
+
+  Json manifest() const;
+  void write_manifest(const Json& manifest) const;
+
+ private:
+  struct NewTensor;
+  NewTensor create_tensor(const Record& record) const;
+
+  fs::path path_;
+  int log_ = -1;
+  uint64_t log_bytes_ = 0;
+  int64_t last_seq_ = -1;
+};
+
+void merge_into(Json& target, const Json& patch);  // objects are merged, everything else replaced
+
+// Writes a spooled record's values and line. `record.checksum` was taken when the values were captured: false when the
+// values no longer match it.
+bool finish_record(RunFolder& folder, Record& record, std::span<const std::byte> packed);
+
+// Brings in what a killed writer left in its spool, and says so in run.json. Nothing when the writer lives.
+void recover_run(const fs::path& run);
+
+}  // namespace lockstep

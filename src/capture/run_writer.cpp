@@ -1,0 +1,362 @@
+#include "capture/run_writer.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/names.h"
+#include "capture/file_names.h"
+#include "capture/value_pass.h"
+
+namespace lockstep {
+namespace {
+
+// A tensor this small costs less to write at once than to hand to another thread.
+constexpr size_t kInlineBytes = 32 << 10;
+
+// What a line may still grow by once its slot is taken: the sequence number and the checksum.
+constexpr size_t kLateText = 64;
+
+std::atomic<uint64_t> fork_count{0};
+
+void watch_forks() {
+  static const int once = pthread_atfork(nullptr, nullptr, [] { ++fork_count; });
+  static_cast<void>(once);
+}
+
+Json new_manifest(const RunOptions& options, const std::string& id) {
+  Json manifest{{"format", "lockstep-run"},
+                {"version", 1},
+                {"id", id},
+                {"name", options.name},
+                {"created", utc_now()},
+                {"finished", nullptr},
+                {"status", "running"},
+                {"program", Json::object()}};
+  merge_into(manifest, options.details);
+  return manifest;
+}
+
+}  // namespace
+
+std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
+  const Store store(options.home);
+  const Store::NewRun run = store.create();
+  RunFolder(run.path).write_manifest(new_manifest(options, run.id));
+  std::unique_ptr<RunWriter> writer(new RunWriter(run.path, options));
+  if (!writer->lock_.acquire(run.path)) fail(Code::kIo, "record", "cannot lock " + run.path.string());
+  writer->begin();
+  store.point_latest(options.name, run.path);
+  try {
+    if (options.keep_runs > 0) store.archive_older(options.name, options.keep_runs);
+  } catch (const Error& error) {
+    writer->warn_once("archive", error.what());
+  }
+  return writer;
+}
+
+std::unique_ptr<RunWriter> RunWriter::attach(const fs::path& run, const RunOptions& options) {
+  std::unique_ptr<RunWriter> writer(new RunWriter(fs::absolute(run), options));
+  if (!writer->lock_.acquire(run)) return nullptr;
+  // Another process has been here (and its hits would be counted twice).
+  std::error_code error;
+  if (fs::exists(run / "records.jsonl", error) && fs::file_size(run / "records.jsonl", error) > 0) return nullptr;
+  writer->begin();
+  writer->update(options.details);
+  return writer;
+}
+
+RunWriter::RunWriter(fs::path run, const RunOptions& options)
+    : options_(options),
+      id_(RunFolder(run).manifest().value("id", run.filename().string())),
+      folder_(run),
+      spool_(run, id_, options.buffer_bytes) {
+  watch_forks();
+  fork_generation_ = fork_count;
+}
+
+void RunWriter::begin() {
+  folder_.open_log();
+  const Store store(options_.home);
+  limits_ = store.limits();
+  store_bytes_ = store.size_bytes();
+}
+
+RunWriter::~RunWriter() {
+  close("failed");
+}
+
+bool RunWriter::forked() const {
+  return fork_generation_ != fork_count.load(std::memory_order_relaxed);
+}
+
+void RunWriter::warn_once(const std::string& topic, const std::string& message) noexcept {
+  try {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!warned_.insert(topic).second) return;
+    }
+    if (options_.warn)
+      options_.warn(message);
+    else
+      fmt::print(stderr, "lockstep: {}\n", message);
+  } catch (...) {
+    // Even a warning must not stop the host.
+  }
+}
+
+bool RunWriter::keep_in_full(const Record& record, uint64_t bytes) {
+  bool named = false;
+  for (const std::string& glob : options_.full) named = named || glob_match(glob, record.key.name);
+  if (!options_.full.empty() && !named) return false;
+  if (options_.full.empty() && options_.stats_only) return false;
+  std::string topic, message;
+  bool keep = true;
+  {
+    const std::lock_guard lock(mutex_);
+    if (tensors_broken_) return false;
+    const uint64_t total = store_bytes_ + counts_.tensor_bytes + bytes;
+    if (!named && counts_.tensor_bytes + bytes > options_.budget_bytes) {
+      keep = false;
+      topic = "budget";
+      message = fmt::format(
+          "the budget of {} for full tensors is used; statistics go on (--budget raises it, --full GLOB "
+          "chooses what to keep)",
+          text_from_bytes(options_.budget_bytes));
+    } else if (total > limits_.refuse_bytes) {
+      keep = false;
+      topic = "refuse";
+      message = fmt::format(
+          "the store {} has reached its limit of {}: no more full tensors, statistics go on; try "
+          "'lockstep runs remove' or 'lockstep runs limits'",
+          options_.home.string(), text_from_bytes(limits_.refuse_bytes));
+    } else if (total > limits_.warn_bytes) {
+      topic = "warn";
+      message =
+          fmt::format("the store {} holds more than {}; recording stops keeping tensors at {}", options_.home.string(),
+                      text_from_bytes(limits_.warn_bytes), text_from_bytes(limits_.refuse_bytes));
+    }
+    if (keep) {
+      counts_.tensor_bytes += bytes;
+      ++counts_.tensors;
+    } else {
+      ++counts_.skipped_tensors;
+    }
+  }
+  if (!topic.empty()) warn_once(topic, message);
+  return keep;
+}
+
+void RunWriter::record(Record record, const Tensor& tensor) noexcept {
+  try {
+    if (forked() || closed_ || log_broken_) return;
+    record.dtype = tensor.dtype();
+    record.dtype_text = dtype_name(tensor.dtype());
+    record.shape = tensor.shape();
+    record.preview = preview_values(tensor);
+    record.secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const bool full = keep_in_full(record, tensor.bytes());
+    if (!full || tensor.bytes() <= kInlineBytes) {
+      record_inline(record, tensor, full);
+      return;
+    }
+    record.file = "pending";  // the thread names it
+    const size_t text_room = line_from_record(record).size() + kLateText;
+    Slot* slot = spool_.take(Slot::bytes_for(text_room, tensor.bytes()));
+    if (!slot) {
+      record_inline(record, tensor, full);
+      return;
+    }
+    try {
+      record.checksum =
+          pass_over_values(tensor, {.statistics = false, .copy_to = slot->values_after(text_room)}).checksum;
+      enqueue(std::move(record), slot, text_room, tensor.bytes());
+    } catch (...) {
+      spool_.give(slot);
+      throw;
+    }
+  } catch (const std::exception& error) {
+    warn_once("record", std::string("a tensor could not be recorded: ") + error.what());
+    const std::lock_guard lock(mutex_);
+    ++counts_.lost;
+  }
+}
+
+// Without the thread: statistics alone, small tensors, and those for which no slot is large enough.
+void RunWriter::record_inline(Record& record, const Tensor& tensor, bool full) {
+  record.file.clear();
+  if (!full) {
+    const PassResult result = pass_over_values(tensor, {});
+    record.stats = result.stats;
+    record.checksum = result.checksum;
+  } else {
+    const Tensor packed = tensor.clone();
+    const PassResult result = pass_over_values(packed, {});
+    record.stats = result.stats;
+    record.checksum = result.checksum;
+    try {
+      record.file = folder_.write_tensor(record, packed.contiguous_bytes());
+    } catch (const Error& error) {
+      tensors_broken_ = true;
+      warn_once("tensors", std::string(error.what()) + "; no more full tensors, statistics go on");
+    }
+  }
+  if (record_statistics_now(record)) return;
+  // Older records are still on their way, and lines are written in order.
+  const size_t text_room = line_from_record(record).size() + kLateText;
+  Slot* slot = spool_.take(Slot::bytes_for(text_room, 0));
+  if (slot) {
+    enqueue(std::move(record), slot, text_room, 0);
+    return;
+  }
+  flush();
+  const std::lock_guard lock(mutex_);
+  record.seq = next_seq_++;
+  write_line(record);
+}
+
+bool RunWriter::record_statistics_now(Record& record) {
+  const std::lock_guard lock(mutex_);
+  if (in_flight_ > 0) return false;
+  record.seq = next_seq_++;
+  write_line(record);
+  return true;
+}
+
+void RunWriter::enqueue(Record record, Slot* slot, size_t text_room, size_t data_bytes) {
+  const std::lock_guard lock(mutex_);
+  record.seq = next_seq_++;
+  slot->commit(record.seq, line_from_record(record), text_room, data_bytes);
+  queue_.push_back({std::move(record), slot});
+  ++in_flight_;
+  if (!thread_) {
+    // The thread inherits a full signal mask: a write beyond RLIMIT_FSIZE then fails with EFBIG instead of ending the
+    // program with SIGXFSZ, and no handler of the host runs here.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::make_unique<std::thread>([this] { run_thread(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  wake_.notify_one();
+}
+
+// With mutex_ held.
+void RunWriter::write_line(Record& record) {
+  if (log_broken_) return;
+  try {
+    folder_.append(record);
+    ++counts_.records;
+  } catch (const Error& error) {
+    log_broken_ = true;
+    ++counts_.lost;
+    // warn_once takes the lock that is held here.
+    if (warned_.insert("log").second) {
+      const std::string message = std::string(error.what()) + "; recording stops here, the program goes on";
+      if (options_.warn)
+        options_.warn(message);
+      else
+        fmt::print(stderr, "lockstep: {}\n", message);
+    }
+  }
+}
+
+void RunWriter::finish(Pending& pending) {
+  const std::span<const std::byte> packed = pending.slot->data();
+  try {
+    if (!finish_record(folder_, pending.record, packed))
+      warn_once("checksum",
+                pending.record.key.name + ": the values changed between capture and disk; this record is bad");
+  } catch (const Error& error) {
+    tensors_broken_ = true;
+    pending.record.file.clear();
+    warn_once("tensors", std::string(error.what()) + "; no more full tensors, statistics go on");
+  }
+}
+
+void RunWriter::run_thread() {
+  while (true) {
+    Pending pending;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      pending = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    finish(pending);
+    {
+      const std::lock_guard lock(mutex_);
+      write_line(pending.record);
+      --in_flight_;
+    }
+    spool_.give(pending.slot);
+    done_.notify_all();
+  }
+}
+
+void RunWriter::flush() noexcept {
+  if (forked()) return;
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [this] { return in_flight_ == 0; });
+}
+
+void RunWriter::update(const Json& patch) noexcept {
+  if (forked() || closed_) return;
+  try {
+    const std::lock_guard lock(mutex_);
+    Json manifest = folder_.manifest();
+    merge_into(manifest, patch);
+    folder_.write_manifest(manifest);
+  } catch (const std::exception& error) {
+    warn_once("manifest", error.what());
+  }
+}
+
+void RunWriter::close(std::string_view status, std::optional<int> exit_code) noexcept {
+  if (closed_) return;
+  if (forked()) {  // everything belongs to the parent, and the thread exists only there
+    static_cast<void>(thread_.release());
+    spool_.forget();
+    lock_.forget();
+    closed_ = true;
+    return;
+  }
+  flush();
+  if (thread_) {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_one();
+    thread_->join();
+  }
+  const WriterCounts totals = counts();
+  Json patch{{"status", status},
+             {"finished", utc_now()},
+             {"recorded",
+              {{"records", totals.records},
+               {"tensors", totals.tensors},
+               {"tensor_bytes", totals.tensor_bytes},
+               {"skipped_tensors", totals.skipped_tensors},
+               {"lost", totals.lost},
+               {"budget_bytes", options_.budget_bytes}}}};
+  if (exit_code) patch["program"]["exit_code"] = *exit_code;
+  update(patch);
+  closed_ = true;
+  folder_.close_log();
+  lock_.release();
+}
+
+WriterCounts RunWriter::counts() const {
+  const std::lock_guard lock(mutex_);
+  WriterCounts totals = counts_;
+  totals.peak_buffer_bytes = spool_.peak_bytes();
+  return totals;
+}
+
+}  // namespace lockstep

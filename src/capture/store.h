@@ -1,0 +1,62 @@
+// The run store: .lockstep/runs, its archive, its limits, and what a user may call a run.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace lockstep {
+
+// --home, else LOCKSTEP_HOME, else .lockstep in the working directory.
+fs::path home_folder(std::string_view option = {});
+
+struct RunSummary {
+  fs::path path;
+  std::string id, name, status, created;
+  bool archived = false, live = false;  // live: its writer still holds it
+};
+
+struct StoreLimits {
+  uint64_t warn_bytes = 1ull << 30, refuse_bytes = 10ull << 30;
+};
+
+class Store {
+ public:
+  explicit Store(fs::path home) : home_(std::move(home)) {}
+
+  const fs::path& home() const { return home_; }
+  fs::path runs_folder() const { return home_ / "runs"; }
+  fs::path archive_folder() const { return home_ / "archive"; }
+
+  std::vector<RunSummary> list() const;  // newest first, archived ones included
+  // id, unique prefix, "latest", "latest:NAME" or a path. Error{kNotFound} names what is near.
+  fs::path resolve(std::string_view spec) const;
+
+  struct NewRun {
+    fs::path path;
+    std::string id;
+  };
+  NewRun create() const;                                                // an empty folder nobody else has
+  void point_latest(std::string_view name, const fs::path& run) const;  // latest/NAME; best effort
+  // Moves finished runs of this name, all but the newest `keep`, to the archive; returns how many.
+  int archive_older(std::string_view name, size_t keep) const;
+  void archive(const fs::path& run) const;
+  uint64_t remove(const fs::path& run) const;  // bytes freed; a live run is refused
+
+  uint64_t size_bytes() const;
+  StoreLimits limits() const;  // limits.json, else the defaults
+  void set_limits(const StoreLimits& limits) const;
+
+ private:
+  fs::path home_;
+};
+
+uint64_t folder_bytes(const fs::path& folder);
+std::string utc_now();  // "2026-01-31T12:00:00.123Z"
+std::optional<uint64_t> bytes_from_text(
+    std::string_view text);                   // "500MB", "2 GiB", "1000000"; 1000s for B, 1024s for iB
+std::string text_from_bytes(uint64_t bytes);  // "1.5 GB"
+
+}  // namespace lockstep

@@ -1,0 +1,146 @@
+#include "io/checkpoint.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/names.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kExtension = ".safetensors";
+constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+constexpr uint64_t kMaxIndexBytes = 256ull << 20;
+
+struct FoundFiles {
+  std::vector<fs::path> indexes, shards;
+};
+
+FoundFiles list_folder(const fs::path& folder) {
+  FoundFiles found;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.ends_with(kIndexSuffix))
+      found.indexes.push_back(at->path());
+    else if (name.ends_with(kExtension))
+      found.shards.push_back(at->path());
+  }
+  if (error) fail(Code::kIo, "checkpoint", folder.string() + ": " + error.message());
+  std::sort(found.indexes.begin(), found.indexes.end());
+  // mflux writes 0, 1, ..., 10: shorter names first keeps the numbers in order.
+  std::sort(found.shards.begin(), found.shards.end(), [](const fs::path& a, const fs::path& b) {
+    const size_t x = a.native().size(), y = b.native().size();
+    return x != y ? x < y : a < b;
+  });
+  return found;
+}
+
+}  // namespace
+
+CheckpointIndex parse_checkpoint_index(std::string_view text, std::string_view origin) {
+  const Json json = parse_json(text, origin);
+  const auto corrupt = [&](const std::string& what, const Detail& detail = {}) {
+    fail(Code::kCorrupt, "checkpoint", std::string(origin) + ": " + what, detail);
+  };
+  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
+    corrupt("not a checkpoint index", {.expected = "an object with \"weight_map\""});
+  CheckpointIndex index;
+  for (const auto& [name, file] : json["weight_map"].items()) {
+    if (!file.is_string()) corrupt("the file of \"" + name + "\" is not a string");
+    const std::string shard = file.get<std::string>();
+    // A plain file name only: a path could lead out of the folder.
+    if (shard.empty() || shard == "." || shard == ".." || shard.find('/') != std::string::npos ||
+        shard.find('\\') != std::string::npos || shard.find('\0') != std::string::npos)
+      corrupt("\"" + name + "\" points outside the folder", {.expected = "a plain file name", .got = shard});
+    index.emplace_back(name, shard);
+  }
+  return index;
+}
+
+Checkpoint Checkpoint::open(const fs::path& path) {
+  Checkpoint checkpoint;
+  checkpoint.path_ = path;
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    if (path.filename().string().ends_with(".json"))
+      checkpoint.open_index(path);
+    else
+      checkpoint.open_files({path});
+    return checkpoint;
+  }
+  const FoundFiles found = list_folder(path);
+  if (found.indexes.size() > 1)
+    fail(Code::kBadInput, "checkpoint", path.string() + " holds several indexes",
+         {.expected = "one", .got = std::to_string(found.indexes.size()), .hint = found.indexes.front().string()});
+  if (found.indexes.empty() && found.shards.empty())
+    fail(Code::kNotFound, "checkpoint", path.string() + " holds no safetensors files");
+  if (found.indexes.empty())
+    checkpoint.open_files(found.shards);
+  else
+    checkpoint.open_index(found.indexes.front());
+  return checkpoint;
+}
+
+void Checkpoint::open_index(const fs::path& index_path) {
+  const CheckpointIndex index = parse_checkpoint_index(read_text(index_path, kMaxIndexBytes), index_path.string());
+  std::unordered_map<std::string_view, std::string_view> wanted;  // name → shard
+  std::vector<std::string> shards;
+  wanted.reserve(index.size());
+  for (const auto& [name, shard] : index) {
+    wanted.emplace(name, shard);
+    if (shards.empty() || shards.back() != shard) shards.push_back(shard);
+  }
+  std::sort(shards.begin(), shards.end());
+  shards.erase(std::unique(shards.begin(), shards.end()), shards.end());
+  for (const std::string& shard : shards) {
+    const auto file = SafetensorsFile::open(index_path.parent_path() / shard);
+    add_file(file, [&](const TensorInfo& info) {
+      const auto at = wanted.find(info.name);
+      return at == wanted.end() || at->second == shard;  // the index decides which of two copies counts
+    });
+  }
+  for (const auto& [name, shard] : index)
+    if (!index_.contains(name))
+      fail(Code::kCorrupt, "checkpoint", index_path.string() + " promises \"" + name + "\"",
+           {.expected = "it in " + shard, .got = "no such tensor there"});
+}
+
+void Checkpoint::open_files(const std::vector<fs::path>& files) {
+  for (const fs::path& path : files) add_file(SafetensorsFile::open(path), [](const TensorInfo&) { return true; });
+}
+
+template <typename Wanted>
+void Checkpoint::add_file(const std::shared_ptr<const SafetensorsFile>& file, const Wanted& wanted) {
+  files_.push_back(file);
+  tensors_.reserve(tensors_.size() + file->tensors().size());
+  for (const TensorInfo& info : file->tensors()) {
+    if (!wanted(info)) continue;
+    const auto [at, fresh] = index_.emplace(info.name, std::pair(tensors_.size(), files_.size() - 1));
+    if (!fresh)
+      fail(Code::kCorrupt, "checkpoint", "\"" + info.name + "\" is in two files",
+           {.expected = "each name once",
+            .got = tensors_[at->second.first].file.string() + " and " + info.file.string(),
+            .hint = "to open one of them"});
+    tensors_.push_back(info);
+  }
+  metadata_.insert(file->metadata().begin(), file->metadata().end());
+}
+
+const TensorInfo* Checkpoint::find(std::string_view name) const {
+  const auto at = index_.find(std::string(name));
+  return at == index_.end() ? nullptr : &tensors_[at->second.first];
+}
+
+Tensor Checkpoint::tensor(std::string_view name) const {
+  const auto at = index_.find(std::string(name));
+  if (at != index_.end()) return files_[at->second.second]->tensor(name);
+  std::vector<std::string> known;
+  for (const TensorInfo& info : tensors_) known.push_back(info.name);
+  std::string near;
+  for (const std::string& candidate : nearest_names(name, known)) near += (near.empty() ? "" : ", ") + candidate;
+  fail(Code::kNotFound, "checkpoint", path_.string() + " has no tensor \"" + std::string(name) + "\"", {.hint = near});
+}
+
+}  // namespace lockstep

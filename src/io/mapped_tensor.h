@@ -1,0 +1,16 @@
+// One tensor out of a range of file bytes: the single place that decides between a view and a copy.
+#pragma once
+#include <memory>
+#include <span>
+
+#include "tensor/tensor.h"
+
+namespace lockstep {
+
+// `bytes` must hold exactly the elements of `shape`, little endian, C order. A view that keeps `owner` alive; copied
+// when the bytes are misaligned, when there are none, or when a bool is stored as something other than 0 or 1 (reading
+// such a byte as a C++ bool is undefined, and every reader of bool tensors would have to know).
+Tensor tensor_from_bytes(std::span<const std::byte> bytes, DType dtype, const Shape& shape,
+                         std::shared_ptr<const void> owner);
+
+}  // namespace lockstep
