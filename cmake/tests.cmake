@@ -14,3 +14,11 @@ foreach(layer IN LISTS LOCKSTEP_LAYERS)
                                                    LOCKSTEP_BINARY_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${layer} COMMAND test_${layer} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
+
+# tests/probes/<name>.cpp is a small program that Python tests and benchmarks drive.
+file(GLOB probes CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/probes/*.cpp)
+foreach(source IN LISTS probes)
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE lockstep_cli)
+endforeach()

@@ -37,6 +37,7 @@ int run_app(int argc, char** argv) {
   install_interrupt_handler();
   add_global_options(app);
   add_doctor(app);
+  add_generate(app);
   app.cli.require_subcommand(1);
   try {
     app.cli.parse(argc, argv);

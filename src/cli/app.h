@@ -23,5 +23,6 @@ int run_app(int argc, char** argv);
 
 // One line each; defined in the command's own file.
 void add_doctor(App& app);
+void add_generate(App& app);
 
 }  // namespace lockstep

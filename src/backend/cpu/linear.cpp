@@ -1,0 +1,255 @@
+#include "backend/cpu/linear.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "backend/cpu/panel.h"
+#include "backend/cpu/panel_pack.h"
+#include "backend/cpu/row_kernels.h"
+#include "backend/cpu/threads.h"
+#include "base/error.h"
+#include "tensor/storage.h"
+
+namespace lockstep::cpu {
+namespace {
+
+// A weight of at most this many elements is packed into our own panels: its product is over in the time oneDNN needs to
+// make a primitive for each new number of rows.
+constexpr int64_t kSmallWeight = 1 << 21;
+constexpr int64_t kPanelBytes = 256 << 10;  // one panel block: a quarter of a core's second cache
+constexpr int64_t kRowsAtOnce = 96;         // rows between product and epilogue
+constexpr int64_t kRowsPerItem = 1152;      // rows that share one unpacked panel
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// What `prepared` points to.
+struct PackedLinear {
+  DType dtype = DType::kF32;
+  std::shared_ptr<const PackedMatrix> matrix;  // oneDNN's, or
+  std::shared_ptr<std::byte> panels;           // ours: [N / 64][K][64]
+  Tensor bias;                                 // f32
+};
+
+void check(const LinearWeight& w) {
+  if (w.weight.rank() != 2)
+    fail(Code::kBadInput, "linear", "a weight has two axes", {.expected = "[N, K]", .got = to_string(w.weight.shape())});
+  if (w.bits == 0) {
+    if (!is_row_dtype(w.weight.dtype()))
+      fail(Code::kUnsupported, "linear", "weight dtype",
+           {.expected = "f32, bf16 or f16", .got = std::string(dtype_name(w.weight.dtype()))});
+    return;
+  }
+  if (w.bits != 2 && w.bits != 3 && w.bits != 4 && w.bits != 6 && w.bits != 8)
+    fail(Code::kUnsupported, "linear", "bits of a quantised weight",
+         {.expected = "2, 3, 4, 6 or 8", .got = std::to_string(w.bits)});
+  if (w.group_size != 32 && w.group_size != 64 && w.group_size != 128)
+    fail(Code::kUnsupported, "linear", "group size of a quantised weight",
+         {.expected = "32, 64 or 128", .got = std::to_string(w.group_size)});
+  if (w.weight.dtype() != DType::kU32)
+    fail(Code::kBadInput, "linear", "a quantised weight is packed in 32-bit words",
+         {.expected = "u32", .got = std::string(dtype_name(w.weight.dtype()))});
+  const Shape groups = {w.outputs(), w.inputs() / w.group_size};
+  if (w.inputs() % w.group_size != 0 || w.inputs() * w.bits != w.weight.dim(1) * 32)
+    fail(Code::kBadInput, "linear", "the input width is not a multiple of the group size",
+         {.expected = "a multiple of " + std::to_string(w.group_size), .got = std::to_string(w.inputs())});
+  for (const Tensor* table : {&w.scales, &w.biases})
+    if (!table->defined() || table->shape() != groups || !is_row_dtype(table->dtype()))
+      fail(Code::kBadInput, "linear", "scales and biases of a quantised weight",
+           {.expected = "floats " + to_string(groups),
+            .got = table->defined() ? to_string(table->shape()) : std::string("none")});
+}
+
+
+// x [M, K] times panels, then the epilogue; whole work items are independent, and each sums K in the same order whatever
+// the thread count.
+class PanelLinear {
+ public:
+  PanelLinear(const LinearWeight& weight, const PackedLinear* packed, DType dtype, Level level)
+      : weight_(weight), packed_(packed), dtype_(dtype), item_(dtype == DType::kBF16 ? 2 : 4) {
+    multiply_ = dtype == DType::kF32 ? multiply_f32 : level == Level::kAmx ? multiply_bf16_amx : multiply_bf16_avx512;
+    inner_ = round_up(weight.inputs(), dtype == DType::kBF16 ? 2 : 1);
+    block_ = std::min(kPanelBytes / (kPanel * item_), inner_);  // a multiple of every group size, or all of K
+  }
+
+  int64_t inner() const { return inner_; }
+
+  void run(const void* x, int64_t x_stride, int64_t rows, const EpilogueRows& epilogue, int threads) const {
+    const int64_t columns = weight_.outputs(), panels = (columns + kPanel - 1) / kPanel;
+    int64_t parts = (rows + kRowsPerItem - 1) / kRowsPerItem;
+    if (packed_ || panels < threads)  // more rows apart cost nothing when nothing is unpacked
+      while (parts * panels < 4 * threads && rows / (parts + 1) >= 12) ++parts;
+    const int64_t each = round_up((rows + parts - 1) / parts, 6);
+    parts = (rows + each - 1) / each;
+    const bool single = block_ == inner_;
+    const int64_t sums_rows = single ? std::min(each, kRowsAtOnce) : each;
+    const int64_t sums_bytes = sums_rows * kPanel * 4, panel_bytes = packed_ ? 0 : block_ * kPanel * item_;
+    const std::shared_ptr<std::byte> scratch =
+        allocate_bytes(static_cast<size_t>(threads * (sums_bytes + panel_bytes)));
+    parallel_items(threads, panels * parts, each * kPanel * inner_ / 16, [&](int64_t item, int worker) {
+      std::byte* mine = scratch.get() + worker * (sums_bytes + panel_bytes);
+      float* sums = reinterpret_cast<float*>(mine + panel_bytes);
+      const int64_t column = item / parts * kPanel, begin = item % parts * each, end = std::min(begin + each, rows);
+      const int64_t last = std::min(column + kPanel, columns);
+      const auto finish = [&](int64_t first_row, int64_t last_row, const float* y) {
+        EpilogueRows task = epilogue;
+        task.y = y;
+        task.y_stride = kPanel;
+        epilogue_block(task, first_row, last_row, column, last);
+      };
+      for (int64_t k = 0; k < inner_ || k == 0; k += block_) {
+        const int64_t count = std::min(block_, inner_ - k);
+        const std::byte* panel = mine;
+        if (packed_)
+          panel = packed_->panels.get() + (column * inner_ + k * kPanel) * item_;
+        else
+          pack_panel(weight_, column, k, std::min(count, weight_.inputs() - k), dtype_, mine);
+        const int64_t stride = single ? kRowsAtOnce : end - begin;
+        for (int64_t row = begin; row < end; row += stride) {
+          const int64_t stop = std::min(row + stride, end);
+          multiply_({.a = static_cast<const std::byte*>(x) + (row * x_stride + k) * item_,
+                     .a_stride = x_stride,
+                     .panel = panel,
+                     .c = sums,
+                     .c_stride = kPanel,
+                     .rows = stop - row,
+                     .k = count,
+                     .columns = last - column,
+                     .accumulate = k > 0});
+          if (single) finish(row, stop, sums);
+        }
+        if (inner_ == 0) break;
+      }
+      if (!single) finish(begin, end, sums);
+    });
+  }
+
+ private:
+  const LinearWeight& weight_;
+  const PackedLinear* packed_;
+  DType dtype_;
+  int64_t item_, inner_ = 0, block_ = 0;
+  void (*multiply_)(const PanelProduct&) = nullptr;
+};
+
+std::shared_ptr<std::byte> pack_all(const LinearWeight& weight, DType dtype) {
+  const int64_t item = dtype == DType::kBF16 ? 2 : 4;
+  const int64_t inner = round_up(weight.inputs(), dtype == DType::kBF16 ? 2 : 1);
+  const int64_t columns = round_up(weight.outputs(), kPanel);
+  std::shared_ptr<std::byte> panels = allocate_bytes(static_cast<size_t>(columns * inner * item));
+  for (int64_t column = 0; column < columns; column += kPanel)
+    pack_panel(weight, column, 0, weight.inputs(), dtype, panels.get() + column * inner * item);
+  return panels;
+}
+
+// The rows of x in the dtype of the computation, one stride apart, `width` elements readable in each.
+struct Operand {
+  Tensor held;
+  const void* data;
+  int64_t stride;
+};
+
+Operand operand(const Tensor& x, const Rows& rows, DType dtype, int64_t width) {
+  const int64_t item = static_cast<int64_t>(dtype_bytes(dtype));
+  if (x.dtype() == dtype && rows.uniform() && width == rows.columns() && rows.stride_bytes() > 0)
+    return {x, x.strided_data(), rows.stride_bytes() / item};
+  Tensor packed = Tensor::empty(dtype, {rows.count(), width});
+  std::byte* to = packed.mutable_strided_data();
+  for (int64_t row = 0; row < rows.count(); ++row, to += width * item) {
+    convert_run(rows.bytes(row), x.dtype(), to, dtype, rows.columns());
+    std::memset(to + rows.columns() * item, 0, static_cast<size_t>((width - rows.columns()) * item));
+  }
+  return {packed, packed.strided_data(), width};
+}
+
+}  // namespace
+
+DType Linear::compute_dtype(DType activations) const {
+  return activations == DType::kBF16 && level_ >= Level::kAvx512Bf16 ? DType::kBF16 : DType::kF32;
+}
+
+void Linear::prepare(LinearWeight& weight, DType activations) {
+  check(weight);
+  auto packed = std::make_shared<PackedLinear>();
+  packed->dtype = compute_dtype(activations);
+  if (weight.bias.defined()) packed->bias = weight.bias.to(DType::kF32).contiguous();
+  const int64_t elements = weight.outputs() * weight.inputs();
+  if (weight.bits == 0 && elements > 0) {
+    const bool in_place = dtype_bytes(packed->dtype) > dtype_bytes(weight.weight.dtype());
+    if (elements <= kSmallWeight)
+      packed->panels = pack_all(weight, packed->dtype);
+    else if (!in_place)  // a wider copy of a large weight is not made: its panels are widened as they are used
+      packed->matrix = onednn_.pack(weight.weight, packed->dtype);
+  }
+  weight.prepared = packed;
+}
+
+void Linear::run(const LinearArgs& args) {
+  const LinearWeight& weight = args.weight;
+  check(weight);
+  const Rows x_rows(args.x, "linear"), out_rows(args.out, "linear");
+  const int64_t rows = x_rows.count(), columns = weight.outputs();
+  if (rows == 0 || columns == 0) return;
+  const PackedLinear* packed = static_cast<const PackedLinear*>(weight.prepared.get());
+  const DType dtype = compute_dtype(args.x.dtype());
+  if (packed && packed->dtype != dtype) packed = nullptr;  // prepared for other activations: slower, not wrong
+
+  Tensor bias = packed ? packed->bias : Tensor();
+  if (!packed && weight.bias.defined()) bias = weight.bias.to(DType::kF32).contiguous();
+  Tensor gate;
+  if (args.gate) gate = args.gate->to(DType::kF32).contiguous();
+  const DType out_dtype = args.out.dtype();
+  // Operands of the epilogue are read in the dtype of the output.
+  Tensor multiply, residual;
+  if (args.multiply) multiply = args.multiply->to(out_dtype);
+  if (args.residual) residual = args.residual->to(out_dtype);
+  const Rows multiply_rows = args.multiply ? Rows(multiply, "linear") : Rows();
+  const Rows residual_rows = args.residual ? Rows(residual, "linear") : Rows();
+  EpilogueRows epilogue = {.dtype = out_dtype,
+                           .y = nullptr,
+                           .y_stride = columns,
+                           .bias = bias.defined() ? bias.data<float>() : nullptr,
+                           .activation = args.activation,
+                           .multiply = args.multiply ? &multiply_rows : nullptr,
+                           .residual = args.residual ? &residual_rows : nullptr,
+                           .gate = args.gate ? gate.data<float>() : nullptr,
+                           .rows_per_batch = args.gate ? rows / args.gate->dim(0) : 1,
+                           .out = out_rows};
+
+  if (!packed || !packed->matrix) {
+    const PanelLinear product(weight, packed && packed->panels ? packed : nullptr, dtype, level_);
+    const Operand x = operand(args.x, x_rows, dtype, product.inner());
+    return product.run(x.data, x.stride, rows, epilogue, threads_);
+  }
+
+  const Operand x = operand(args.x, x_rows, dtype, x_rows.columns());
+  const bool plain = args.activation == Activation::kNone && !args.multiply && !args.residual;
+  const bool direct = plain && out_rows.uniform() && (out_dtype == DType::kF32 || out_dtype == dtype);
+  Tensor sums;
+  MatrixProduct product = {.x = x.data,
+                           .rows = rows,
+                           .x_stride = x.stride,
+                           .weight = *packed->matrix,
+                           .bias = epilogue.bias,
+                           .out = args.out.mutable_strided_data(),
+                           .out_dtype = out_dtype,
+                           .out_stride = out_rows.stride_bytes() / static_cast<int64_t>(dtype_bytes(out_dtype))};
+  if (!direct) {
+    sums = Tensor::empty(DType::kF32, {rows, columns});
+    product.out = sums.mutable_strided_data();
+    product.out_dtype = DType::kF32;
+    product.out_stride = columns;
+  }
+  onednn_.multiply(product);
+  if (direct) return;
+  epilogue.bias = nullptr;  // added by the product
+  parallel_chunks(threads_, rows, columns * 4, [&](int64_t begin, int64_t end) {
+    EpilogueRows task = epilogue;
+    task.y = sums.data<float>() + begin * columns;
+    epilogue_block(task, begin, end, 0, columns);
+  });
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,34 @@
+// One pair of functions a picture format, each in its own file over its reference library.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "io/image.h"
+
+namespace lockstep {
+
+// More pixels than this are refused before anything is allocated: a file of a few bytes can promise billions.
+inline constexpr uint64_t kMaxImagePixels = uint64_t{1} << 27;
+void check_image_size(uint64_t width, uint64_t height, std::string_view format, std::string_view origin);
+
+// The picture as stored, with the EXIF orientation (1 to 8) beside it.
+struct DecodedImage {
+  Image image;
+  int orientation = 1;
+};
+
+DecodedImage decode_png(std::span<const std::byte> bytes, std::string_view origin);
+DecodedImage decode_jpeg(std::span<const std::byte> bytes, std::string_view origin);
+DecodedImage decode_webp(std::span<const std::byte> bytes, std::string_view origin);
+
+// `pixels` is contiguous [height, width, channels].
+std::string encode_png(const Tensor& pixels, const std::map<std::string, std::string>& text);
+std::string encode_jpeg(const Tensor& pixels, int quality);
+std::string encode_webp(const Tensor& pixels, int quality);
+
+// The orientation tag of a TIFF-structured EXIF block, with or without its "Exif\0\0" prefix; 1 when absent or damaged,
+// because a broken tag must not make a readable picture unreadable.
+int exif_orientation(std::span<const std::byte> exif);
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+// One dual-stream block: image and text tokens, modulated by the timestep, meet in joint attention.
+#pragma once
+#include "models/qwen_image/rope.h"
+#include "nn/layers.h"
+
+namespace lockstep::models {
+
+struct Streams {
+  Tensor img;  // [B, N, D]
+  Tensor txt;  // [B, T, D]
+};
+
+struct Modulation {  // each [B, D]
+  Tensor shift, scale, gate;
+};
+
+class JointAttention {
+ public:
+  JointAttention(const nn::Weights& weights, const QwenImageConfig& config);
+  // What comes back is before the output projections: the block adds those with gate and residual in one kernel where
+  // it can.
+  Streams forward(const Streams& x, const Rope& rope, const Tensor* key_mask, const nn::Ctx& ctx) const;
+  Streams project(const Streams& attended, const Streams& residual, const Modulation& img, const Modulation& txt,
+                  const nn::Ctx& ctx) const;
+
+ private:
+  Tensor joined(const Streams& x, const nn::Linear& img, const nn::Linear& txt, std::string_view img_name,
+                std::string_view txt_name, const nn::Ctx& ctx) const;
+  void normed_rotated(const Tensor& x, const nn::RmsNorm& norm, const RopeTable& rope, std::string_view name,
+                      Tensor out, const nn::Ctx& ctx) const;
+  Tensor heads(const Streams& x, const Rope& rope, bool queries, const nn::Ctx& ctx) const;
+  Tensor output(const nn::Linear& linear, std::string_view name, std::string_view tuple_name, const Tensor& x,
+                const Tensor& residual, const Tensor& gate, const nn::Ctx& ctx) const;
+
+  nn::Linear to_q_, to_k_, to_v_, add_q_, add_k_, add_v_, to_out_, to_add_out_;
+  nn::RmsNorm norm_q_, norm_k_, norm_added_q_, norm_added_k_;
+  int64_t heads_, head_width_;
+};
+
+class TransformerBlock {
+ public:
+  TransformerBlock(const nn::Weights& weights, const QwenImageConfig& config);
+  Streams forward(const Streams& x, const Tensor& temb, const Rope& rope, const Tensor* key_mask,
+                  const nn::Ctx& ctx) const;
+
+ private:
+  std::pair<Modulation, Modulation> modulation(const nn::Linear& linear, std::string_view name, const Tensor& temb,
+                                               const nn::Ctx& ctx) const;
+  Tensor modulated(const Tensor& x, const Modulation& modulation, std::string_view norm, const nn::Ctx& ctx) const;
+
+  nn::Linear img_mod_, txt_mod_;
+  JointAttention attn_;
+  nn::FeedForward img_mlp_, txt_mlp_;
+  int64_t width_;
+};
+
+}  // namespace lockstep::models

@@ -1,0 +1,183 @@
+#include "nn/weights.h"
+
+#include <set>
+
+#include "base/error.h"
+#include "base/names.h"
+#include "tensor/convert.h"
+
+namespace lockstep::nn {
+
+struct Weights::Account {
+  const Checkpoint& checkpoint;
+  Backend& backend;
+  WeightOptions options;
+  std::set<std::string> used;
+  std::vector<std::string> missing, misshapen, ignored;
+};
+
+Weights::Weights(const Checkpoint& checkpoint, Backend& backend, WeightOptions options)
+    : account_(new Account{checkpoint, backend, std::move(options), {}, {}, {}, {}}) {}
+
+Weights Weights::operator/(std::string_view name) const {
+  return Weights(account_, key(name));
+}
+Weights Weights::at(std::string_view list, int index) const {
+  return Weights(account_, key(list) + "." + std::to_string(index));
+}
+
+std::string Weights::key(std::string_view name) const {
+  return prefix_.empty() ? std::string(name) : prefix_ + "." + std::string(name);
+}
+
+bool Weights::has(std::string_view name) const {
+  const std::string canonical = key(name);
+  return account_->checkpoint.find(account_->options.rename ? account_->options.rename(canonical) : canonical) !=
+         nullptr;
+}
+
+Tensor Weights::take(std::string_view name) const {
+  const std::string canonical = key(name);
+  const std::string in_file = account_->options.rename ? account_->options.rename(canonical) : canonical;
+  if (!account_->checkpoint.find(in_file)) {
+    account_->missing.push_back(in_file);
+    return {};
+  }
+  account_->used.insert(in_file);
+  return account_->checkpoint.tensor(in_file);
+}
+
+Tensor Weights::in_dtype(Tensor tensor) const {
+  if (!is_floating(tensor.dtype())) return tensor;
+  // A narrower weight keeps its bytes: its values are the same in the wider dtype, and the kernels widen as they read.
+  const bool widens = dtype_bytes(tensor.dtype()) < dtype_bytes(account_->options.dtype);
+  return widens ? tensor : tensor.to(account_->options.dtype);
+}
+
+Tensor Weights::stored(std::string_view name, const Shape& shape) const {
+  Tensor found = take(name);
+  if (!found.defined()) return found;
+  if (found.shape() != shape) {
+    account_->misshapen.push_back(key(name) + " is " + to_string(found.shape()) + ", expected " + to_string(shape));
+    return {};
+  }
+  return found;
+}
+
+Tensor Weights::tensor(std::string_view name, const Shape& shape) const {
+  const Tensor found = stored(name, shape);
+  return found.defined() ? found.to(account_->options.dtype) : found;
+}
+
+Tensor Weights::flat(std::string_view name, int64_t numel) const {
+  Tensor found = take(name);
+  if (!found.defined()) return found;
+  if (found.numel() != numel) {
+    account_->misshapen.push_back(key(name) + " is " + to_string(found.shape()) + ", expected " +
+                                  std::to_string(numel) + " values");
+    return {};
+  }
+  return found.contiguous().reshape({numel}).to(account_->options.dtype);
+}
+
+LinearWeight Weights::linear(std::string_view name, int64_t inputs, int64_t outputs, bool bias) const {
+  const Weights scope = *this / name;
+  LinearWeight linear;
+  Tensor weight = scope.take("weight");
+  if (bias) linear.bias = scope.tensor("bias", {outputs});
+  const bool quantised = scope.has("scales");
+  if (quantised) {
+    linear.scales = scope.take("scales");
+    linear.biases = scope.take("biases");
+  }
+  if (!weight.defined() || (bias && !linear.bias.defined()) ||
+      (quantised && (!linear.scales.defined() || !linear.biases.defined())))
+    return linear;
+  if (quantised) {
+    const int64_t groups = linear.scales.rank() == 2 ? linear.scales.dim(1) : 0;
+    linear.bits = weight.rank() == 2 && inputs > 0 ? static_cast<int>(weight.dim(1) * 32 / inputs) : 0;
+    linear.group_size = groups > 0 ? static_cast<int>(inputs / groups) : 0;
+    const bool fits = weight.dtype() == DType::kU32 && linear.bits > 0 && linear.bits <= 8 && groups > 0 &&
+                      weight.shape() == Shape{outputs, inputs * linear.bits / 32} &&
+                      linear.scales.shape() == Shape{outputs, groups} &&
+                      linear.biases.shape() == linear.scales.shape() && groups * linear.group_size == inputs;
+    if (!fits) {
+      account_->misshapen.push_back(key(name) + " is quantised as weight " + to_string(weight.shape()) + ", scales " +
+                                    to_string(linear.scales.shape()) + ", which does not fit " +
+                                    to_string({outputs, inputs}));
+      return linear;
+    }
+    linear.weight = weight;
+  } else {
+    if (weight.shape() != Shape{outputs, inputs}) {
+      account_->misshapen.push_back(key(name) + ".weight is " + to_string(weight.shape()) + ", expected " +
+                                    to_string({outputs, inputs}));
+      return linear;
+    }
+    linear.weight = in_dtype(weight);
+  }
+  account_->backend.prepare(linear, account_->options.dtype);
+  return linear;
+}
+
+ConvWeight Weights::conv(Tensor weight, std::string_view name, const Shape& shape, int64_t outputs) const {
+  ConvWeight conv;
+  conv.bias = (*this / name).tensor("bias", {outputs});
+  if (!weight.defined() || !conv.bias.defined()) return conv;
+  if (weight.shape() != shape) {
+    account_->misshapen.push_back(key(name) + ".weight is " + to_string(weight.shape()) + ", expected " +
+                                  to_string(shape));
+    return conv;
+  }
+  conv.weight = in_dtype(weight).contiguous();
+  account_->backend.prepare(conv, account_->options.dtype);
+  return conv;
+}
+
+ConvWeight Weights::conv2d(std::string_view name, int64_t inputs, int64_t outputs, int kernel) const {
+  Tensor weight = (*this / name).take("weight");
+  if (weight.defined() && weight.rank() == 4 && account_->options.channels_last_convolutions)
+    weight = weight.permute({0, 3, 1, 2});  // [o, kh, kw, i] → [o, i, kh, kw]
+  return conv(weight, name, {outputs, inputs, kernel, kernel}, outputs);
+}
+
+ConvWeight Weights::conv3d_newest_tap(std::string_view name, int64_t inputs, int64_t outputs, int kernel) const {
+  Tensor weight = (*this / name).take("weight");
+  if (weight.defined() && weight.rank() == 5) {
+    if (account_->options.channels_last_convolutions)
+      weight = weight.permute({0, 4, 1, 2, 3});                          // [o, kt, kh, kw, i] → [o, i, kt, kh, kw]
+    if (weight.dim(2) == kernel) weight = weight.select(2, kernel - 1);  // [o, i, kh, kw]
+  }
+  return conv(weight, name, {outputs, inputs, kernel, kernel}, outputs);
+}
+
+void Weights::ignore(std::string_view glob) const {
+  account_->ignored.emplace_back(glob);
+}
+
+void Weights::finish(std::string_view component) const {
+  std::vector<std::string> unused, known;
+  for (const TensorInfo& info : account_->checkpoint.tensors()) {
+    known.push_back(info.name);
+    bool settled = account_->used.count(info.name) > 0;
+    for (const std::string& glob : account_->ignored) settled = settled || glob_match(glob, info.name);
+    if (!settled) unused.push_back(info.name);
+  }
+  if (account_->missing.empty() && account_->misshapen.empty() && unused.empty()) return;
+  constexpr size_t kMostSuggestions = 20;
+  std::string text = std::string(component) + ": the checkpoint does not fit the config (" +
+                     std::to_string(account_->missing.size()) + " missing, " + std::to_string(unused.size()) +
+                     " unused, " + std::to_string(account_->misshapen.size()) + " misshapen)";
+  size_t suggested = 0;
+  for (const std::string& name : account_->missing) {
+    text += "\n  missing: " + name;
+    if (suggested++ < kMostSuggestions)
+      for (const std::string& near : nearest_names(name, unused.empty() ? known : unused, 1))
+        text += " (nearest: " + near + ")";
+  }
+  for (const std::string& name : unused) text += "\n  unused: " + name;
+  for (const std::string& line : account_->misshapen) text += "\n  misshapen: " + line;
+  fail(Code::kBadInput, "load", text);
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,58 @@
+// Scoped look-up of a checkpoint's tensors with full accounts: every key the model asks for and every key the file
+// holds is settled, and finish() refuses the load with the whole list when they differ.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/backend.h"
+#include "io/checkpoint.h"
+
+namespace lockstep::nn {
+
+struct WeightOptions {
+  DType dtype = DType::kF32;  // of activations; weights are brought to it where their own is wider
+  int quantize_bits = 0;      // dense linear weights are quantised at load
+  // The name a canonical key has in this file; empty: unchanged.
+  std::function<std::string(const std::string&)> rename = {};
+  bool channels_last_convolutions = false;  // MLX keeps [o, (kt,) kh, kw, i]
+};
+
+class Weights {
+ public:
+  Weights(const Checkpoint& checkpoint, Backend& backend, WeightOptions options);
+
+  Weights operator/(std::string_view name) const;
+  Weights at(std::string_view list, int index) const;
+
+  bool has(std::string_view name) const;
+  Tensor tensor(std::string_view name, const Shape& shape) const;
+  Tensor stored(std::string_view name,
+                const Shape& shape) const;  // in the file's own dtype: tables that are only gathered from
+  Tensor flat(std::string_view name,
+              int64_t numel) const;  // any shape of that many elements, as [numel]: gamma [C, 1, 1, 1]
+  LinearWeight linear(std::string_view name, int64_t inputs, int64_t outputs, bool bias = true) const;
+  ConvWeight conv2d(std::string_view name, int64_t inputs, int64_t outputs, int kernel) const;
+  // A causal 3-D convolution as a single image sees it: only the newest temporal tap meets data, the others multiply
+  // zeros.
+  ConvWeight conv3d_newest_tap(std::string_view name, int64_t inputs, int64_t outputs, int kernel) const;
+
+  void ignore(std::string_view glob) const;  // keys that belong to the file but not to this work
+  void finish(std::string_view component) const;
+
+ private:
+  struct Account;
+  Weights(std::shared_ptr<Account> account, std::string prefix)
+      : account_(std::move(account)), prefix_(std::move(prefix)) {}
+  std::string key(std::string_view name) const;
+  Tensor take(std::string_view name) const;  // undefined when missing, which is noted
+  Tensor in_dtype(Tensor tensor) const;
+  ConvWeight conv(Tensor weight, std::string_view name, const Shape& shape, int64_t outputs) const;
+
+  std::shared_ptr<Account> account_;
+  std::string prefix_;
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,16 @@
+#pragma once
+#include "backend/backend.h"
+
+namespace lockstep::ops {
+
+struct LinearOptions {
+  Activation activation = Activation::kNone;
+  const Tensor* multiply = nullptr;
+  const Tensor* residual = nullptr;
+  const Tensor* gate = nullptr;
+};
+
+Tensor linear(Backend& backend, const Tensor& x, const LinearWeight& weight,
+              const LinearOptions& options = {});  // [..., K] → [..., N]
+
+}  // namespace lockstep::ops

@@ -1,0 +1,45 @@
+// A Qwen-Image folder in diffusers layout, opened part by part: each component is loaded when its stage starts and
+// freed when it ends.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "models/qwen2_5_vl/text_model.h"
+#include "models/qwen_image/transformer.h"
+#include "models/qwen_vae/vae.h"
+#include "pipeline/scheduler.h"
+#include "text/tokenizer.h"
+
+namespace lockstep {
+
+struct ModelDefaults {  // lockstep.json beside model_index.json, where a model wants other defaults than the family's
+  int width = 1024, height = 1024, steps = 50;
+  double guidance = 4.0;
+  std::optional<std::string> negative_prompt;
+};
+
+class ModelFolder {
+ public:
+  static ModelFolder open(const fs::path& path);  // checks model_index.json and that every component is there
+
+  const fs::path& path() const { return path_; }
+  const ModelDefaults& defaults() const { return defaults_; }
+
+  Tokenizer tokenizer() const;
+  models::TextModel text_encoder(Backend& backend, DType dtype) const;
+  models::QwenImageTransformer transformer(Backend& backend, DType dtype) const;
+  models::VaeConfig vae_config() const;
+  models::VaeDecoder vae_decoder(Backend& backend, DType dtype) const;
+  models::VaeEncoder vae_encoder(Backend& backend, DType dtype) const;
+  SchedulerConfig scheduler() const;
+
+ private:
+  fs::path path_;
+  ModelDefaults defaults_;
+};
+
+// The model that comes with the program: beside it in a build, in share/ when installed. Empty when there is none.
+fs::path embedded_model_path();
+
+}  // namespace lockstep

@@ -1,0 +1,275 @@
+"""Runs the official QwenImagePipeline on a folder and records every module's output and every pipeline stage.
+
+    python tools/reference/record_official.py MODEL RUN --prompt "a cat" --negative-prompt " " --width 64 --height 64 \
+        --steps 4 --guidance 4 --seed 42 --dtype f32
+
+The pipeline's own code runs untouched: modules are hooked, four of its methods are wrapped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from run_writer import RunWriter  # noqa: E402
+
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+
+
+def load_pipeline(model: str | Path, dtype: str):
+    from diffusers import QwenImagePipeline
+    from diffusers.utils import logging as diffusers_logging
+    from transformers.utils import logging as transformers_logging
+
+    for logging in (diffusers_logging, transformers_logging):
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+    pipeline = QwenImagePipeline.from_pretrained(str(model), dtype=DTYPES[dtype], local_files_only=True)
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def checkpoint_name(component: str, module_path: str) -> str | None:
+    """Module path in memory to the name in the checkpoint. None: not recorded."""
+    if component == "text_encoder":
+        # "model" repeats what the language model returns. The logits are thrown away by the pipeline, and their weights may be missing from the files.
+        if module_path in ("model", "lm_head"):
+            return None
+        module_path = re.sub(r"^model\.language_model(?=\.|$)", "model", module_path)
+        module_path = re.sub(r"^model\.visual(?=\.|$)", "visual", module_path)
+    return f"{component}.{module_path}"
+
+
+def module_location(module: torch.nn.Module) -> dict:
+    """File below site-packages, line and name of the module's forward."""
+    forward = inspect.unwrap(type(module).forward)
+    code = forward.__code__
+    file = code.co_filename.replace("\\", "/").rsplit("site-packages/", 1)[-1]
+    return {"file": file, "line": code.co_firstlineno, "function": forward.__qualname__}
+
+
+class OfficialRecorder:
+    """Hooks on all modules of a pipeline plus wrappers around the places where its stages pass."""
+
+    def __init__(self, pipeline, writer):
+        self.pipeline = pipeline
+        self.writer = writer
+        self.step: int | None = None
+        self.tags: dict = {}
+        self.text_calls = 0
+        self.handles = []
+        self.restored = []
+
+    def __enter__(self):
+        pipeline = self.pipeline
+        for component in ("text_encoder", "transformer", "vae"):
+            model = getattr(pipeline, component)
+            for path, module in model.named_modules():
+                name = checkpoint_name(component, path) if path else None
+                if name is not None:
+                    where = module_location(module)
+                    self.handles.append(module.register_forward_hook(self._module_hook(name, where)))
+        self.handles.append(pipeline.transformer.register_forward_pre_hook(self._before_transformer))
+        self.handles.append(pipeline.transformer.register_forward_hook(self._after_transformer))
+        self._wrap(pipeline, "encode_prompt", self._encode_prompt)
+        self._wrap(pipeline, "prepare_latents", self._prepare_latents)
+        self._wrap(pipeline.scheduler, "step", self._scheduler_step)
+        self._wrap(pipeline.vae, "decode", self._vae_decode)
+        return self
+
+    def __exit__(self, *_):
+        for handle in self.handles:
+            handle.remove()
+        for owner, name in self.restored:
+            delattr(owner, name)
+
+    def _wrap(self, owner, name, replacement) -> None:
+        original = getattr(owner, name)
+        # An attribute of the instance hides the method of the class; deleting it brings the method back.
+        object.__setattr__(owner, name, lambda *args, **kwargs: replacement(original, *args, **kwargs))
+        self.restored.append((owner, name))
+
+    def _stage(self, name, value, *, step=None, tags=None) -> None:
+        self.writer.record(name, value, step=step, tags=tags, role="checkpoint")
+
+    def _module_hook(self, name, where):
+        def hook(_module, _inputs, output):
+            self._open(name, output, where)
+
+        return hook
+
+    def _open(self, name, value, where) -> None:
+        if isinstance(value, torch.Tensor):
+            self.writer.record(name, value, step=self.step, tags=dict(self.tags), where=where)
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                # Not the tuple of all hidden states: each is already recorded under its layer's name.
+                if isinstance(item, torch.Tensor):
+                    self._open(f"{name}.{key}", item, where)
+        elif isinstance(value, (tuple, list)):
+            for index, item in enumerate(value):
+                self._open(f"{name}.{index}", item, where)
+
+    def _before_transformer(self, _module, _inputs):
+        # In each step the conditional call comes first.
+        if self.step is None:
+            self.step = 0
+        self.tags = {"pass": "uncond" if self.tags.get("pass") == "cond" else "cond"}
+
+    def _after_transformer(self, _module, _inputs, output):
+        self._stage("noise_pred", output[0], step=self.step, tags=dict(self.tags))
+
+    def _encode_prompt(self, original, *args, **kwargs):
+        passes = ("cond", "uncond")
+        self.tags = {"pass": passes[self.text_calls]}
+        embeds, mask = original(*args, **kwargs)
+        self.tags = {}
+        prefix = ("", "negative_")[self.text_calls]
+        self._stage(f"{prefix}prompt_embeds", embeds)
+        if mask is not None:
+            self._stage(f"{prefix}prompt_embeds_mask", mask)
+        self.text_calls += 1
+        return embeds, mask
+
+    def _prepare_latents(self, original, *args, **kwargs):
+        latents = original(*args, **kwargs)
+        self._stage("initial_latents_packed", latents)
+        return latents
+
+    def _scheduler_step(self, original, model_output, *args, **kwargs):
+        if self.tags.get("pass") == "uncond":
+            self._stage("noise_pred", model_output, step=self.step, tags={"pass": "combined"})
+        result = original(model_output, *args, **kwargs)
+        self._stage("latents", result[0], step=self.step)
+        self.tags = {}
+        self.step += 1
+        return result
+
+    def _vae_decode(self, original, latents, *args, **kwargs):
+        self.step = None
+        self._stage("latents_denormalized", latents)
+        return original(latents, *args, **kwargs)
+
+
+def run_official(
+    model: str | Path,
+    writer_for,
+    *,
+    prompt: str,
+    negative_prompt: str | None = None,
+    width: int = 64,
+    height: int = 64,
+    steps: int = 4,
+    guidance: float = 4.0,
+    seed: int = 0,
+    dtype: str = "f32",
+    sigmas: list[float] | None = None,
+    max_sequence_length: int = 512,
+    pipeline=None,
+):
+    """Records one run. writer_for(header) gives the writer; returns it with the PIL image."""
+    import diffusers
+    import transformers
+
+    settings = {
+        "prompt": prompt,
+        "negative_prompt": negative_prompt,
+        "width": width,
+        "height": height,
+        "steps": steps,
+        "guidance": guidance,
+        "seed": seed,
+        "dtype": dtype,
+        "sigmas": sigmas,
+        "max_sequence_length": max_sequence_length,
+    }
+    header = {
+        "name": "official",
+        "program": {"argv": ["record_official.py"], "cwd": ".", "exit_code": None},
+        "producer": {
+            "name": "diffusers.QwenImagePipeline",
+            "version": diffusers.__version__,
+            "framework": "torch",
+            "language": "python",
+            "device": "cpu",
+        },
+        "model": Path(model).name,
+        "settings": settings,
+        "versions": {
+            "python": sys.version.split()[0],
+            "torch": torch.__version__,
+            "diffusers": diffusers.__version__,
+            "transformers": transformers.__version__,
+            "numpy": np.__version__,
+        },
+    }
+    pipeline = pipeline or load_pipeline(model, dtype)
+    writer = writer_for(header)
+    status = "failed"
+    try:
+        with OfficialRecorder(pipeline, writer):
+            image = pipeline(
+                prompt=prompt,
+                negative_prompt=negative_prompt,
+                true_cfg_scale=guidance,
+                width=width,
+                height=height,
+                num_inference_steps=steps,
+                sigmas=sigmas,
+                generator=torch.Generator("cpu").manual_seed(seed),
+                max_sequence_length=max_sequence_length,
+            ).images[0]
+        writer.record("image", np.asarray(image), role="checkpoint")
+        status = "finished"
+    finally:
+        writer.close(status, 0 if status == "finished" else 1)
+    return writer, image
+
+
+def record_run(model, directory, *, only=None, stats_only=False, **settings) -> Path:
+    """Records one run into a folder, replacing what was there."""
+    directory = Path(directory)
+    if directory.exists():
+        shutil.rmtree(directory)
+    _, image = run_official(
+        model, lambda header: RunWriter(directory, header, only=only, stats_only=stats_only), **settings
+    )
+    image.save(directory / "images" / "image.png")
+    return directory
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("run", metavar="RUN", help="folder to write; replaced when it exists")
+    parser.add_argument("--prompt", required=True)
+    parser.add_argument("--negative-prompt")
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--height", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--guidance", type=float, default=4.0, help="true_cfg_scale; 1 turns it off")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dtype", choices=sorted(DTYPES), default="f32")
+    parser.add_argument("--sigmas", type=float, nargs="+")
+    parser.add_argument("--max-sequence-length", type=int, default=512)
+    parser.add_argument("--only", metavar="GLOB", help="record only these names")
+    parser.add_argument("--stats-only", action="store_true", help="keep no full tensors")
+    settings = vars(parser.parse_args())
+    started = time.monotonic()
+    directory = record_run(settings.pop("model"), settings.pop("run"), **settings)
+    count = sum(1 for _ in open(directory / "records.jsonl", encoding="utf-8"))
+    print(json.dumps({"run": str(directory), "records": count, "secs": round(time.monotonic() - started, 2)}))
+
+
+if __name__ == "__main__":
+    main()
