@@ -2,18 +2,17 @@
 // come from (a run on disk, a folder of files, a test) is the loader's business.
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "capture/record.h"
 #include "tensor/tap.h"
 
 namespace lockstep {
 
-enum class Role { kOutput, kInput, kCheckpoint, kVariable };
-
-std::string_view role_name(Role role);
-Role role_from_name(std::string_view name);  // unknown names count as checkpoints
+class Run;
 
 struct RecordedTensor {
   TensorKey key;
@@ -30,5 +29,7 @@ struct RunView {
   Json header;  // run.json
   std::vector<RecordedTensor> records;
 };
+
+RunView view_of(std::shared_ptr<const Run> run);  // the view keeps the run alive
 
 }  // namespace lockstep

@@ -30,4 +30,8 @@ class MemoryWeights : public WeightSource {
   std::map<std::string, Shape> shapes_;
 };
 
+// A checkpoint file, a folder of one, or a model folder whose subfolders (transformer, text_encoder, vae) are the
+// components.
+std::shared_ptr<const WeightSource> open_weights(const fs::path& path);
+
 }  // namespace lockstep
