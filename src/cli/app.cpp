@@ -2,35 +2,56 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
 
 #include "base/error.h"
 #include "base/interrupt.h"
-#include "base/json.h"
+#include "cli/help.h"
 
 namespace lockstep {
 namespace {
 
 void add_global_options(App& app) {
+  app.cli.formatter(help_formatter());
+  app.cli.footer("lockstep doctor\nlockstep tensors diff reference.npy candidate.npy\nlockstep weights report model/");
   app.cli.add_flag("--json", app.global.json, "print one JSON document on stdout");
   app.cli.add_flag("--quiet", app.global.quiet, "no progress and no messages");
   app.cli.add_flag("--verbose", app.global.verbose, "more messages");
   app.cli.add_option("--color", app.global.color, "auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}));
-  app.cli.add_option("--home", app.global.home, "where runs are kept (default .lockstep)")->envname("LOCKSTEP_HOME");
-  app.cli.set_version_flag("--version", std::string("lockstep ") + LOCKSTEP_VERSION);
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN")
+      ->capture_default_str();
+  app.cli.add_option("--home", app.global.home, "where runs are kept (LOCKSTEP_HOME, else .lockstep)")
+      ->envname("LOCKSTEP_HOME")
+      ->type_name("DIR");
+  app.cli.set_version_flag("--version", std::string("lockstep ") + LOCKSTEP_VERSION, "print the version");
   app.cli.fallthrough();  // global options may stand before or after the command
 }
 
-int report(const App& app, Code code, const std::string& message) {
-  if (app.global.json) fmt::print("{}\n", Json{{"error", {{"code", code_name(code)}, {"message", message}}}}.dump());
+int report(bool json, Code code, const std::string& message) {
+  if (json) print_json({{"error", {{"code", code_name(code)}, {"message", message}}}});
   fmt::print(stderr, "lockstep: {}\n", message);
   return exit_status(code);
 }
 
+int report_parse_error(const App& app, const std::vector<std::string>& words, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.cli.exit(error);  // --help, --version
+  if (words.empty()) {
+    fmt::print(stderr, "{}", app.cli.help());
+    return exit_status(Code::kUsage);
+  }
+  const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
+  return report(json, Code::kUsage, explain_parse_error(app.cli, words, error));
+}
+
 }  // namespace
+
+void print_json(const Json& document) {
+  fmt::print("{}\n", document.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
 
 int run_app(int argc, char** argv) {
   App app;
@@ -38,19 +59,22 @@ int run_app(int argc, char** argv) {
   add_global_options(app);
   add_doctor(app);
   add_generate(app);
+  add_reference(app);
+  add_tensors(app);
+  add_weights(app);
   app.cli.require_subcommand(1);
   try {
     app.cli.parse(argc, argv);
     return app.status;
   } catch (const CLI::ParseError& error) {
-    const int status = app.cli.exit(error);
-    return status == 0 ? 0 : exit_status(Code::kUsage);
+    return report_parse_error(app, std::vector<std::string>(argv + std::min(argc, 1), argv + argc), error);
   } catch (const Error& error) {
-    return report(app, error.code(), error.what());
+    return report(app.global.json, error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    return report(app, Code::kMemory, "[memory] the system has no more memory to give; try a smaller size");
+    return report(app.global.json, Code::kMemory, "[memory] the system has no more memory to give; try a smaller size");
   } catch (const std::exception& error) {
-    return report(app, Code::kInternal, std::string("[internal] ") + error.what() + "; this is a bug of ours");
+    return report(app.global.json, Code::kInternal,
+                  std::string("[internal] ") + error.what() + "; this is a bug of ours");
   }
 }
 

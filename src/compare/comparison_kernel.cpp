@@ -22,10 +22,18 @@ using Doubles = hn::Vec<DoubleTag>;
 
 // What is summed in double, over half a float vector: two of these run side by side to hide the latency of the adds.
 struct DoubleSums {
-  Doubles reference = hn::Zero(DoubleTag()), candidate = hn::Zero(DoubleTag()),
-          reference_squares = hn::Zero(DoubleTag()), candidate_squares = hn::Zero(DoubleTag()),
-          products = hn::Zero(DoubleTag()), errors = hn::Zero(DoubleTag()), squared_errors = hn::Zero(DoubleTag());
+  Doubles reference, candidate, reference_squares, candidate_squares, products, errors, squared_errors;
   size_t mismatches = 0;
+
+  // Written out: an implicit constructor would be compiled without the target's instructions.
+  HWY_INLINE DoubleSums()
+      : reference(hn::Zero(DoubleTag())),
+        candidate(reference),
+        reference_squares(reference),
+        candidate_squares(reference),
+        products(reference),
+        errors(reference),
+        squared_errors(reference) {}
 
   HWY_INLINE void add(const float* r_at, const float* c_at, Doubles tolerance_abs, Doubles tolerance_rel) {
     const DoubleTag dd;
@@ -100,21 +108,21 @@ int64_t compare_block(const PairBlockRequest& request, PairBlock& out) {
   const float* HWY_RESTRICT candidate = request.candidate;
   uint32_t* HWY_RESTRICT bins = request.bins;
   const auto tolerance_abs = hn::Set(dd, request.tolerance_abs), tolerance_rel = hn::Set(dd, request.tolerance_rel);
-  const auto to_beat = hn::Set(df, request.relative_to_beat);
   const auto low_halves = hn::Set(du64, 0xFFFFFFFFull);
   DoubleSums low, high;
   SideScan r_scan(reference, request.smallest_normal[0]), c_scan(candidate, request.smallest_normal[1]);
-  auto max_error = hn::Zero(df);
+  auto max_error = hn::Zero(df), max_relative = hn::Zero(df);
   auto max_ulp = hn::Zero(du);
   auto ulps = hn::Zero(du64);
-  bool beaten = false;
   for (int64_t i = 0; i < whole; i += lanes) {
     const auto r = hn::LoadU(df, reference + i), c = hn::LoadU(df, candidate + i);
     const auto r_size = hn::Abs(r), size = hn::Abs(hn::Sub(c, r));
     r_scan.add(r, r_size);
     c_scan.add(c, hn::Abs(c));
     max_error = hn::Max(max_error, size);
-    beaten |= !hn::AllFalse(df, hn::And(hn::Gt(size, hn::Mul(to_beat, r_size)), hn::Gt(r_size, hn::Zero(df))));
+    // 0 / 0 and x / 0 are masked out, so that only pairs with a reference count
+    const auto relative = hn::IfThenElseZero(hn::Gt(r_size, hn::Zero(df)), hn::Div(size, r_size));
+    max_relative = hn::Max(max_relative, relative);
     hn::StoreU(hn::ShiftRight<ErrorHistogram::kShift>(hn::BitCast(du, size)), du, bins + i);
     const auto r_order = ordered(hn::BitCast(di, r)), c_order = ordered(hn::BitCast(di, c));
     const auto apart = hn::BitCast(du, hn::Sub(hn::Max(r_order, c_order), hn::Min(r_order, c_order)));
@@ -135,7 +143,7 @@ int64_t compare_block(const PairBlockRequest& request, PairBlock& out) {
   out.squared_errors = total(low.squared_errors, high.squared_errors);
   out.mismatches = static_cast<int64_t>(low.mismatches + high.mismatches);
   out.max_error = hn::GetLane(hn::MaxOfLanes(df, max_error));
-  out.relative_beaten = beaten;
+  out.max_relative = hn::GetLane(hn::MaxOfLanes(df, max_relative));
   out.max_ulp = hn::GetLane(hn::MaxOfLanes(du, max_ulp));
   out.ulps = hn::GetLane(hn::SumOfLanes(du64, ulps));
   return whole;

@@ -12,7 +12,6 @@ struct PairBlockRequest {
   int64_t count;
   float smallest_normal[2];             // of each side's dtype
   double tolerance_abs, tolerance_rel;  // a pair differs when |c - r| > abs + rel * |r|
-  float relative_to_beat;               // the largest relative error so far, see BlockErrors::relative_beaten
   uint32_t* bins;                       // [count]: each pair's bin of the error histogram
 };
 
@@ -20,8 +19,8 @@ struct PairBlock {
   BlockMoments reference, candidate;  // valid when both sums of squares are finite, and then all else is
   double products = 0;                // sum of r * c
   double squared_errors = 0, errors = 0;
-  float max_error = 0;           // rounded to float; not finite when a difference overflowed
-  bool relative_beaten = false;  // some |c - r| > relative_to_beat * |r| with r != 0
+  float max_error = 0;     // rounded to float; not finite when a difference overflowed
+  float max_relative = 0;  // of the pairs whose reference is not 0
   int64_t mismatches = 0;
   uint32_t max_ulp = 0;  // in steps of f32, +0 and -0 being one value
   uint64_t ulps = 0;     // their sum

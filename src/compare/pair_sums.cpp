@@ -15,16 +15,20 @@ bool same_nonfinite(double r, double c) {
   return (std::isnan(r) && std::isnan(c)) || r == c;
 }
 
-void note_error(double error, double reference, int64_t position, PairSums& sums) {
-  if (error > sums.max_abs) {
-    sums.max_abs = error;
-    sums.worst = position;
-  }
-  if (reference != 0) sums.max_rel = std::max(sums.max_rel, error / std::abs(reference));
+void note_max(double error, int64_t position, PairSums& sums) {
+  if (error <= sums.max_abs) return;
+  sums.max_abs = error;
+  sums.worst = position;
 }
 
-void add_pair(double r, double c, double error, int64_t position, const Tolerance& tolerance, BinCounter& bins,
-              PairSums& sums) {
+// The error as the kernel sees it, unless that overflows.
+double rounded_error(float r, float c) {
+  const float rounded = std::abs(c - r);
+  return std::isfinite(rounded) ? rounded : std::abs(static_cast<double>(c) - r);
+}
+
+void add_pair(double r, double c, double error, double rounded, int64_t position, const Tolerance& tolerance,
+              BinCounter& bins, PairSums& sums) {
   if (!std::isfinite(r) || !std::isfinite(c)) {
     if (same_nonfinite(r, c)) return;
     ++sums.mismatches;
@@ -40,7 +44,8 @@ void add_pair(double r, double c, double error, int64_t position, const Toleranc
   sums.errors += error;
   sums.mismatches += error > tolerance.absolute + tolerance.relative * std::abs(r);
   bins.add_error(error);
-  note_error(error, r, position, sums);
+  note_max(rounded, position, sums);
+  if (r != 0) sums.max_rel = std::max(sums.max_rel, error / std::abs(r));
 }
 
 // 64-bit integers beyond 2^53 can differ and still be one double.
@@ -70,7 +75,7 @@ int ulp_shift(const PairBlockView& block) {
 }
 
 void add_kernel_block(const PairBlock& found, const PairBlockView& block, int64_t done, const float* r, const float* c,
-                      PairSums& sums) {
+                      BinCounter& bins, PairSums& sums) {
   sums.reference.merge(Moments::of_block(found.reference, done));
   sums.candidate.merge(Moments::of_block(found.candidate, done));
   sums.finite_pairs += done;
@@ -80,10 +85,13 @@ void add_kernel_block(const PairBlock& found, const PairBlockView& block, int64_
   sums.squared_errors += found.squared_errors;
   sums.errors += found.errors;
   sums.mismatches += found.mismatches;
-  // The kernel only says that a record fell; who holds it now is looked up here, exactly. Records are rare.
-  if (found.max_error > static_cast<float>(sums.max_abs) || found.relative_beaten)
-    for (int64_t i = 0; i < done; ++i)
-      note_error(std::abs(static_cast<double>(c[i]) - r[i]), r[i], block.position + i, sums);
+  sums.max_rel = std::max<double>(sums.max_rel, found.max_relative);
+  // The kernel only says that a record fell; who holds it is looked up here. Records are rare.
+  if (found.max_error <= bins.max_error) return;
+  bins.max_error = found.max_error;
+  int64_t at = 0;
+  while (std::abs(c[at] - r[at]) != found.max_error) ++at;
+  note_max(found.max_error, block.position + at, sums);
 }
 
 }  // namespace
@@ -141,8 +149,8 @@ void add_doubles(const PairBlockView& block, const double* reference, const doub
   for (int64_t i = 0; i < block.count; ++i) {
     sums.reference.add(reference[i], r_normal);
     sums.candidate.add(candidate[i], c_normal);
-    add_pair(reference[i], candidate[i], exact_error(block, i, reference[i], candidate[i]), block.position + i,
-             tolerance, bins, sums);
+    const double error = exact_error(block, i, reference[i], candidate[i]);
+    add_pair(reference[i], candidate[i], error, error, block.position + i, tolerance, bins, sums);
   }
   add_ulps(block, 0, sums);
 }
@@ -158,7 +166,6 @@ void add_floats(const PairBlockView& block, const float* reference, const float*
                                       .smallest_normal = {static_cast<float>(r_normal), static_cast<float>(c_normal)},
                                       .tolerance_abs = tolerance.absolute,
                                       .tolerance_rel = tolerance.relative,
-                                      .relative_to_beat = static_cast<float>(sums.max_rel),
                                       .bins = block_bins},
                                      found);
   const bool valid = done > 0 && std::isfinite(found.reference.sum_of_squares) &&
@@ -166,7 +173,7 @@ void add_floats(const PairBlockView& block, const float* reference, const float*
   if (!valid) done = 0;
   const int shift = ulp_shift(block);
   if (done > 0) {
-    add_kernel_block(found, block, done, reference, candidate, sums);
+    add_kernel_block(found, block, done, reference, candidate, bins, sums);
     if (found.max_error == 0)
       bins.add_zeros(done);
     else
@@ -179,8 +186,8 @@ void add_floats(const PairBlockView& block, const float* reference, const float*
   for (int64_t i = done; i < block.count; ++i) {
     sums.reference.add(reference[i], r_normal);
     sums.candidate.add(candidate[i], c_normal);
-    add_pair(reference[i], candidate[i], std::abs(static_cast<double>(candidate[i]) - reference[i]), block.position + i,
-             tolerance, bins, sums);
+    add_pair(reference[i], candidate[i], std::abs(static_cast<double>(candidate[i]) - reference[i]),
+             rounded_error(reference[i], candidate[i]), block.position + i, tolerance, bins, sums);
   }
   add_ulps(block, shift >= 0 ? done : 0, sums);
 }

@@ -14,6 +14,8 @@ struct PairSums {
   // long double: squares of f64 values neither overflow nor vanish
   long double reference_squares = 0, candidate_squares = 0, products = 0, squared_errors = 0, errors = 0, ulps = 0;
   int64_t finite_pairs = 0, mismatches = 0, nonfinite_mismatches = 0;
+  // Rounded to float where all values are floats, so that which of two equal errors comes first never depends on how
+  // the work was divided.
   double max_abs = 0, max_rel = 0;
   uint64_t max_ulp = 0;
   int64_t worst = -1, first_nonfinite = -1;  // row-major positions
@@ -25,6 +27,8 @@ struct PairSums {
 // would make each addition wait for the store of the one before.
 class BinCounter {
  public:
+  float max_error = 0;  // the largest error this thread has met: blocks that stay below need no second look
+
   BinCounter() : counts_(4 * ErrorHistogram::kBins) {}
   void add(const uint32_t* bins, int64_t count);
   void add_zeros(int64_t count) { histogram_.add_count(0, count); }

@@ -1,14 +1,24 @@
 #include "tensor/convert.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 
 #include "base/error.h"
+#include "tensor/convert_simd.h"
 
 namespace lockstep {
 namespace {
+
+constexpr int64_t kChunk = 1 << 16;         // elements a thread takes at a time
+constexpr int64_t kThreadedFrom = 1 << 19;  // fewer elements are done before other threads are awake
+constexpr int64_t kBlock = 1024;            // f32 values between two small formats: stays in the first-level cache
+
+bool is_small_float(DType dtype) {
+  return is_floating(dtype) && dtype_bytes(dtype) < 4;
+}
 
 template <typename T>
 constexpr bool kSmallFloat = std::is_same_v<T, BFloat16> || std::is_same_v<T, Half> || std::is_same_v<T, Float8E4M3> ||
@@ -24,15 +34,7 @@ auto widen(T x) {
 
 template <typename To, typename Wide>
 To narrow(Wide x) {
-  if constexpr (std::is_same_v<To, BFloat16>) {
-    return bfloat16_from(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<To, Half>) {
-    return half_from(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<To, Float8E4M3>) {
-    return float8_e4m3_from(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<To, Float8E5M2>) {
-    return float8_e5m2_from(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<To, bool>) {
+  if constexpr (std::is_same_v<To, bool>) {
     return x != Wide{0};
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<Wide>) {
     if (std::isnan(x)) return To{0};
@@ -48,61 +50,67 @@ template <typename From, typename To>
 void convert_run(const void* from, void* to, int64_t count) {
   const From* in = static_cast<const From*>(from);
   To* out = static_cast<To*>(to);
-  for (int64_t i = 0; i < count; ++i) out[i] = narrow<To>(widen(in[i]));
+  for (int64_t i = 0; i < count; ++i) out[i] = narrow<To>(in[i]);
 }
 
-void copy_axis(const std::byte* from, std::byte* to, const Tensor& a, const Tensor& b, size_t axis, size_t item) {
-  const int64_t n = a.shape()[axis];
-  const int64_t from_step = a.strides()[axis] * static_cast<int64_t>(item),
-                to_step = b.strides()[axis] * static_cast<int64_t>(item);
-  if (axis + 1 == a.rank()) {
-    if (a.strides()[axis] == 1 && b.strides()[axis] == 1) {
-      std::memcpy(to, from, static_cast<size_t>(n) * item);
-      return;
-    }
-    const auto run = [&]<typename T>(T) {
-      for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * to_step, from + i * from_step, sizeof(T));
-    };
-    switch (item) {
-      case 1:
-        return run(uint8_t{});
-      case 2:
-        return run(uint16_t{});
-      case 4:
-        return run(uint32_t{});
-      default:
-        return run(uint64_t{});
-    }
+// Neither side a small float. A bool is read as the byte it is: foreign memory may hold more than 0 and 1.
+void convert_wide(const void* from, DType from_dtype, void* to, DType to_dtype, int64_t count) {
+  dispatch(from_dtype, [&]<typename From>(TypeTag<From>) {
+    dispatch(to_dtype, [&]<typename To>(TypeTag<To>) {
+      if constexpr (std::is_same_v<From, bool>) {
+        const uint8_t* in = static_cast<const uint8_t*>(from);
+        if constexpr (!kSmallFloat<To>)
+          for (int64_t i = 0; i < count; ++i) static_cast<To*>(to)[i] = static_cast<To>(in[i] != 0);
+      } else if constexpr (!kSmallFloat<From> && !kSmallFloat<To>) {
+        convert_run<From, To>(from, to, count);
+      }
+    });
+  });
+}
+
+void convert_chunk(const std::byte* from, DType from_dtype, std::byte* to, DType to_dtype, int64_t count) {
+  const bool widens = is_small_float(from_dtype), narrows = is_small_float(to_dtype);
+  if (!widens && !narrows) return convert_wide(from, from_dtype, to, to_dtype, count);
+  if (widens && to_dtype == DType::kF32) return widen_to_f32(from, from_dtype, reinterpret_cast<float*>(to), count);
+  if (narrows && from_dtype == DType::kF32)
+    return narrow_from_f32(reinterpret_cast<const float*>(from), to_dtype, to, count);
+  // Through f32, which holds every small float exactly; 64-bit values round to f32 first, as in torch.
+  float block[kBlock];
+  for (int64_t i = 0; i < count; i += kBlock) {
+    const int64_t n = std::min(kBlock, count - i);
+    const std::byte* in = from + i * static_cast<int64_t>(dtype_bytes(from_dtype));
+    std::byte* out = to + i * static_cast<int64_t>(dtype_bytes(to_dtype));
+    if (widens)
+      widen_to_f32(in, from_dtype, block, n);
+    else
+      convert_wide(in, from_dtype, block, DType::kF32, n);
+    if (narrows)
+      narrow_from_f32(block, to_dtype, out, n);
+    else
+      convert_wide(block, DType::kF32, out, to_dtype, n);
   }
-  for (int64_t i = 0; i < n; ++i) copy_axis(from + i * from_step, to + i * to_step, a, b, axis + 1, item);
 }
 
 }  // namespace
 
 void convert_elements(const void* from, DType from_dtype, void* to, DType to_dtype, int64_t count) {
-  if (from_dtype == to_dtype) {
-    if (count > 0) std::memcpy(to, from, static_cast<size_t>(count) * dtype_bytes(from_dtype));
-    return;
+  if (count <= 0) return;
+  const std::byte* in = static_cast<const std::byte*>(from);
+  std::byte* out = static_cast<std::byte*>(to);
+  const int64_t from_bytes = static_cast<int64_t>(dtype_bytes(from_dtype)),
+                to_bytes = static_cast<int64_t>(dtype_bytes(to_dtype));
+#pragma omp parallel for schedule(static) if (count >= kThreadedFrom)
+  for (int64_t i = 0; i < count; i += kChunk) {
+    const int64_t n = std::min(kChunk, count - i);
+    if (from_dtype == to_dtype)
+      std::memcpy(out + i * to_bytes, in + i * from_bytes, static_cast<size_t>(n * from_bytes));
+    else
+      convert_chunk(in + i * from_bytes, from_dtype, out + i * to_bytes, to_dtype, n);
   }
-  dispatch(from_dtype, [&]<typename From>(TypeTag<From>) {
-    dispatch(to_dtype, [&]<typename To>(TypeTag<To>) { convert_run<From, To>(from, to, count); });
-  });
-}
-
-void copy_strided(const Tensor& from, Tensor& to) {
-  if (from.shape() != to.shape() || from.dtype() != to.dtype())
-    fail(Code::kInternal, "copy", "shapes or dtypes differ",
-         {.expected = to_string(to.shape()), .got = to_string(from.shape())});
-  if (from.numel() == 0) return;
-  const size_t item = dtype_bytes(from.dtype());
-  if (from.rank() == 0 || (from.is_contiguous() && to.is_contiguous())) {
-    std::memcpy(to.mutable_strided_data(), from.strided_data(), from.bytes());
-    return;
-  }
-  copy_axis(from.strided_data(), to.mutable_strided_data(), from, to, 0, item);
 }
 
 double element_as_double(const std::byte* at, DType dtype) {
+  if (dtype == DType::kBool) return *at == std::byte{0} ? 0.0 : 1.0;
   return dispatch(dtype, [&]<typename T>(TypeTag<T>) {
     T value;
     std::memcpy(&value, at, sizeof(T));

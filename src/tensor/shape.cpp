@@ -62,8 +62,8 @@ Shape resolve_reshape(const Shape& requested, int64_t numel) {
     else if (size < 0)
       fail(Code::kBadInput, "reshape", to_string(requested) + " is not a shape",
            {.expected = "sizes of 0 or more and at most one -1"});
-    else
-      known *= size;
+    else if (__builtin_mul_overflow(known, size, &known))
+      fail(Code::kBadInput, "reshape", to_string(requested) + " has more elements than memory can hold");
   }
   if (open) *open = known > 0 && numel % known == 0 ? numel / known : -1;
   if ((open && *open < 0) || checked_numel(shape) != numel)

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 Merges::Merges(size_t pairs) {
-  const size_t slots = std::bit_ceil(std::max<size_t>(16, pairs * 2));
+  const size_t slots = std::bit_ceil(std::max<size_t>(16, pairs + pairs / 2));
   slots_.resize(slots);
   mask_ = slots - 1;
   shift_ = 64 - std::countr_zero(slots);

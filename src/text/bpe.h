@@ -39,7 +39,7 @@ class Merges {
   }
   size_t index_of(uint64_t key) const { return (key * 0x9E3779B97F4A7C15ull) >> shift_; }
 
-  std::vector<Slot> slots_;  // at most half full
+  std::vector<Slot> slots_;  // at most two thirds full
   size_t mask_ = 0;
   int shift_ = 0;
 };

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "text/unicode_versions.h"
+
 namespace lockstep {
 namespace {
 
@@ -40,13 +42,14 @@ const CharTable& CharTable::get() {
   return table;
 }
 
-void CharTable::set(char32_t code_point, uint8_t bits) {
+void CharTable::set(char32_t code_point, uint8_t bits, uint8_t cleared) {
   uint16_t& page = page_of_[code_point >> kPageBits];
   if (page == 0) {
     page = static_cast<uint16_t>(pages_.size());
     pages_.emplace_back();
   }
-  pages_[page][code_point & ((1 << kPageBits) - 1)] |= bits;
+  uint8_t& entry = pages_[page][code_point & ((1 << kPageBits) - 1)];
+  entry = static_cast<uint8_t>((entry & ~cleared) | bits);
 }
 
 CharTable::CharTable() {
@@ -77,6 +80,13 @@ CharTable::CharTable() {
   }
   for (char32_t c = 0x1161; c <= 0x1175; ++c) set(c, kMayNormalize);  // Hangul vowels
   for (char32_t c = 0x11A8; c <= 0x11C2; ++c) set(c, kMayNormalize);  // and trailing consonants
+
+  const auto set_range = [this](const CodePointRange& range, uint8_t bits, uint8_t cleared) {
+    for (char32_t c = range.first; c <= range.last; ++c) set(c, bits, cleared);
+  };
+  for (const auto& range : kNewLetters) set_range(range, static_cast<uint8_t>(CharClass::kLetter), kClassMask);
+  for (const auto& range : kNewNumbers) set_range(range, static_cast<uint8_t>(CharClass::kNumber), kClassMask);
+  for (const auto& range : kUnknownMarks) set_range(range, 0, kMayNormalize);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // What the tokenizer asks about a code point: is it a letter, a number, white space or something else, and may it take
-// part in a normalisation. One byte each, from utf8proc, laid out once on first use.
+// part in a normalisation. One byte each, from utf8proc (and unicode_versions.h), laid out once on first use.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -26,7 +26,7 @@ class CharTable {
   uint8_t entry(char32_t code_point) const {
     return pages_[page_of_[code_point >> kPageBits]][code_point & ((1 << kPageBits) - 1)];
   }
-  void set(char32_t code_point, uint8_t bits);
+  void set(char32_t code_point, uint8_t bits, uint8_t cleared = 0);
 
   std::array<uint16_t, kPages> page_of_{};  // page 0 is all zero
   std::vector<Page> pages_;

@@ -43,7 +43,8 @@ Suspect find_suspect(const CharTable& table, std::string_view text, size_t at) {
 }
 
 // utf8proc sorts marks by insertion, quadratic in a run of them: decompose and sort here, and let it only compose.
-void append_normalized(std::string_view run, std::string& out, std::vector<utf8proc_int32_t>& points) {
+void append_normalized(const CharTable& table, std::string_view run, std::string& out,
+                       std::vector<utf8proc_int32_t>& points) {
   points.clear();
   for (size_t at = 0; at < run.size();) {
     const Decoded c = decode_utf8(run.data() + at);
@@ -54,7 +55,9 @@ void append_normalized(std::string_view run, std::string& out, std::vector<utf8p
     if (count < 1 || count > 8) fail(Code::kInternal, "tokenizer", "a code point decomposes into too many");
     points.insert(points.end(), parts, parts + count);
   }
-  const auto combining = [](utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; };
+  const auto combining = [&table](utf8proc_int32_t c) {
+    return table.may_normalize(static_cast<char32_t>(c)) ? utf8proc_get_property(c)->combining_class : 0;
+  };
   for (auto first = points.begin(); first != points.end();) {
     const auto last = std::find_if(first, points.end(), [&](utf8proc_int32_t c) { return combining(c) == 0; });
     std::stable_sort(first, last, [&](auto a, auto b) { return combining(a) < combining(b); });
@@ -88,7 +91,7 @@ std::string_view normalize_nfc(std::string_view text, std::string& buffer) {
       if (!table.may_normalize(c.code_point)) break;
       end += c.length;
     }
-    append_normalized(text.substr(suspect.before, end - suspect.before), buffer, points);
+    append_normalized(table, text.substr(suspect.before, end - suspect.before), buffer, points);
     done = end;
     suspect = find_suspect(table, text, end);
   }

@@ -4,12 +4,11 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "base/error.h"
 #include "text/pre_tokenizer.h"
-#include "text/utf8.h"
+#include "text/tokenizer_config.h"
 
 namespace lockstep {
 namespace {
@@ -17,7 +16,6 @@ namespace {
 namespace dom = simdjson::dom;
 constexpr std::string_view kOperation = "tokenizer";
 constexpr size_t kMaxDepth = 32;
-constexpr size_t kMaxAddedBytes = 1 << 20;
 
 // A value of a document with the words that name it in a message.
 class Field {
@@ -120,8 +118,11 @@ class MergeReader {
   }
   void add(std::string_view left, std::string_view right) {
     merged_.assign(left).append(right);
-    const int32_t left_id = id_of(left), right_id = id_of(right), merged_id = id_of(merged_);
+    // Trained vocabularies number their tokens in order of rank: the next id is nearly always the one.
+    const bool guessed = vocabulary_.contains(next_id_) && vocabulary_.token(next_id_) == merged_;
+    const int32_t left_id = id_of(left), right_id = id_of(right), merged_id = guessed ? next_id_ : id_of(merged_);
     merges_.add(left_id, right_id, {rank_++, merged_id});
+    next_id_ = merged_id + 1;
   }
 
  private:
@@ -138,6 +139,7 @@ class MergeReader {
   Merges& merges_;
   std::string_view origin_;
   uint32_t rank_ = 0;
+  int32_t next_id_ = 0;
   std::string merged_;
 };
 
@@ -294,33 +296,6 @@ TokenizerFile parse_vocab_and_merges(std::string_view vocab_json, std::string_vi
   return {std::move(vocabulary), std::move(merges), {}, true, false};
 }
 
-void parse_tokenizer_config(std::string_view json, std::string_view origin, std::vector<AddedToken>& added) {
-  const Document document(json, origin);
-  const Field root = document.root();
-  for (const char* key : {"add_prefix_space", "add_bos_token", "add_eos_token"})
-    if (root.flag(key)) root.need(key).unsupported("false");
-  const auto decoder = root.find("added_tokens_decoder");
-  if (!decoder) return;
-  for (const auto [key, value] : decoder->object()) {
-    const Field token = decoder->wrap(value, key);
-    int64_t id = 0;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc() || end != key.data() + key.size()) token.corrupt("an id as its key", key);
-    added.push_back(parse_added(token, id));
-  }
-}
-
-void parse_added_tokens(std::string_view json, std::string_view origin, std::vector<AddedToken>& added) {
-  const Document document(json, origin);
-  const Field root = document.root();
-  for (const auto [content, id] : root.object()) {
-    AddedToken token;
-    token.content = content;
-    token.id = root.wrap(id, content).integer();
-    added.push_back(token);
-  }
-}
-
 TokenizerFile read_tokenizer_folder(const fs::path& folder) {
   const fs::path json = folder / "tokenizer.json", vocab = folder / "vocab.json", merges = folder / "merges.txt";
   const fs::path config = folder / "tokenizer_config.json", added = folder / "added_tokens.json";
@@ -333,8 +308,8 @@ TokenizerFile read_tokenizer_folder(const fs::path& folder) {
     const auto vocab_file = open_bounded(vocab), merges_file = open_bounded(merges);
     return parse_vocab_and_merges(view(*vocab_file), view(*merges_file), folder.string());
   }();
-  if (fs::exists(config)) parse_tokenizer_config(view(*open_bounded(config)), config.string(), file.added);
-  if (fs::exists(added)) parse_added_tokens(view(*open_bounded(added)), added.string(), file.added);
+  if (fs::exists(config)) read_tokenizer_config(config, file.added);
+  if (fs::exists(added)) read_added_tokens(added, file.added);
   return file;
 }
 

@@ -25,12 +25,6 @@ TokenizerFile parse_tokenizer_json(std::string_view json, std::string_view origi
 TokenizerFile parse_vocab_and_merges(std::string_view vocab_json, std::string_view merges_text,
                                      std::string_view origin);
 
-// tokenizer_config.json: tokens under "added_tokens_decoder", appended to `added`; settings that change ids are
-// refused.
-void parse_tokenizer_config(std::string_view json, std::string_view origin, std::vector<AddedToken>& added);
-// added_tokens.json: {"<|im_end|>": 151645, ...}
-void parse_added_tokens(std::string_view json, std::string_view origin, std::vector<AddedToken>& added);
-
 TokenizerFile read_tokenizer_folder(const fs::path& folder);
 
 }  // namespace lockstep

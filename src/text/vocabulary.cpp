@@ -18,7 +18,7 @@ constexpr size_t kMaxTextBytes = 1u << 30;
 }  // namespace
 
 Vocabulary::Vocabulary(size_t tokens, size_t text_bytes) {
-  slots_.resize(std::bit_ceil(std::max<size_t>(64, tokens * 2)));
+  slots_.resize(std::bit_ceil(std::max<size_t>(64, tokens + tokens / 2)));
   entries_.reserve(tokens);
   text_.reserve(std::min(text_bytes, kMaxTextBytes));
   id_limit_ = kFreeIds + tokens * kIdsPerToken;
@@ -66,7 +66,7 @@ void Vocabulary::add(std::string_view token, int64_t id) {
   entries_[index] = {static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(token.size())};
   text_.append(token);
   slots_[at] = {tag, static_cast<int32_t>(id)};
-  if (++count_ * 2 > slots_.size()) grow();
+  if (++count_ * 3 > slots_.size() * 2) grow();
 }
 
 std::optional<int32_t> Vocabulary::find(std::string_view token) const {

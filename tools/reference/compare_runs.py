@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,8 @@ from run_writer import Run
 
 # Without these a comparison proves nothing, however many tensors agree.
 REQUIRED_STAGES = ("prompt_embeds", "initial_latents_packed", "noise_pred", "latents", "latents_denormalized", "image")
+
+F32_NOISE = 1e-6
 
 
 @dataclass
@@ -54,13 +57,42 @@ def compare(reference: Run, candidate: Run, tolerance: float, image_levels: int 
     return _walk(reference, candidate, judge)
 
 
-def compare_bf16(exact: Run, official: Run, candidate: Run, factor: float = 1.1) -> Comparison:
-    """The candidate's bf16 error against the official f32 run, at most `factor` times the official bf16 run's."""
+class Bf16Pool:
+    """Errors of bf16 runs against f32, ours and the official code's, pooled by stage over layers, steps and cases.
 
-    def judge(name: str, error: float, key: str) -> str | None:
-        own = error_of(name, real_values(exact.load(key)), real_values(official.load(key)))
-        limit = max(factor * own, 1.0 if name == "image" else 0.0)
-        return None if error <= limit else f"{error:.3g}, official bf16 {own:.3g}, allowed {limit:.3g}"
+    One tensor's ratio proves little: two builds of the official code itself differ by more than 1.1 on small tensors,
+    as rounding falls. Over many tensors of a stage the luck averages out, and the bar means what it says.
+    """
+
+    def __init__(self) -> None:
+        self.stages: dict[str, list[float]] = {}  # ours squared, official squared, count
+
+    def add(self, name: str, ours: float, official: float) -> None:
+        stage = re.sub(r"\.\d+(?=\.|$)", ".*", name)
+        entry = self.stages.setdefault(stage, [0.0, 0.0, 0])
+        entry[0] += ours * ours
+        entry[1] += official * official
+        entry[2] += 1
+
+    def ratios(self, enough: int = 20) -> list[tuple[float, str]]:
+        """Worst first; stages with too few tensors to judge are left out."""
+        rows = [
+            (math.sqrt(ours / official) if official else (math.inf if ours else 1.0), stage)
+            for stage, (ours, official, count) in self.stages.items()
+            if count >= enough
+        ]
+        return sorted(rows, reverse=True)
+
+
+def compare_bf16(exact: Run, official: Run, candidate: Run, pool: Bf16Pool, gross: float = 2.0) -> Comparison:
+    """Errors against the official f32 run (with bf16 inputs) into the pool; one that is `gross` is named at once."""
+
+    def judge(name: str, _error: float, key: str) -> str | None:
+        left, middle, right = (real_values(run.load(key)) for run in (exact, official, candidate))
+        # What stays f32 in a bf16 run (the rotation table) has an official error of nothing at all.
+        own, error = (np.maximum(relative_l2(left, other), F32_NOISE) for other in (middle, right))
+        pool.add(name, error, own)
+        return None if error <= gross * own else f"{error:.3g}, official bf16 {own:.3g}, allowed {gross * own:.3g}"
 
     return _walk(exact, candidate, judge)
 

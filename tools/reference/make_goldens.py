@@ -106,13 +106,13 @@ def floats(values) -> list[float]:
     return [float(str(np.float32(v))) for v in values]
 
 
-def record_t2i(model: Path, directory: Path, dtype: str, stem: str, settings: dict, drop: tuple[str, ...]) -> None:
-    writer, image = run_official(
-        model,
-        lambda header: GoldenWriter(header, keep=keep_first_step, drop=drop),
-        dtype=dtype,
-        **settings,
-    )
+def stages_only(name: str, step: int | None) -> bool:
+    del step
+    return not name.startswith(("text_encoder.", "transformer.", "vae."))
+
+
+def record_t2i(model: Path, directory: Path, stem: str, drop: tuple, keep=keep_first_step, **settings) -> None:
+    writer, image = run_official(model, lambda header: GoldenWriter(header, keep=keep, drop=drop), **settings)
     writer.save(directory, stem)
     image.save(directory / f"{stem}.png")
 
@@ -120,15 +120,17 @@ def record_t2i(model: Path, directory: Path, dtype: str, stem: str, settings: di
 def make_t2i_f32(root: Path) -> None:
     directory = root / "t2i_f32"
     tiny_pipeline.make_pipeline(directory / "model", 1, **F32_MODEL)
-    record_t2i(directory / "model", directory, "f32", "recording", F32_RUN, DROPPED)
+    record_t2i(directory / "model", directory, "recording", DROPPED, dtype="f32", **F32_RUN)
 
 
 def make_t2i_bf16(root: Path) -> None:
-    """bf16 weights; the official run in bf16, and in f32 from the same (widened) weights: what bf16 costs officially."""
+    """bf16 weights; the official run in bf16, and in f32 from the same weights widened: what bf16 costs officially."""
     directory = root / "t2i_bf16"
-    tiny_pipeline.make_pipeline(directory / "model", 2, **BF16_MODEL)
-    for dtype in ("bf16", "f32"):
-        record_t2i(directory / "model", directory, dtype, f"recording_{dtype}", BF16_RUN, DROPPED_BF16)
+    model = directory / "model"
+    tiny_pipeline.make_pipeline(model, 2, **BF16_MODEL)
+    record_t2i(model, directory, "recording_bf16", DROPPED_BF16, dtype="bf16", **BF16_RUN)
+    record_t2i(model, directory, "recording_f32", DROPPED_BF16, dtype="f32", bf16_inputs=True, **BF16_RUN)
+    record_t2i(model, directory, "stages_f32", (), stages_only, dtype="f32", **BF16_RUN)
 
 
 NOISE_SEEDS = (0, 42, 2**40 + 7)

@@ -21,13 +21,16 @@ import tempfile
 import time
 from pathlib import Path
 
+import torch
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import tiny_pipeline  # noqa: E402
-from compare_runs import Comparison, compare, compare_bf16  # noqa: E402
+from compare_runs import Bf16Pool, Comparison, compare, compare_bf16  # noqa: E402
 from record_official import record_run  # noqa: E402
 from run_writer import Run  # noqa: E402
 
 ENGINE = Path(__file__).resolve().parents[2] / "build" / "bin" / "lockstep"
+BF16_BAR = 1.1
 PROMPTS = [
     "a",
     "",
@@ -104,7 +107,7 @@ def options(settings: dict) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in settings.items() if value is not None]
 
 
-def run_case(case: dict, folder: Path, arguments) -> Comparison:
+def run_case(case: dict, folder: Path, pool: Bf16Pool, arguments) -> Comparison:
     model, settings = folder / "model", case["settings"]
     dtype = arguments.dtype
     tiny_pipeline.make_pipeline(model, case["seed"], **case["model"], dtype=dtype)
@@ -117,8 +120,8 @@ def run_case(case: dict, folder: Path, arguments) -> Comparison:
         candidate = Run(run_engine(arguments.engine, model, home, dtype, settings, arguments.engine_argument))
     if dtype == "f32":
         return compare(official, candidate, arguments.tolerance)
-    exact = Run(record_run(model, folder / "exact", dtype="f32", **settings))
-    return compare_bf16(exact, official, candidate)
+    exact = Run(record_run(model, folder / "exact", dtype="f32", bf16_inputs=True, **settings))
+    return compare_bf16(exact, official, candidate, pool)
 
 
 def main() -> int:
@@ -136,19 +139,21 @@ def main() -> int:
     if not arguments.against_official and not arguments.engine.exists():
         print(f"[parity] no engine at {arguments.engine}; build it first, or give --engine", file=sys.stderr)
         return 3
+    torch.set_num_threads(1)  # tensors this small cost more to share out than to compute
     seed = arguments.seed if arguments.seed is not None else secrets.randbelow(2**31)
-    failed, status = [], 0
+    failed, status, pool = [], 0, Bf16Pool()
     for case_seed in range(seed, seed + arguments.count):
         case = draw_case(case_seed)
         print(json.dumps(case, ensure_ascii=False), flush=True)
         folder = Path(tempfile.mkdtemp(prefix="parity-"))
         started = time.monotonic()
         try:
-            result = run_case(case, folder, arguments)
+            result = run_case(case, folder, pool, arguments)
             problems = result.problems
             error, key = result.worst
+            verdict = "DIFFERENT" if problems else "match"
             print(
-                f"  {'DIFFERENT' if problems else 'match'}: {result.compared} tensors, worst {error:.2e} at {key or '-'}, "
+                f"  {verdict}: {result.compared} tensors, worst {error:.2e} at {key or '-'}, "
                 f"{len(result.only_reference)} only official, {len(result.only_candidate)} only ours, "
                 f"{time.monotonic() - started:.1f} s"
             )
@@ -165,7 +170,14 @@ def main() -> int:
                 if arguments.keep:
                     shutil.copytree(folder, arguments.keep / str(case_seed), dirs_exist_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
-    print(f"{arguments.count - len(failed)} of {arguments.count} match" + (f"; failed seeds {failed}" if failed else ""))
+    failures = f"; failed seeds {failed}" if failed else ""
+    print(f"{arguments.count - len(failed)} of {arguments.count} match{failures}")
+    ratios = pool.ratios()
+    for ratio, stage in ratios[:5]:
+        print(f"bf16 error, ours / official: {ratio:.3f} at {stage}")
+    if ratios and not ratios[0][0] <= BF16_BAR:
+        print(f"above the bar of {BF16_BAR}")
+        status = max(status, 1)
     return status
 
 

@@ -9,6 +9,7 @@ The pipeline's own code runs untouched: modules are hooked, four of its methods 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import inspect
 import json
 import re
@@ -26,14 +27,19 @@ from run_writer import RunWriter  # noqa: E402
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
-def load_pipeline(model: str | Path, dtype: str):
-    from diffusers import QwenImagePipeline
+def quiet_libraries() -> None:
     from diffusers.utils import logging as diffusers_logging
     from transformers.utils import logging as transformers_logging
 
     for logging in (diffusers_logging, transformers_logging):
         logging.set_verbosity_error()
         logging.disable_progress_bar()
+
+
+def load_pipeline(model: str | Path, dtype: str):
+    from diffusers import QwenImagePipeline
+
+    quiet_libraries()
     pipeline = QwenImagePipeline.from_pretrained(str(model), dtype=DTYPES[dtype], local_files_only=True)
     pipeline.set_progress_bar_config(disable=True)
     return pipeline
@@ -42,7 +48,8 @@ def load_pipeline(model: str | Path, dtype: str):
 def checkpoint_name(component: str, module_path: str) -> str | None:
     """Module path in memory to the name in the checkpoint. None: not recorded."""
     if component == "text_encoder":
-        # "model" repeats what the language model returns. The logits are thrown away by the pipeline, and their weights may be missing from the files.
+        # "model" repeats what the language model returns. The logits are thrown away by the pipeline, and their
+        # weights may be missing from the files.
         if module_path in ("model", "lm_head"):
             return None
         module_path = re.sub(r"^model\.language_model(?=\.|$)", "model", module_path)
@@ -90,14 +97,17 @@ class OfficialRecorder:
     def __exit__(self, *_):
         for handle in self.handles:
             handle.remove()
-        for owner, name in self.restored:
-            delattr(owner, name)
+        for owner, name, original in self.restored:
+            # Deleting the instance's attribute brings the class's method back.
+            if original is None:
+                object.__delattr__(owner, name)
+            else:
+                object.__setattr__(owner, name, original)
 
     def _wrap(self, owner, name, replacement) -> None:
         original = getattr(owner, name)
-        # An attribute of the instance hides the method of the class; deleting it brings the method back.
+        self.restored.append((owner, name, vars(owner).get(name)))
         object.__setattr__(owner, name, lambda *args, **kwargs: replacement(original, *args, **kwargs))
-        self.restored.append((owner, name))
 
     def _stage(self, name, value, *, step=None, tags=None) -> None:
         self.writer.record(name, value, step=step, tags=tags, role="checkpoint")
@@ -161,6 +171,35 @@ class OfficialRecorder:
         return original(latents, *args, **kwargs)
 
 
+class Bf16Inputs:
+    """Gives an f32 run the noise and timesteps of a bf16 run.
+
+    A bf16 pipeline rounds 1000*sigma to 8 bits; the sine of a timestep that is off by 1.4 has nothing in common with
+    the exact one, so against a plain f32 run every bf16 tensor after step 0 is 40 % wrong and hides all other errors.
+    """
+
+    def __init__(self, pipeline):
+        self.pipeline = pipeline
+        self.original = pipeline.prepare_latents
+
+    def __enter__(self):
+        def prepare(batch, channels, height, width, dtype, *rest):
+            return self.original(batch, channels, height, width, torch.bfloat16, *rest).to(dtype)
+
+        def round_timestep(_module, args, kwargs):
+            rounded = self.pipeline._current_timestep.to(torch.bfloat16) / 1000
+            kwargs["timestep"] = rounded.to(kwargs["timestep"].dtype).expand_as(kwargs["timestep"])
+            return args, kwargs
+
+        self.pipeline.prepare_latents = prepare
+        self.handle = self.pipeline.transformer.register_forward_pre_hook(round_timestep, with_kwargs=True)
+        return self
+
+    def __exit__(self, *_):
+        del self.pipeline.prepare_latents
+        self.handle.remove()
+
+
 def run_official(
     model: str | Path,
     writer_for,
@@ -175,6 +214,7 @@ def run_official(
     dtype: str = "f32",
     sigmas: list[float] | None = None,
     max_sequence_length: int = 512,
+    bf16_inputs: bool = False,
     pipeline=None,
 ):
     """Records one run. writer_for(header) gives the writer; returns it with the PIL image."""
@@ -192,6 +232,7 @@ def run_official(
         "dtype": dtype,
         "sigmas": sigmas,
         "max_sequence_length": max_sequence_length,
+        "bf16_inputs": bf16_inputs,
     }
     header = {
         "name": "official",
@@ -217,7 +258,8 @@ def run_official(
     writer = writer_for(header)
     status = "failed"
     try:
-        with OfficialRecorder(pipeline, writer):
+        inputs = Bf16Inputs(pipeline) if bf16_inputs else contextlib.nullcontext()
+        with inputs, OfficialRecorder(pipeline, writer):
             image = pipeline(
                 prompt=prompt,
                 negative_prompt=negative_prompt,
@@ -262,6 +304,7 @@ def main() -> None:
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="f32")
     parser.add_argument("--sigmas", type=float, nargs="+")
     parser.add_argument("--max-sequence-length", type=int, default=512)
+    parser.add_argument("--bf16-inputs", action="store_true", help="f32 run with a bf16 run's noise and timesteps")
     parser.add_argument("--only", metavar="GLOB", help="record only these names")
     parser.add_argument("--stats-only", action="store_true", help="keep no full tensors")
     settings = vars(parser.parse_args())

@@ -18,6 +18,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import tiny_tokenizer  # noqa: E402
+from record_official import DTYPES, quiet_libraries  # noqa: E402
 
 DEFAULTS: dict = {
     "layers": 3,
@@ -63,8 +64,6 @@ SCHEDULERS["lightning"] = SCHEDULERS["base"] | {
     "max_shift": math.log(3),
     "shift_terminal": None,
 }
-
-DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
 def complete(config: dict) -> dict:
@@ -213,6 +212,7 @@ def build(seed: int, **config):
     )
     from transformers import Qwen2Tokenizer
 
+    quiet_libraries()
     config = complete(config)
     generator = torch.Generator().manual_seed(seed)
     if config["tokenizer"]:
@@ -263,7 +263,7 @@ def make_pipeline(directory: str | Path, seed: int, **config) -> dict:
 
 
 def _rewrite_text_keys(directory: Path, *, new_style: bool, vision: bool) -> None:
-    """transformers saves the old key names; newer repositories carry the in-memory ones. Some drop what t2i never uses."""
+    """transformers saves the old key names; newer files carry the in-memory ones. Some drop what t2i never uses."""
     from safetensors.torch import load_file, save_file
 
     if not new_style and vision:

@@ -1,0 +1,136 @@
+#include "backend/cases.h"
+
+namespace lockstep::testing {
+namespace {
+
+class NormKernel : public ByDType {};
+LOCKSTEP_FOR_DTYPES(NormKernel);
+
+constexpr int64_t kWidths[] = {1, 2, 7, 15, 16, 17, 31, 33, 64, 67, 130, 515};
+
+TEST_P(NormKernel, RmsNorm) {
+  Random random(41);
+  for (const int64_t width : kWidths) {
+    const Tensor x = random.tensor(GetParam(), {2, 3, width}, 3), weight = random.tensor(GetParam(), {width});
+    for (const Tensor* w : {static_cast<const Tensor*>(nullptr), &weight})
+      expect_agreement(GetParam(), x.shape(), tolerance(GetParam(), width), "rms " + std::to_string(width),
+                       [&](Backend& b, Tensor& out) { b.rms_norm({.x = x, .weight = w, .out = out}); });
+  }
+}
+
+TEST_P(NormKernel, LayerNormWithEveryOperand) {
+  Random random(42);
+  for (const int64_t width : kWidths) {
+    const Tensor x = random.tensor(GetParam(), {2, 5, width}, 2, 1);
+    const Tensor weight = random.tensor(GetParam(), {width}), bias = random.tensor(GetParam(), {width});
+    const Tensor scale = random.tensor(GetParam(), {2, width}), shift = random.tensor(GetParam(), {2, width});
+    for (int use = 0; use < 4; ++use)
+      expect_agreement(GetParam(), x.shape(), tolerance(GetParam(), width),
+                       "layer " + std::to_string(width) + " " + std::to_string(use), [&](Backend& b, Tensor& out) {
+                         b.layer_norm({.x = x,
+                                       .out = out,
+                                       .weight = use & 1 ? &weight : nullptr,
+                                       .bias = use & 1 ? &bias : nullptr,
+                                       .scale = use & 2 ? &scale : nullptr,
+                                       .shift = use & 2 ? &shift : nullptr});
+                       });
+  }
+}
+
+TEST_P(NormKernel, HeadNormAndRotation) {
+  Random random(43);
+  for (const int64_t width : {2, 6, 16, 30, 34, 64, 128, 512})
+    for (const RopeStyle style : {RopeStyle::kNone, RopeStyle::kInterleaved, RopeStyle::kHalfSplit})
+      for (const bool norm : {false, true}) {
+        const Tensor x = random.tensor(GetParam(), {2, 5, 3, width}, 2), weight = random.tensor(GetParam(), {width});
+        const Tensor cos = random.tensor(DType::kF32, {5, width / 2}), sin = random.tensor(DType::kF32, {5, width / 2});
+        expect_agreement(GetParam(), x.shape(), tolerance(GetParam(), width), "head " + std::to_string(width),
+                         [&](Backend& b, Tensor& out) {
+                           b.head_norm_rope({.x = x,
+                                             .out = out,
+                                             .weight = norm ? &weight : nullptr,
+                                             .style = style,
+                                             .cos = &cos,
+                                             .sin = &sin});
+                         });
+      }
+}
+
+TEST_P(NormKernel, HeadNormInPlaceOnAView) {
+  Random random(44);
+  const Tensor start = random.tensor(GetParam(), {1, 6, 3, 2, 32}), weight = random.tensor(GetParam(), {32});
+  const Tensor cos = random.tensor(DType::kF32, {6, 16}), sin = random.tensor(DType::kF32, {6, 16});
+  Tensor expected = start.clone(), got = start.clone();
+  for (auto [backend, whole] : {std::pair<Backend*, Tensor*>{&reference(), &expected}, {&fast(), &got}}) {
+    Tensor view = whole->select(2, 1);
+    backend->head_norm_rope(
+        {.x = view, .out = view, .weight = &weight, .style = RopeStyle::kInterleaved, .cos = &cos, .sin = &sin});
+  }
+  expect_close(expected, got, tolerance(GetParam(), 32), "in place");
+}
+
+TEST_P(NormKernel, ChannelNorm) {
+  Random random(45);
+  for (const int64_t channels : kWidths)
+    for (const bool silu : {false, true}) {
+      Tensor x = random.tensor(GetParam(), {1, 3, 3, channels});
+      Tensor zero = x.slice(1, 0, 1);
+      copy_strided(Tensor::zeros(GetParam(), zero.shape()), zero);  // a zero pixel stays zero
+      const Tensor gamma = random.tensor(GetParam(), {channels});
+      expect_agreement(GetParam(), x.shape(), tolerance(GetParam(), channels), "channel " + std::to_string(channels),
+                       [&](Backend& b, Tensor& out) {
+                         b.channel_norm({.x = x, .gamma = gamma, .out = out, .silu = silu});
+                       });
+    }
+}
+
+TEST_P(NormKernel, Softmax) {
+  Random random(46);
+  for (const int64_t width : kWidths) {
+    const Tensor x = random.tensor(GetParam(), {4, width}, 10);
+    expect_agreement(GetParam(), x.shape(), tolerance(GetParam(), width), "softmax " + std::to_string(width),
+                     [&](Backend& b, Tensor& out) { b.softmax({.x = x, .out = out}); });
+  }
+}
+
+TEST_P(NormKernel, Guidance) {
+  Random random(47);
+  for (const int64_t width : kWidths)
+    for (const bool rescale : {false, true}) {
+      const Tensor cond = random.tensor(GetParam(), {2, 3, width}), uncond = random.tensor(GetParam(), {2, 3, width});
+      // scale 4 times a difference of two: its rounding is four times that of the operands.
+      Tolerance allowed = tolerance(GetParam(), width);
+      expect_agreement(GetParam(), cond.shape(), allowed, "guidance " + std::to_string(width),
+                       [&](Backend& b, Tensor& out) {
+                         b.guidance({.cond = cond, .uncond = uncond, .out = out, .scale = 4, .rescale = rescale});
+                       });
+    }
+}
+
+TEST_P(NormKernel, NanAndInfinityStayInTheirRow) {
+  Random random(48);
+  Tensor values = random.tensor(DType::kF32, {4, 37});
+  values.mutable_data<float>()[37 + 5] = NAN;
+  values.mutable_data<float>()[2 * 37 + 36] = INFINITY;
+  const Tensor x = values.to(GetParam()), gamma = random.tensor(GetParam(), {37});
+  const Tensor x3 = x.unsqueeze(0);
+  const Tolerance allowed = tolerance(GetParam(), 37);
+  expect_agreement(GetParam(), x.shape(), allowed, "rms",
+                   [&](Backend& b, Tensor& out) { b.rms_norm({.x = x, .weight = &gamma, .out = out}); });
+  expect_agreement(GetParam(), x3.shape(), allowed, "layer",
+                   [&](Backend& b, Tensor& out) { b.layer_norm({.x = x3, .out = out}); });
+  expect_agreement(GetParam(), x.shape(), allowed, "softmax",
+                   [&](Backend& b, Tensor& out) { b.softmax({.x = x, .out = out}); });
+  expect_agreement(GetParam(), x.shape(), allowed, "channel",
+                   [&](Backend& b, Tensor& out) { b.channel_norm({.x = x, .gamma = gamma, .out = out}); });
+}
+
+TEST(NormMixed, OutputOfAnotherDtype) {
+  Random random(49);
+  const Tensor x = random.tensor(DType::kBF16, {3, 50}), weight = random.tensor(DType::kF32, {50});
+  expect_agreement(DType::kF32, x.shape(), tolerance(DType::kF32, 50), "bf16 to f32",
+                   [&](Backend& b, Tensor& out) { b.rms_norm({.x = x, .weight = &weight, .out = out}); });
+}
+
+}  // namespace
+}  // namespace lockstep::testing
