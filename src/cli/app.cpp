@@ -57,6 +57,7 @@ int run_app(int argc, char** argv) {
   App app;
   install_interrupt_handler();
   add_global_options(app);
+  add_compare(app);
   add_doctor(app);
   add_generate(app);
   add_reference(app);
