@@ -20,6 +20,7 @@ void add_global_options(App& app) {
   app.cli.add_flag("--json", app.global.json, "print one JSON document on stdout");
   app.cli.add_flag("--quiet", app.global.quiet, "no progress and no messages");
   app.cli.add_flag("--verbose", app.global.verbose, "more messages");
+  app.cli.add_flag("--debug", app.global.debug, "record the run at its taps (generate, edit)");
   app.cli.add_option("--color", app.global.color, "auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WHEN")

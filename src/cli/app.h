@@ -11,7 +11,7 @@ namespace lockstep {
 
 // What every command takes.
 struct GlobalOptions {
-  bool json = false, quiet = false, verbose = false;
+  bool json = false, quiet = false, verbose = false, debug = false;
   std::string color = "auto", home;
 };
 
