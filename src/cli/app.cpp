@@ -73,6 +73,7 @@ int run_app(int argc, char** argv) {
   const std::vector<std::string> arguments = split_empty_values(argc, argv);
   install_interrupt_handler();
   add_global_options(app);
+  add_compare(app);
   add_doctor(app);
   add_generate(app);
   add_docs(app);
