@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/names.h"
 
 namespace lockstep {
@@ -14,7 +15,6 @@ namespace {
 constexpr std::string_view kExtension = ".safetensors";
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 constexpr uint64_t kMaxIndexBytes = 256ull << 20;
-constexpr size_t kMaxIndexDepth = 64;
 
 struct FoundFiles {
   std::vector<fs::path> indexes, shards;
@@ -42,32 +42,36 @@ FoundFiles list_folder(const fs::path& folder) {
 
 }  // namespace
 
+// simdjson: an index may name a hundred thousand tensors, and a tree that looks each key up among those before it would
+// take minutes for them.
 CheckpointIndex parse_checkpoint_index(std::string_view text, std::string_view origin) {
   const auto corrupt = [&](const std::string& what, const Detail& detail = {}) {
     fail(Code::kCorrupt, "checkpoint", std::string(origin) + ": " + what, detail);
   };
-  // simdjson, as for the shards: an index of thousands of names must not take longer than they do.
   simdjson::dom::parser parser;
-  if (parser.allocate(text.size(), kMaxIndexDepth)) corrupt("the index is too large to parse");
+  if (parser.allocate(std::max<size_t>(text.size(), 1), kMaxJsonDepth)) corrupt("too large to parse");
   simdjson::dom::element root;
   if (const auto error = parser.parse(text.data(), text.size(), true).get(root))
-    corrupt(std::string("the index is not valid JSON: ") + simdjson::error_message(error));
-  simdjson::dom::object object, weights;
-  int maps = 0;
+    corrupt(std::string("not valid JSON: ") + simdjson::error_message(error));
+  simdjson::dom::object object, map;
+  bool found = false;
   if (!root.get(object))
-    for (const auto& [key, value] : object)
-      if (key == "weight_map" && ++maps == 1 && value.get(weights)) maps = 0;
-  if (maps > 1) corrupt("\"weight_map\" occurs twice");
-  if (maps == 0) corrupt("not a checkpoint index", {.expected = "an object with \"weight_map\""});
+    for (const auto& [key, value] : object) {
+      if (key != "weight_map") continue;
+      if (found) corrupt("\"weight_map\" occurs twice");
+      found = !value.get(map);
+      if (!found) break;
+    }
+  if (!found) corrupt("not a checkpoint index", {.expected = "an object with \"weight_map\""});
   CheckpointIndex index;
   std::unordered_set<std::string_view> names;
-  for (const auto& [name, file] : weights) {
+  for (const auto& [name, file] : map) {
     std::string_view shard;
     if (file.get(shard)) corrupt("the file of \"" + std::string(name) + "\" is not a string");
-    if (!names.insert(name).second) corrupt("\"" + std::string(name) + "\" occurs twice");
+    if (!names.insert(name).second) corrupt("holds the key \"" + std::string(name) + "\" twice");
     // A plain file name only: a path could lead out of the folder.
-    if (shard.empty() || shard == "." || shard == ".." ||
-        shard.find_first_of(std::string_view("/\\\0", 3)) != shard.npos)
+    if (shard.empty() || shard == "." || shard == ".." || shard.find('/') != std::string_view::npos ||
+        shard.find('\\') != std::string_view::npos || shard.find('\0') != std::string_view::npos)
       corrupt("\"" + std::string(name) + "\" points outside the folder",
               {.expected = "a plain file name", .got = std::string(shard)});
     index.emplace_back(name, shard);
