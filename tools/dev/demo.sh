@@ -14,8 +14,8 @@ show generate --prompt-file tools/dev/demo_prompts.txt --seed 7 --output "$out/p
 echo
 echo "2. One run recorded at its taps, and the same by the naive reference backend, compared tensor by tensor"
 prompt="a red circle left of a blue square"
-show --home "$out/runs" --debug generate --prompt "$prompt" --seed 1 --steps 4 --run-name fast --output "$out/fast.png"
-show --home "$out/runs" --debug generate --prompt "$prompt" --seed 1 --steps 4 --run-name naive --device reference --output "$out/naive.png"
+show --home "$out/runs" --debug generate --prompt "$prompt" --seed 1 --steps 2 --width 64 --height 64 --run-name fast --output "$out/fast.png"
+show --home "$out/runs" --debug generate --prompt "$prompt" --seed 1 --steps 2 --width 64 --height 64 --run-name naive --device reference --output "$out/naive.png"
 show --home "$out/runs" compare latest:naive latest:fast
 echo
 echo "Look at $out/sheet.png; the recorded runs are in $out/runs."
