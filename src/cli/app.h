@@ -5,11 +5,13 @@
 #include <functional>
 #include <string>
 
+#include "base/json.h"
+
 namespace lockstep {
 
 // What every command takes.
 struct GlobalOptions {
-  bool json = false, quiet = false, verbose = false;
+  bool json = false, quiet = false, verbose = false, debug = false;
   std::string color = "auto", home;
 };
 
@@ -21,11 +23,17 @@ struct App {
 
 int run_app(int argc, char** argv);
 
+void print_json(const Json& document);  // on stdout, one line; bytes that are no UTF-8 are replaced
+
 // One line each; defined in the command's own file.
+void add_compare(App& app);
 void add_doctor(App& app);
 void add_generate(App& app);
+void add_docs(App& app);
 void add_record(App& app);
 void add_reference(App& app);
 void add_runs(App& app);
+void add_tensors(App& app);
+void add_weights(App& app);
 
 }  // namespace lockstep

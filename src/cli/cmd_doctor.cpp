@@ -1,18 +1,74 @@
 #include <fmt/format.h>
 
-#include "base/json.h"
 #include "cli/app.h"
+#include "cli/machine.h"
+#include "base/number_text.h"
+#include "cli/terminal.h"
 
 namespace lockstep {
+namespace {
+
+std::string amx_text(const CpuFacts& cpu) {
+  if (!cpu.amx_in_leaf_7) return "none";
+  return cpu.leaf_1d_visible ? "yes, CPUID leaf 0x1D visible"
+                             : "yes, but CPUID leaf 0x1D is hidden: oneDNN is kept to AVX-512";
+}
+
+void print_text(const App& app) {
+  const Terminal terminal(app.global);
+  const auto line = [&](const std::string& name, const std::string& value) {
+    fmt::print("{}  {}\n", terminal.styled(fmt::format("{:<14}", name), Style::kDim), value);
+  };
+  const CpuFacts cpu = cpu_facts();
+  const MemoryFacts memory = memory_facts();
+  const PythonFacts python = python_facts();
+  std::string features, missing;
+  for (const auto& [name, there] : cpu.features) (there ? features : missing) += " " + name;
+  line("lockstep", LOCKSTEP_VERSION);
+  line("compiler", __VERSION__);
+  line("CPU", cpu.model);
+  line("cores", std::to_string(cpu.cores));
+  line("usable", features.empty() ? "none of those asked for" : features.substr(1));
+  if (!missing.empty()) line("missing", missing.substr(1));
+  line("AMX", amx_text(cpu));
+  line("memory",
+       fmt::format("{}, {} available", text_from_bytes(memory.total_bytes), text_from_bytes(memory.available_bytes)));
+  line("python", python.path.empty() ? "not found: recording Python programs needs one"
+                                     : python.version + " (" + python.path + ")");
+  for (const auto& [name, version] : library_versions()) line(name, version);
+}
+
+void print_as_json() {
+  const CpuFacts cpu = cpu_facts();
+  const MemoryFacts memory = memory_facts();
+  const PythonFacts python = python_facts();
+  Json features = Json::object(), libraries = Json::object();
+  for (const auto& [name, there] : cpu.features) features[name] = there;
+  for (const auto& [name, version] : library_versions()) libraries[name] = version;
+  print_json({{"version", LOCKSTEP_VERSION},
+              {"compiler", __VERSION__},
+              {"cpu",
+               {{"model", cpu.model},
+                {"cores", cpu.cores},
+                {"features", features},
+                {"amx_in_leaf_7", cpu.amx_in_leaf_7},
+                {"leaf_1d_visible", cpu.leaf_1d_visible}}},
+              {"memory", {{"total_bytes", memory.total_bytes}, {"available_bytes", memory.available_bytes}}},
+              {"python", python.path.empty() ? Json() : Json{{"path", python.path}, {"version", python.version}}},
+              {"libraries", libraries}});
+}
+
+}  // namespace
 
 void add_doctor(App& app) {
   CLI::App* command =
       app.cli.add_subcommand("doctor", "what this machine offers: CPU features, memory, libraries, versions");
+  command->footer("lockstep doctor\nlockstep doctor --json");
   command->callback([&app] {
     if (app.global.json)
-      fmt::print("{}\n", Json{{"version", LOCKSTEP_VERSION}}.dump());
+      print_as_json();
     else
-      fmt::print("lockstep {}\n", LOCKSTEP_VERSION);
+      print_text(app);
   });
 }
 

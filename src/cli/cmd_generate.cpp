@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "cli/app.h"
+#include "cli/debug_run.h"
 #include "io/image.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
@@ -27,7 +28,24 @@ struct Options {
   double guidance = -1;
   uint64_t seed = 0;
   bool tiling = false, has_negative = false;
+  DebugOptions debug;
 };
+
+Json run_details(const Options& options, const GenerateRequest& request, const fs::path& model,
+                 const Backend& backend) {
+  Json settings{{"prompt", request.prompt}, {"width", request.width},       {"height", request.height},
+                {"steps", request.steps},   {"guidance", request.guidance}, {"seed", request.seed},
+                {"dtype", options.dtype}};
+  settings["negative_prompt"] = request.negative_prompt ? Json(*request.negative_prompt) : Json(nullptr);
+  return {{"producer",
+           {{"name", "lockstep"},
+            {"version", LOCKSTEP_VERSION},
+            {"framework", "lockstep"},
+            {"language", "c++"},
+            {"device", backend.description()}}},
+          {"model", model.string()},
+          {"settings", settings}};
+}
 
 uint64_t peak_resident_bytes() {
   struct rusage usage {};
@@ -193,13 +211,17 @@ void run_generate(App& app, const Options& options) {
     fmt::print(stderr, "lockstep: sizes are multiples of 16: {}x{} becomes {}x{}\n", first.width, first.height,
                first.width / 16 * 16, first.height / 16 * 16);
   const std::unique_ptr<Backend> backend = make_backend(options.device, options.threads);
-  StageBars bars(!app.global.quiet && !app.global.json);
+  const std::unique_ptr<DebugRun> debug =
+      DebugRun::start(app, options.debug, run_details(options, first, model.path(), *backend));
+  StageBars bars(!app.global.quiet && !app.global.json && !(debug && !options.debug.reference.empty()));
   GenerateSettings settings;
   settings.dtype = *dtype;
   if (options.tiling) settings.tiling = models::Tiling{};
   settings.progress = [&bars](std::string_view stage, int64_t done, int64_t total) { bars.update(stage, done, total); };
+  if (debug) settings.tap = debug->tap();
   const std::vector<GeneratedImage> images = generate(model, *backend, settings, requests);
   for (size_t i = 0; i < jobs.size(); ++i) write_result(jobs[i], images[i], model.path());
+  if (debug) debug->finish(true);
   const double secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (app.global.json) {
     Json result{{"images", Json::array()},
@@ -216,10 +238,12 @@ void run_generate(App& app, const Options& options) {
                                   {"height", images[i].height},
                                   {"steps", requests[i].steps},
                                   {"guidance", requests[i].guidance}});
+    if (debug) result["run"] = debug->summary();
     fmt::print("{}\n", result.dump());
     return;
   }
   for (const Job& job : jobs) fmt::print("{}\n", job.output.string());
+  if (debug) fmt::print("{}\n", debug->path().string());
   if (!app.global.quiet)
     fmt::print(stderr, "{:.2f} s, peak memory {:.0f} MB, {}\n", secs, static_cast<double>(peak_resident_bytes()) / 1e6,
                backend->description());
@@ -255,6 +279,7 @@ void add_generate(App& app) {
   command->add_option("--threads", options->threads, "0: all cores");
   command->add_option("--max-prompt-tokens", options->max_prompt_tokens, "longer prompts are cut (at most 1024)");
   command->add_flag("--vae-tiling", options->tiling, "decode large images in tiles of 256 pixels");
+  add_debug_options(*command, options->debug);
   command->callback([&app, options, negative] {
     options->has_negative = negative->count() > 0;
     run_generate(app, *options);

@@ -1,0 +1,72 @@
+// lockstep tensors export: tensors, or slices of them, into another file.
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "cli/cmd_tensors.h"
+#include "base/number_text.h"
+#include "cli/tensor_selection.h"
+#include "io/npy.h"
+#include "io/safetensors.h"
+
+namespace lockstep {
+namespace {
+
+struct ExportOptions {
+  TensorSelection selection;
+  std::string output, dtype;
+};
+
+DType parse_dtype(const std::string& name) {
+  if (const std::optional<DType> dtype = dtype_from_name(name)) return *dtype;
+  fail(Code::kUsage, "export", fmt::format("'{}' is no dtype", name),
+       {.expected = "f64 f32 f16 bf16 f8_e4m3fn f8_e5m2 i8..i64 u8..u64 bool"});
+}
+
+void run_export(App& app, ExportOptions& options) {
+  options.selection.settle();
+  const auto source = open_tensors(options.selection.path);
+  const std::vector<const TensorInfo*> selected = select_tensors(*source, options.selection.name);
+  const fs::path output = options.output;
+  NamedTensors tensors;
+  for (const TensorInfo* info : selected) {
+    const Tensor tensor = load_selected(*source, *info, options.selection.slice);
+    tensors.emplace_back(info->name, options.dtype.empty() ? tensor : tensor.to(parse_dtype(options.dtype)));
+  }
+  if (output.extension() == ".npy") {
+    if (tensors.size() != 1)
+      fail(Code::kUsage, "export", fmt::format("a .npy file holds one tensor, and {} are selected", tensors.size()),
+           {.hint = "a name, or --output with .safetensors"});
+    write_npy(output, tensors[0].second);
+  } else if (output.extension() == ".safetensors") {
+    for (auto& [name, tensor] : tensors) tensor = tensor.contiguous();
+    write_safetensors(output, tensors, source->metadata());
+  } else {
+    fail(Code::kUsage, "export", fmt::format("'{}' is no format to write", output.extension().string()),
+         {.expected = ".npy or .safetensors"});
+  }
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.bytes();
+  if (app.global.json)
+    print_json({{"output", options.output}, {"tensors", tensors.size()}, {"bytes", bytes}});
+  else
+    fmt::print("{}: {} tensors, {}\n", options.output, tensors.size(), text_from_bytes(bytes));
+}
+
+}  // namespace
+
+void add_tensors_export(App& app, CLI::App& group) {
+  CLI::App* command = group.add_subcommand("export", "write tensors, or slices of them, to .npy or .safetensors");
+  command->footer(
+      "lockstep tensors export model.safetensors blocks.0.norm.weight --output weight.npy\n"
+      "lockstep tensors export latents.npy '[0, ::2]' --output half.npy --dtype f32\n"
+      "lockstep tensors export checkpoint/ '*.bias' --output biases.safetensors");
+  auto options = std::make_shared<ExportOptions>();
+  options->selection.add_to(*command);
+  command->add_option("-o,--output", options->output, "the file to write; replaced whole or not at all")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--dtype", options->dtype, "convert to this dtype, rounding to nearest even")->type_name("DTYPE");
+  command->callback([&app, options] { run_export(app, *options); });
+}
+
+}  // namespace lockstep

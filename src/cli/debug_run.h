@@ -1,0 +1,47 @@
+// --debug on generate and edit: the engine's taps recorded as a run, compared live with a reference, its tensors
+// replaced.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "capture/recording_tap.h"
+#include "cli/app.h"
+
+namespace lockstep {
+
+struct DebugOptions {
+  std::string reference, steps, name = "generate";
+  std::vector<std::string> substitute, tap, no_tap;
+  bool stats_only = false;
+};
+
+void add_debug_options(CLI::App& command, DebugOptions& options);
+
+class DebugRun {
+ public:
+  // Null when no option asks for it: then the engine has no tap at all. LOCKSTEP_REFERENCE and LOCKSTEP_SUBSTITUTE, set
+  // by `lockstep ledger`, count as options.
+  static std::unique_ptr<DebugRun> start(const App& app, DebugOptions options, const Json& details);
+
+  Tap* tap() { return tap_.get(); }
+  void finish(bool ok);
+  const fs::path& path() const { return writer_->path(); }
+  Json summary() const;
+
+ private:
+  struct Row {
+    TensorKey key;
+    double relative_l2, max_abs;
+  };
+  void compared(const TensorKey& key, const Tensor& candidate, const Tensor& reference);
+
+  bool live_table_ = false;
+  std::unique_ptr<Run> reference_;
+  std::unique_ptr<RunWriter> writer_;
+  std::unique_ptr<RecordingTap> tap_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,198 @@
+#include "cli/help.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/names.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<const CLI::App*> visible_commands(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
+}
+
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() ? full_name(*app.get_parent()) + " " + app.get_name() : "lockstep";
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (end > at) lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+struct Entry {
+  std::string name, meaning;
+};
+
+std::string value_name(const CLI::Option& option) {
+  if (option.get_items_expected_max() == 0) return "";
+  const std::string name = option.get_type_name();
+  return " " + name.substr(0, name.find(':'));  // without the check's own words
+}
+
+std::vector<Entry> arguments(const CLI::App& app) {
+  std::vector<Entry> entries;
+  for (const CLI::Option* option : app.get_options())
+    if (option->get_positional()) entries.push_back({option->get_name(true), option->get_description()});
+  return entries;
+}
+
+std::vector<Entry> options(const CLI::App& app) {
+  std::vector<Entry> entries;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional() || option->get_group().empty() || option == app.get_help_ptr()) continue;
+    std::string meaning = option->get_description();
+    const std::string otherwise = option->get_default_str();
+    if (!otherwise.empty() && otherwise != "false") meaning += " (default " + otherwise + ")";
+    entries.push_back({option->get_name(false, true) + value_name(*option), meaning});
+  }
+  return entries;
+}
+
+std::vector<Entry> commands(const CLI::App& app) {
+  std::vector<Entry> entries;
+  for (const CLI::App* command : visible_commands(app))
+    entries.push_back({command->get_name(), command->get_description()});
+  return entries;
+}
+
+std::string usage(const CLI::App& app) {
+  std::string line = full_name(app);
+  if (!visible_commands(app).empty()) line += " COMMAND";
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_positional()) continue;
+    const std::string name = option->get_name(true);
+    line += option->get_required() ? " " + name : " [" + name + "]";
+  }
+  return line + " [OPTIONS]";
+}
+
+void put_entries(std::string& out, const std::string& title, const std::vector<Entry>& entries) {
+  if (entries.empty()) return;
+  constexpr size_t kMostIndent = 26;
+  size_t widest = 0;
+  for (const Entry& entry : entries)
+    if (entry.name.size() <= kMostIndent) widest = std::max(widest, entry.name.size());
+  out += "\n" + title + "\n";
+  for (const Entry& entry : entries) {
+    if (entry.name.size() > widest)
+      out += fmt::format("  {}\n  {:<{}}  {}\n", entry.name, "", widest, entry.meaning);
+    else
+      out += fmt::format("  {:<{}}  {}\n", entry.name, widest, entry.meaning);
+  }
+}
+
+class ExamplesFirst : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const override {
+    std::string out = app->get_description() + "\n";
+    const std::vector<std::string> examples = lines_of(app->get_footer());
+    if (!examples.empty()) out += "\nExamples\n";
+    for (const std::string& example : examples) out += "  " + example + "\n";
+    out += "\nUsage\n  " + usage(*app) + "\n";
+    put_entries(out, "Commands", commands(*app));
+    put_entries(out, "Arguments", arguments(*app));
+    put_entries(out, "Options", options(*app));
+    if (app->get_parent())
+      out += "\nEvery command also takes --json, --quiet, --verbose, --color and --home: see lockstep --help.\n";
+    else
+      out += "\nlockstep COMMAND --help tells more about a command.\n";
+    return out;
+  }
+};
+
+std::vector<std::string> option_names(const CLI::App* app) {
+  std::vector<std::string> names;
+  for (; app; app = app->get_parent())
+    for (const CLI::Option* option : app->get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+const CLI::Option* find_option(const CLI::App* app, const std::string& name) {
+  for (; app; app = app->get_parent())
+    if (const CLI::Option* option = app->get_option_no_throw(name)) return option;
+  return nullptr;
+}
+
+std::string unknown(const std::string& kind, const std::string& word, const std::vector<std::string>& known,
+                    const CLI::App& app) {
+  const std::vector<std::string> near = nearest_names(word, known);
+  const std::string hint = near.empty() ? full_name(app) + " --help" : fmt::format("{}", fmt::join(near, " or "));
+  return fmt::format("[usage] {} has no {} '{}'; try {}", full_name(app), kind, word, hint);
+}
+
+// A bar would end the cell.
+std::string in_cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+void put_markdown(std::string& out, const CLI::App& app) {
+  out += fmt::format("\n## `{}`\n\n{}\n\n", full_name(app), app.get_description());
+  const std::vector<std::string> examples = lines_of(app.get_footer());
+  if (!examples.empty()) out += fmt::format("```sh\n{}\n```\n\n", fmt::join(examples, "\n"));
+  out += fmt::format("Usage: `{}`\n", usage(app));
+  const auto table = [&](const char* title, const std::vector<Entry>& entries) {
+    if (entries.empty()) return;
+    out += fmt::format("\n| {} | |\n|---|---|\n", title);
+    for (const Entry& entry : entries)
+      out += fmt::format("| `{}` | {} |\n", in_cell(entry.name), in_cell(entry.meaning));
+  };
+  table("command", commands(app));
+  table("argument", arguments(app));
+  table("option", options(app));
+  for (const CLI::App* command : visible_commands(app)) put_markdown(out, *command);
+}
+
+}  // namespace
+
+std::shared_ptr<CLI::FormatterBase> help_formatter() {
+  return std::make_shared<ExamplesFirst>();
+}
+
+std::string explain_parse_error(const CLI::App& root, const std::vector<std::string>& words,
+                                const CLI::ParseError& error) {
+  const CLI::App* app = &root;
+  for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    const std::string& word = words[i];
+    if (word.size() > 1 && word[0] == '-') {
+      const std::string name = word.substr(0, word.find('='));
+      const CLI::Option* option = find_option(app, name);
+      if (!option) return unknown("option", name, option_names(app), *app);
+      if (option->get_items_expected_min() > 0 && name == word) ++i;  // its value
+      continue;
+    }
+    const std::vector<const CLI::App*> below = visible_commands(*app);
+    if (below.empty()) continue;  // an argument
+    const auto found =
+        std::find_if(below.begin(), below.end(), [&](const CLI::App* c) { return c->get_name() == word; });
+    if (found == below.end()) {
+      std::vector<std::string> known;
+      for (const CLI::App* command : below) known.push_back(command->get_name());
+      return unknown("command", word, known, *app);
+    }
+    app = *found;
+  }
+  return fmt::format("[usage] {}; try {} --help", error.what(), full_name(*app));
+}
+
+std::string markdown_reference(const CLI::App& root) {
+  std::string out =
+      "# Commands\n\nThis page is made from the program's own help by `./dev docs`; do not edit it.\n\n"
+      "Results go to stdout, progress and messages to stderr. Exit status: 0 done or match, 1 compared and different, "
+      "2 "
+      "usage or bad input,\n3 failed (file, memory, device, program), 4 a bug of ours, 130 interrupted.\n";
+  put_markdown(out, root);
+  return out;
+}
+
+}  // namespace lockstep
