@@ -29,7 +29,10 @@ void print_json(const Json& document);  // on stdout, one line; bytes that are n
 void add_compare(App& app);
 void add_doctor(App& app);
 void add_generate(App& app);
+void add_docs(App& app);
+void add_record(App& app);
 void add_reference(App& app);
+void add_runs(App& app);
 void add_tensors(App& app);
 void add_weights(App& app);
 

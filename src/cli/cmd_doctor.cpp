@@ -2,7 +2,7 @@
 
 #include "cli/app.h"
 #include "cli/machine.h"
-#include "cli/number_text.h"
+#include "base/number_text.h"
 #include "cli/terminal.h"
 
 namespace lockstep {

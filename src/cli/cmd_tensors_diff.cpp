@@ -7,7 +7,7 @@
 #include "base/progress.h"
 #include "cli/cmd_tensors.h"
 #include "cli/comparison_text.h"
-#include "cli/number_text.h"
+#include "base/number_text.h"
 #include "cli/table.h"
 #include "cli/tensor_selection.h"
 #include "compare/metrics_json.h"

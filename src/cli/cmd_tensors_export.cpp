@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "cli/cmd_tensors.h"
-#include "cli/number_text.h"
+#include "base/number_text.h"
 #include "cli/tensor_selection.h"
 #include "io/npy.h"
 #include "io/safetensors.h"

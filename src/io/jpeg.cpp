@@ -168,11 +168,11 @@ DecodedImage decode_jpeg(std::span<const std::byte> bytes, std::string_view orig
     fail(Code::kUnsupported, "jpeg", std::string(origin) + ": unusual number of components",
          {.expected = "1, 3 or 4", .got = std::to_string(channels)});
   DecodedImage decoded;
+  decoded.orientation = orientation_of(codec);  // now: finishing frees the markers
   Tensor& pixels = decoded.image.pixels;
   pixels = Tensor::zeros(DType::kU8, {codec.image_height, codec.image_width, channels});
   if (!reader.read_rows(pixels.mutable_data<uint8_t>(), pixels.bytes() / codec.image_height)) corrupt();
   if (channels == 4) pixels = rgb_from_cmyk(pixels, codec.saw_Adobe_marker);
-  decoded.orientation = orientation_of(codec);
   return decoded;
 }
 

@@ -7,6 +7,8 @@
 #include "base/names.h"
 #include "io/checkpoint.h"
 #include "io/npy.h"
+#include "io/npz.h"
+#include "io/torch_file.h"
 
 namespace lockstep {
 namespace {
@@ -38,6 +40,38 @@ void add_safetensors(TensorSource& source, const std::shared_ptr<const Safetenso
   source.add_metadata(file->metadata());
 }
 
+// A file with one bare tensor gives it the file's own name.
+void add_torch(TensorSource& source, const std::shared_ptr<const TorchFile>& file, const std::string& name,
+               const std::string& prefix) {
+  for (const TensorInfo& info : file->tensors()) {
+    TensorInfo named = info;
+    named.name = info.name.empty() ? name : prefix + info.name;
+    source.add(std::move(named), [file, &info] { return file->tensor(info.name); });
+  }
+}
+
+void add_npz(TensorSource& source, const std::shared_ptr<const NpzFile>& file, const std::string& prefix) {
+  for (const TensorInfo& info : file->tensors()) {
+    TensorInfo named = info;
+    named.name = prefix + info.name;
+    source.add(std::move(named), [file, &info] { return file->tensor(info.name); });
+  }
+}
+
+bool is_torch_name(const fs::path& path) {
+  return path.extension() == ".pt" || path.extension() == ".pth";
+}
+
+bool is_npz(const MappedFile& file) {
+  if (!starts_with(file.bytes(), "PK")) return false;
+  // By name first: what is called .npz should be judged, and refused, as one. Then by content.
+  if (file.path().extension() == ".npz") return true;
+  if (is_torch_name(file.path()) || file.path().extension() == ".bin") return false;
+  const ZipArchive archive(file.bytes(), file.path().string(), nullptr);
+  return std::any_of(archive.entries().begin(), archive.entries().end(),
+                     [](const ZipEntry& entry) { return entry.name.ends_with(".npy"); });
+}
+
 void add_checkpoint(TensorSource& source, const fs::path& path) {
   const auto checkpoint = std::make_shared<const Checkpoint>(Checkpoint::open(path));
   for (const TensorInfo& info : checkpoint->tensors())
@@ -51,6 +85,10 @@ void add_file(TensorSource& source, const fs::path& path, const std::string& nam
   const std::string prefix = nested ? name + "/" : "";
   if (starts_with(file->bytes(), "\x93NUMPY"))
     add_npy(source, file, name);
+  else if (is_npz(*file))
+    add_npz(source, NpzFile::parse(file->bytes(), path, file), prefix);
+  else if (TorchFile::looks_like(file->bytes()) || is_torch_name(path))
+    add_torch(source, TorchFile::parse(file->bytes(), path, file), name, prefix);
   else
     add_safetensors(source, SafetensorsFile::parse(file->bytes(), path, file), prefix);
 }

@@ -40,7 +40,7 @@ void expect_convolution(Random& random, DType dtype, const Geometry& g, bool bia
 TEST_P(ConvolutionKernel, GeometriesOfTheVae) {
   Random random(81);
   for (const Geometry& g :
-       {Geometry{1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0}, Geometry{1, 5, 7, 3, 16, 3, 1, 1, 1, 1, 1},
+       {Geometry{1, 1, 9, 1, 1, 1, 1, 0, 0, 0, 0}, Geometry{1, 5, 7, 3, 16, 3, 1, 1, 1, 1, 1},
         Geometry{2, 6, 4, 16, 3, 3, 1, 1, 1, 1, 1}, Geometry{1, 9, 11, 17, 13, 3, 1, 1, 1, 1, 1},
         Geometry{1, 8, 8, 32, 48, 1, 1, 0, 0, 0, 0}, Geometry{1, 8, 10, 16, 16, 3, 2, 0, 0, 1, 1},
         Geometry{1, 7, 5, 96, 64, 3, 1, 1, 1, 1, 1}, Geometry{1, 4, 4, 192, 96, 3, 1, 1, 1, 1, 1}})

@@ -24,7 +24,10 @@ LinearWeight quantised(Random& random, DType dtype, int64_t n, int64_t k, int bi
   weight.weight = Tensor::empty(DType::kU32, {n, k * bits / 32});
   for (int64_t i = 0; i < weight.weight.numel(); ++i) weight.weight.mutable_data<uint32_t>()[i] = random.bits();
   weight.scales = random.tensor(dtype, {n, k / group}, 0.01f, 0.02f);
-  weight.biases = random.tensor(dtype, {n, k / group}, 0.1f);
+  // Near the middle of the range, as quantisation makes them: a common offset of all weights would only measure how
+  // well the sum of x cancels.
+  const float middle = -0.02f * static_cast<float>((1 << bits) - 1) / 2;
+  weight.biases = random.tensor(dtype, {n, k / group}, 0.1f, middle);
   return weight;
 }
 

@@ -25,7 +25,7 @@ TEST_P(NormKernel, LayerNormWithEveryOperand) {
     const Tensor weight = random.tensor(GetParam(), {width}), bias = random.tensor(GetParam(), {width});
     const Tensor scale = random.tensor(GetParam(), {2, width}), shift = random.tensor(GetParam(), {2, width});
     for (int use = 0; use < 4; ++use)
-      expect_agreement(GetParam(), x.shape(), tolerance(GetParam(), width),
+      expect_agreement(GetParam(), x.shape(), tolerance(GetParam(), width, Operands::kAsStored, 2),
                        "layer " + std::to_string(width) + " " + std::to_string(use), [&](Backend& b, Tensor& out) {
                          b.layer_norm({.x = x,
                                        .out = out,
@@ -98,9 +98,7 @@ TEST_P(NormKernel, Guidance) {
   for (const int64_t width : kWidths)
     for (const bool rescale : {false, true}) {
       const Tensor cond = random.tensor(GetParam(), {2, 3, width}), uncond = random.tensor(GetParam(), {2, 3, width});
-      // scale 4 times a difference of two: its rounding is four times that of the operands.
-      Tolerance allowed = tolerance(GetParam(), width);
-      expect_agreement(GetParam(), cond.shape(), allowed, "guidance " + std::to_string(width),
+      expect_agreement(GetParam(), cond.shape(), tolerance(GetParam(), width), "guidance " + std::to_string(width),
                        [&](Backend& b, Tensor& out) {
                          b.guidance({.cond = cond, .uncond = uncond, .out = out, .scale = 4, .rescale = rescale});
                        });

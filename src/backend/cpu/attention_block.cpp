@@ -69,6 +69,11 @@ void Soften(const ScoreBlock& block) {
   }
 }
 
+void ScaleRow(float* row, float factor, int64_t width) {
+  const auto by = hn::Set(kFloat, factor);
+  for (int64_t i = 0; i < width; i += lanes()) hn::Store(hn::Mul(hn::Load(kFloat, row + i), by), kFloat, row + i);
+}
+
 }  // namespace lockstep::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -76,6 +81,11 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 
 HWY_EXPORT(Soften);
+HWY_EXPORT(ScaleRow);
+
+void scale_row(float* row, float factor, int64_t width) {
+  HWY_DYNAMIC_DISPATCH(ScaleRow)(row, factor, width);
+}
 
 void soften_f32(const ScoreBlock& block) {
   HWY_DYNAMIC_DISPATCH(Soften)(block);

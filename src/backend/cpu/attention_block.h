@@ -18,6 +18,9 @@ struct ScoreBlock {
   int64_t sums_stride, width;
 };
 
+// row *= factor; the row is aligned and its width a multiple of 64.
+void scale_row(float* row, float factor, int64_t width);
+
 void soften_f32(const ScoreBlock& block);
 void soften_bf16_avx512(const ScoreBlock& block);  // weights as bf16
 

@@ -105,12 +105,18 @@ class CpuBackend final : public Backend {
   void layer_norm(const LayerNormArgs& args) override {
     check_storage("layer_norm", {&args.x, &args.out, args.weight, args.bias, args.scale, args.shift});
     const Tensor weight = as_floats(args.weight), bias = as_floats(args.bias);
-    const Tensor scale = as_floats(args.scale), shift = as_floats(args.shift);
+    const Tensor shift = as_floats(args.shift);
+    Tensor factor;
+    if (args.scale) {
+      const Tensor scale = as_floats(args.scale), one = Tensor::from<float>({1}, {1.0f});
+      factor = Tensor::empty(DType::kF32, scale.shape());
+      binary({.op = BinaryOp::kAdd, .a = scale, .b = one, .out = factor});
+    }
     const int64_t batch = args.scale ? args.scale->dim(0) : args.shift ? args.shift->dim(0) : 1;
     by_rows({&args.x}, args.out, 6, [&](DType dtype, const std::vector<Tensor>& in, Tensor& out) {
       const Rows x(in[0], "layer_norm");
       return [task = LayerNormRows{dtype, x, Rows(out, "layer_norm"), std::max<int64_t>(1, x.count() / batch),
-                                   floats(weight), floats(bias), floats(scale), floats(shift), args.eps}](
+                                   floats(weight), floats(bias), floats(factor), floats(shift), args.eps}](
                  int64_t begin, int64_t end) { layer_norm_rows(task, begin, end); };
     });
   }

@@ -29,6 +29,9 @@ Level choose_level(const Facts& facts, std::string_view forced);
 // The highest level oneDNN may use. Without leaf 0x1D oneDNN 2.6.3 configures empty tiles and dies with SIGILL.
 Level onednn_limit(Level level, const Facts& facts);
 
+// Whether vcvtneps2bf16 exists and is allowed: set by active_level(), read inside kernels.
+inline bool rounds_bf16_in_hardware = false;
+
 // The level of this process: chosen once, from the environment, and applied to Highway and oneDNN.
 Level active_level();
 

@@ -81,7 +81,7 @@ class PanelLinear {
     int64_t parts = (rows + kRowsPerItem - 1) / kRowsPerItem;
     if (packed_ || panels < threads)  // more rows apart cost nothing when nothing is unpacked
       while (parts * panels < 4 * threads && rows / (parts + 1) >= 12) ++parts;
-    const int64_t each = round_up((rows + parts - 1) / parts, 6);
+    const int64_t each = round_up((rows + parts - 1) / parts, 12);
     parts = (rows + each - 1) / each;
     const bool single = block_ == inner_;
     const int64_t sums_rows = single ? std::min(each, kRowsAtOnce) : each;
