@@ -32,7 +32,9 @@ def attribute(owner, name: str, value):
     """Sets an attribute of a module, class or instance and puts the old one back."""
     own = name in vars(owner) if hasattr(owner, "__dict__") else True
     old = vars(owner)[name] if own else None
-    set_it = object.__setattr__ if not isinstance(owner, type) and not inspect.ismodule(owner) else setattr
+    # A torch module keeps buffers and children apart: an attribute of the instance hides them and is taken away again.
+    plain = isinstance(owner, type) or inspect.ismodule(owner)
+    set_it, delete = (setattr, delattr) if plain else (object.__setattr__, object.__delattr__)
     set_it(owner, name, value)
     try:
         yield
@@ -40,7 +42,7 @@ def attribute(owner, name: str, value):
         if own:
             set_it(owner, name, old)
         else:
-            delattr(owner, name)
+            delete(owner, name)
 
 
 def code(owner, name: str, *changes: tuple[str, str], extra: dict | None = None):

@@ -75,7 +75,8 @@ def main() -> int:
     from recorder import record
     from tiny_pipeline import make_pipeline
 
-    home = Path(arguments.keep or tempfile.mkdtemp(prefix="lockstep-faults-"))
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # thousands of small files
+    home = Path(arguments.keep or tempfile.mkdtemp(prefix="lockstep-faults-", dir=memory))
     home.mkdir(parents=True, exist_ok=True)
     model = home / "model"
     make_pipeline(model, 3, layers=3, heads=2, head_dim=32, text_layers=2)
