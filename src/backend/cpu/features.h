@@ -8,7 +8,7 @@ namespace lockstep::cpu {
 // Each level includes the ones before it. kPortable needs nothing beyond the compiler's baseline.
 enum class Level { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
-std::string_view level_name(Level level);  // as LOCKSTEP_CPU spells it: "avx512_bf16"
+std::string_view level_name(Level level);   // as LOCKSTEP_CPU spells it: "avx512_bf16"
 std::string_view level_title(Level level);  // as people spell it: "AVX512-BF16"
 std::optional<Level> level_from_name(std::string_view name);
 

@@ -35,7 +35,8 @@ struct PackedLinear {
 
 void check(const LinearWeight& w) {
   if (w.weight.rank() != 2)
-    fail(Code::kBadInput, "linear", "a weight has two axes", {.expected = "[N, K]", .got = to_string(w.weight.shape())});
+    fail(Code::kBadInput, "linear", "a weight has two axes",
+         {.expected = "[N, K]", .got = to_string(w.weight.shape())});
   if (w.bits == 0) {
     if (!is_row_dtype(w.weight.dtype()))
       fail(Code::kUnsupported, "linear", "weight dtype",
@@ -62,9 +63,8 @@ void check(const LinearWeight& w) {
             .got = table->defined() ? to_string(table->shape()) : std::string("none")});
 }
 
-
-// x [M, K] times panels, then the epilogue; whole work items are independent, and each sums K in the same order whatever
-// the thread count.
+// x [M, K] times panels, then the epilogue; whole work items are independent, and each sums K in the same order
+// whatever the thread count.
 class PanelLinear {
  public:
   PanelLinear(const LinearWeight& weight, const PackedLinear* packed, DType dtype, Level level)
