@@ -64,10 +64,8 @@ Tensor linear(Backend& backend, Request& request) {
   Shape shape = x.shape();
   shape.back() = weight.outputs();
   Tensor out = Tensor::empty(x.dtype(), shape);
-  backend.linear({.x = x,
-                  .weight = weight,
-                  .out = out,
-                  .activation = static_cast<Activation>(request.integer("activation", 0))});
+  backend.linear(
+      {.x = x, .weight = weight, .out = out, .activation = static_cast<Activation>(request.integer("activation", 0))});
   return out;
 }
 
@@ -92,9 +90,7 @@ Tensor convolution(Backend& backend, Request& request) {
   backend.prepare(weight, x.dtype());
   const int stride = request.integer("stride", 1), before = request.integer("before", 0),
             after = request.integer("after", 0);
-  const auto size = [&](int axis) {
-    return (x.dim(axis) + before + after - weight.weight.dim(axis + 1)) / stride + 1;
-  };
+  const auto size = [&](int axis) { return (x.dim(axis) + before + after - weight.weight.dim(axis + 1)) / stride + 1; };
   Tensor out = Tensor::empty(x.dtype(), {x.dim(0), size(1), size(2), weight.weight.dim(0)});
   backend.conv2d({.x = x,
                   .weight = weight,
@@ -139,8 +135,9 @@ Tensor norm(Backend& backend, const std::string& kernel, Request& request) {
 
 Tensor quantize(Request& request, bool back) {
   const int bits = request.integer("bits", 4), group_size = request.integer("group_size", 64);
-  if (back) return dequantize_affine({request.input("weight"), request.input("scales"), request.input("biases")}, bits,
-                                     group_size);
+  if (back)
+    return dequantize_affine({request.input("weight"), request.input("scales"), request.input("biases")}, bits,
+                             group_size);
   const Quantised quantised = quantize_affine(request.input("x"), bits, group_size);
   request.write("scales", quantised.scales);
   request.write("biases", quantised.biases);

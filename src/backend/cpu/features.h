@@ -8,7 +8,7 @@ namespace lockstep::cpu {
 // Each level includes the ones before it. kPortable needs nothing beyond the compiler's baseline.
 enum class Level { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
-std::string_view level_name(Level level);  // as LOCKSTEP_CPU spells it: "avx512_bf16"
+std::string_view level_name(Level level);   // as LOCKSTEP_CPU spells it: "avx512_bf16"
 std::string_view level_title(Level level);  // as people spell it: "AVX512-BF16"
 std::optional<Level> level_from_name(std::string_view name);
 
@@ -31,6 +31,9 @@ Level onednn_limit(Level level, const Facts& facts);
 
 // Whether vcvtneps2bf16 exists and is allowed: set by active_level(), read inside kernels.
 inline bool rounds_bf16_in_hardware = false;
+
+// Whether oneDNN may use AMX tiles: where it may not but we can, dense products are ours too. Set by active_level().
+inline bool onednn_has_tiles = false;
 
 // The level of this process: chosen once, from the environment, and applied to Highway and oneDNN.
 Level active_level();
