@@ -85,7 +85,7 @@ library_name: diffusers
 # Lockstep tiny
 
 A Qwen-Image in miniature: the same three networks, tokenizer scheme, prompt template, scheduler and file layout, {total / 1e6:.1f} MB in bf16.
-It draws flat shapes, small scenes, counts up to four and words of up to four capital letters, best at 128x128, 20 steps, guidance 3,
+It draws flat shapes, small scenes, counts up to four and words of up to four capital letters, best at 128x128, 20 steps, guidance 4.5,
 negative prompt a single blank.
 
 - Licence: Apache-2.0, weights included.
@@ -99,7 +99,7 @@ negative prompt a single blank.
 import torch
 from diffusers import QwenImagePipeline
 pipe = QwenImagePipeline.from_pretrained("models/tiny", torch_dtype=torch.float32)
-pipe("a red circle left of a blue square on a white background", negative_prompt=" ", true_cfg_scale=3.0,
+pipe("a red circle left of a blue square on a white background", negative_prompt=" ", true_cfg_scale=4.5,
      num_inference_steps=20, height=128, width=128, generator=torch.Generator().manual_seed(0)).images[0].save("out.png")
 ```
 """)

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
-#include "capture/file_names.h"
+#include "capture/file_size_signal.h"
 #include "capture/value_pass.h"
 
 namespace lockstep {
@@ -44,11 +44,13 @@ Json new_manifest(const RunOptions& options, const std::string& id) {
 }  // namespace
 
 std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
+  const HoldFileSizeSignal hold;
   const Store store(options.home);
   const Store::NewRun run = store.create();
-  RunFolder(run.path).write_manifest(new_manifest(options, run.id));
-  std::unique_ptr<RunWriter> writer(new RunWriter(run.path, options));
+  std::unique_ptr<RunWriter> writer(new RunWriter(run.path, run.id, options));
+  // Before run.json makes it visible: a run that nobody holds counts as killed, and would be archived.
   if (!writer->lock_.acquire(run.path)) fail(Code::kIo, "record", "cannot lock " + run.path.string());
+  writer->folder_.write_manifest(new_manifest(options, run.id));
   writer->begin();
   store.point_latest(options.name, run.path);
   try {
@@ -60,7 +62,9 @@ std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
 }
 
 std::unique_ptr<RunWriter> RunWriter::attach(const fs::path& run, const RunOptions& options) {
-  std::unique_ptr<RunWriter> writer(new RunWriter(fs::absolute(run), options));
+  const HoldFileSizeSignal hold;
+  const std::string id = RunFolder(run).manifest().value("id", run.filename().string());
+  std::unique_ptr<RunWriter> writer(new RunWriter(fs::absolute(run), id, options));
   if (!writer->lock_.acquire(run)) return nullptr;
   // Another process has been here (and its hits would be counted twice).
   std::error_code error;
@@ -70,11 +74,8 @@ std::unique_ptr<RunWriter> RunWriter::attach(const fs::path& run, const RunOptio
   return writer;
 }
 
-RunWriter::RunWriter(fs::path run, const RunOptions& options)
-    : options_(options),
-      id_(RunFolder(run).manifest().value("id", run.filename().string())),
-      folder_(run),
-      spool_(run, id_, options.buffer_bytes) {
+RunWriter::RunWriter(const fs::path& run, std::string id, const RunOptions& options)
+    : options_(options), id_(std::move(id)), folder_(run), spool_(run, id_, options.buffer_bytes) {
   watch_forks();
   fork_generation_ = fork_count;
 }
@@ -154,6 +155,7 @@ bool RunWriter::keep_in_full(const Record& record, uint64_t bytes) {
 void RunWriter::record(Record record, const Tensor& tensor) noexcept {
   try {
     if (forked() || closed_ || log_broken_) return;
+    const HoldFileSizeSignal hold;
     record.dtype = tensor.dtype();
     record.dtype_text = dtype_name(tensor.dtype());
     record.shape = tensor.shape();
@@ -308,6 +310,7 @@ void RunWriter::flush() noexcept {
 void RunWriter::update(const Json& patch) noexcept {
   if (forked() || closed_) return;
   try {
+    const HoldFileSizeSignal hold;
     const std::lock_guard lock(mutex_);
     Json manifest = folder_.manifest();
     merge_into(manifest, patch);
@@ -348,6 +351,7 @@ void RunWriter::close(std::string_view status, std::optional<int> exit_code) noe
   if (exit_code) patch["program"]["exit_code"] = *exit_code;
   update(patch);
   closed_ = true;
+  spool_.remove();
   folder_.close_log();
   lock_.release();
 }

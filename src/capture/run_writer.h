@@ -64,7 +64,7 @@ class RunWriter {
     Slot* slot;
   };
 
-  RunWriter(fs::path run, const RunOptions& options);
+  RunWriter(const fs::path& run, std::string id, const RunOptions& options);
   void begin();
   bool keep_in_full(const Record& record, uint64_t bytes);
   void record_inline(Record& record, const Tensor& tensor, bool full);

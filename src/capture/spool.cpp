@@ -99,9 +99,11 @@ Spool::Spool(const fs::path& run, std::string_view id, uint64_t max_bytes) : max
   usable_ = ::mkdir(folder_.c_str(), 0700) == 0;
 }
 
-Spool::~Spool() {
+void Spool::remove() noexcept {
   if (!usable_ || forgotten_) return;
+  usable_ = false;
   slots_.clear();
+  free_.clear();
   std::error_code error;
   fs::remove_all(folder_, error);
 }

@@ -54,7 +54,8 @@ class Spool {
  public:
   // `max_bytes` bounds all slots together.
   Spool(const fs::path& run, std::string_view id, uint64_t max_bytes);
-  ~Spool();  // removes its files
+  ~Spool() { remove(); }
+  void remove() noexcept;  // its files; no slot is usable afterwards
 
   // Waits while all slots are in use. Null: larger than the bound, or the system has no room; write it without a slot.
   Slot* take(size_t bytes);

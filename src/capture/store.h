@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/sizes.h"
+#include "base/number_text.h"
 
 namespace lockstep {
 

@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "cli/number_text.h"
+#include "base/number_text.h"
 #include "cli/table.h"
 #include "cli/tensor_selection.h"
 

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "cli/cmd_tensors.h"
-#include "cli/number_text.h"
 #include "cli/tensor_selection.h"
 #include "io/npy.h"
 #include "io/npz.h"

@@ -78,8 +78,10 @@ void check_extent(const PickleTensor& tensor, std::string_view origin) {
 }
 
 // (storage, offset, size, stride[, requires_grad, hooks[, dtype[, metadata]]])
-PickleTensor tensor_from(const std::vector<PickleRef>& arguments, bool has_dtype, std::string_view origin) {
-  if (arguments.size() < (has_dtype ? 7u : 4u)) corrupt(origin, "a tensor with too few arguments");
+PickleTensor tensor_from(const std::vector<PickleRef>& arguments, std::pair<size_t, size_t> count, bool has_dtype,
+                         std::string_view origin) {
+  if (arguments.size() < count.first || arguments.size() > count.second)
+    corrupt(origin, "a tensor with the wrong number of arguments");
   const auto* storage = std::get_if<PickleStorage>(&arguments[0]->value);
   if (!storage) corrupt(origin, "a tensor without a storage");
   PickleTensor tensor;
@@ -107,8 +109,9 @@ bool is_accepted_global(std::string_view name) {
 }
 
 PickleValue rebuild(const std::string& name, const std::vector<PickleRef>& arguments, std::string_view origin) {
-  if (name == kRebuildTensor || name == kRebuildTensorV2) return {tensor_from(arguments, false, origin)};
-  if (name == kRebuildTensorV3) return {tensor_from(arguments, true, origin)};
+  if (name == kRebuildTensor) return {tensor_from(arguments, {4, 4}, false, origin)};
+  if (name == kRebuildTensorV2) return {tensor_from(arguments, {6, 7}, false, origin)};
+  if (name == kRebuildTensorV3) return {tensor_from(arguments, {7, 8}, true, origin)};
   if (name == kRebuildParameter) {
     if (arguments.size() == 3 && std::holds_alternative<PickleTensor>(arguments[0]->value)) return *arguments[0];
     corrupt(origin, "a parameter that is not a tensor");

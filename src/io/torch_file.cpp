@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "base/error.h"
 #include "io/mapped_tensor.h"
+#include "io/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -13,6 +15,7 @@ constexpr uint64_t kMaxPickleBytes = uint64_t{256} << 20;
 // A pickle of torch's magic number 0x1950a86a20f9469cfc6c, then one of the format's version, 1001.
 constexpr std::string_view kLegacyMagic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 15);
 constexpr int64_t kLegacyVersion = 1001;
+constexpr long kNewestVersion = 10;  // of the zip form
 
 [[noreturn]] void corrupt(const fs::path& path, const std::string& what, const Detail& detail = {}) {
   fail(Code::kCorrupt, "torch", path.string() + ": " + what, detail);
@@ -64,16 +67,39 @@ void TorchFile::read_zip(std::span<const std::byte> bytes, std::shared_ptr<const
   prefix_ = pickle->name.substr(0, pickle->name.size() - kPickle.size() + 1);
   if (archive_->find(prefix_ + "constants.pkl"))
     fail(Code::kUnsupported, "torch", path_.string() + " is a TorchScript program", {.hint = "saving a state_dict"});
-  if (const ZipEntry* order = archive_->find(prefix_ + "byteorder")) {
-    const OwnedBytes text = archive_->read_start(*order, 16);
-    if (std::string_view(reinterpret_cast<const char*>(text.bytes.data()), text.bytes.size()) != "little")
-      fail(Code::kUnsupported, "torch", path_.string() + " was written on a big-endian machine");
-  }
+  check_small_records();
   if (pickle->size_bytes > kMaxPickleBytes)
     corrupt(path_, "the pickle is too large",
             {.expected = "at most " + std::to_string(kMaxPickleBytes), .got = std::to_string(pickle->size_bytes)});
   const OwnedBytes content = archive_->read(*pickle, false);
   document_ = parse_pickle(content.bytes, path_.string() + ":" + pickle->name);
+}
+
+// The archive's version, byte order and alignment. Torch refuses a file in which one of them makes no sense.
+void TorchFile::check_small_records() const {
+  const auto text = [&](const char* name) -> std::optional<std::string> {
+    const ZipEntry* entry = archive_->find(prefix_ + name);
+    if (!entry) return std::nullopt;
+    const OwnedBytes content = archive_->read_start(*entry, 64);
+    return std::string(reinterpret_cast<const char*>(content.bytes.data()), content.bytes.size());
+  };
+  const auto is_number = [](std::string digits) {
+    while (!digits.empty() && (digits.back() == '\n' || digits.back() == ' ')) digits.pop_back();
+    return !digits.empty() && digits.size() < 10 &&
+           std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  const std::optional<std::string> version = text("version"), order = text("byteorder");
+  if (!version || !is_number(*version) || std::stol(*version) < 1 || std::stol(*version) > kNewestVersion)
+    corrupt(path_, "unknown version of the archive",
+            {.expected = "1 to " + std::to_string(kNewestVersion), .got = version.value_or("none").substr(0, 20)});
+  for (const char* name : {".format_version", ".storage_alignment"})
+    if (const auto value = text(name); value && !is_number(*value))
+      corrupt(path_, std::string(name) + " is not a number");
+  if (const auto id = text(".data/serialization_id"); id && !is_valid_utf8(*id))
+    corrupt(path_, ".data/serialization_id is not text");
+  if (order && *order == "big")
+    fail(Code::kUnsupported, "torch", path_.string() + " was written on a big-endian machine");
+  if (order && *order != "little") corrupt(path_, "unknown byte order", {.expected = "little", .got = *order});
 }
 
 // Pickles of magic, version, system, the object and the list of storages; then each storage as a count and its bytes.

@@ -29,6 +29,7 @@ class TorchFile {
   TorchFile() = default;
   void read_zip(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
   void read_legacy(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
+  void check_small_records() const;
   void list_tensors();
   OwnedBytes storage_bytes(const PickleStorage& storage) const;
 

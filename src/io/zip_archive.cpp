@@ -18,6 +18,7 @@ constexpr uint64_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64B
 constexpr uint64_t kMaxEntries = 4'000'000;
 constexpr uint64_t kMaxInflatedBytes = uint64_t{16} << 30;  // of one compressed entry
 constexpr uint64_t kMaxDeflateRatio = 1032;
+constexpr uint64_t kFolderAttribute = 0x10;  // of DOS
 
 uint32_t crc_of(std::span<const std::byte> bytes) {
   return static_cast<uint32_t>(::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
@@ -41,6 +42,8 @@ ZipArchive::ZipArchive(std::span<const std::byte> bytes, std::string origin, std
   const Directory directory = find_directory();
   if (directory.offset > bytes_.size() || directory.size_bytes > bytes_.size() - directory.offset)
     corrupt("the directory lies outside the file", directory.offset);
+  if (directory.offset + directory.size_bytes != directory.limit)
+    corrupt("the directory does not end where its end record begins", directory.limit);
   if (directory.entries > directory.size_bytes / kCentralBytes || directory.entries > kMaxEntries)
     corrupt("the directory promises more entries than it has room for", directory.offset);
   entries_.reserve(directory.entries);
@@ -62,15 +65,25 @@ ZipArchive::Directory ZipArchive::find_directory() const {
       break;
     }
   if (end > last) corrupt("no end of a zip directory", bytes_.size());
-  if (number(end + 4, 2) != 0 || number(end + 6, 2) != 0) {
-    if (number(end + 4, 2) != 0xFFFF) corrupt("an archive in several parts", end + 4);
-  }
-  Directory directory{number(end + 16, 4), number(end + 12, 4), number(end + 10, 2)};
-  if (end < kLocatorBytes || number(end - kLocatorBytes, 4) != kLocator64Magic) return directory;
-  const uint64_t end64 = number(end - kLocatorBytes + 8, 8);
-  if (end64 > end - kLocatorBytes || end - kLocatorBytes - end64 < kEnd64Bytes || number(end64, 4) != kEnd64Magic)
-    corrupt("no zip64 end record where its locator points", end - kLocatorBytes);
-  return {number(end64 + 48, 8), number(end64 + 40, 8), number(end64 + 32, 8)};
+  const bool zip64 = end >= kLocatorBytes && number(end - kLocatorBytes, 4) == kLocator64Magic;
+  check_one_part(end + 4, 2, zip64);
+  if (!zip64) return {number(end + 16, 4), number(end + 12, 4), number(end + 10, 2), end};
+  const uint64_t locator = end - kLocatorBytes, end64 = number(locator + 8, 8);
+  if (number(locator + 4, 4) != 0 || number(locator + 16, 4) > 1) corrupt("an archive in several parts", locator);
+  if (end64 > locator || locator - end64 < kEnd64Bytes || number(end64, 4) != kEnd64Magic)
+    corrupt("no zip64 end record where its locator points", locator);
+  check_one_part(end64 + 16, 4, false);
+  return {number(end64 + 48, 8), number(end64 + 40, 8), number(end64 + 32, 8), end64};
+}
+
+// Two part numbers of `width` bytes, then the entries in this part and in all: 0, 0 and twice the same. In front of a
+// zip64 record each may instead be all ones.
+void ZipArchive::check_one_part(uint64_t at, size_t width, bool may_be_ones) const {
+  const uint64_t ones = width == 2 ? 0xFFFF : UINT32_MAX, count_width = width == 2 ? 2 : 8;
+  for (const uint64_t part : {number(at, width), number(at + width, width)})
+    if (part != 0 && !(may_be_ones && part == ones)) corrupt("an archive in several parts", at);
+  if (number(at + 2 * width, count_width) != number(at + 2 * width + count_width, count_width))
+    corrupt("an archive in several parts", at);
 }
 
 // Fields that hold 0xFFFFFFFF stand in the zip64 extra field, in this order and only those.
@@ -111,6 +124,9 @@ uint64_t ZipArchive::read_entry(uint64_t at, uint64_t end) {
   if (method != 0 && method != 8)
     fail(Code::kUnsupported, "zip", origin_ + ": \"" + entry.name + "\" uses another compression",
          {.expected = "stored or deflated", .got = "method " + std::to_string(method)});
+  if (const uint64_t part = number(at + 34, 2); part != 0 && part != 0xFFFF) corrupt("an archive in several parts", at);
+  if ((number(at + 38, 4) & kFolderAttribute) && !entry.name.ends_with('/'))
+    corrupt("\"" + entry.name + "\" is marked as a folder", at);
   entry.deflated = method == 8;
   entry.crc32 = static_cast<uint32_t>(number(at + 16, 4));
   entry.stored_bytes = number(at + 20, 4);

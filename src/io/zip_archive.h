@@ -44,10 +44,12 @@ class ZipArchive {
  private:
   struct Directory {
     uint64_t offset, size_bytes, entries;
+    uint64_t limit;  // where its end record begins
   };
   [[noreturn]] void corrupt(const std::string& what, uint64_t offset) const;
   uint64_t number(uint64_t offset, size_t bytes) const;
   Directory find_directory() const;
+  void check_one_part(uint64_t at, size_t width, bool may_be_ones) const;
   void read_zip64(ZipEntry& entry, uint64_t extra, uint64_t extra_size, const bool (&wide)[3]) const;
   uint64_t read_entry(uint64_t at, uint64_t end);
   void check_local_headers(uint64_t directory_offset);

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 fresh=$(mktemp)
 trap 'rm -f "$fresh"' EXIT
-build/bin/lockstep reference >"$fresh"
+build/bin/lockstep docs >"$fresh"
 if [ "${1:-}" = --check ]; then
   diff -u docs/cli.md "$fresh" || { echo "docs/cli.md is stale: run ./dev docs" >&2; exit 1; }
 else

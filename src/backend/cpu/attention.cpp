@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/cpu/attention_block.h"
+#include "backend/cpu/attention_pack.h"
 #include "backend/cpu/panel.h"
 #include "backend/cpu/row_kernels.h"
 #include "backend/cpu/threads.h"
@@ -16,7 +17,7 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int64_t kQueryBlock = 96;  // rows of scores held at once; a multiple of the products' six
+constexpr int64_t kQueryBlock = 96;  // rows of scores held at once; a multiple of the products' twelve
 constexpr int64_t kKeyBlock = 256;   // columns of scores held at once
 
 int64_t round_up(int64_t value, int64_t multiple) {
@@ -44,8 +45,8 @@ Engine choose_engine(const AttentionArgs& args, Level level) {
   const bool bf16 = args.k.dim(1) > kExactKeys && args.q.dtype() == DType::kBF16 && args.k.dtype() == DType::kBF16 &&
                     args.v.dtype() == DType::kBF16;
   if (bf16 && level == Level::kAmx) return {DType::kBF16, multiply_bf16_amx, soften_bf16_avx512, 32};
-  if (bf16 && level >= Level::kAvx512Bf16) return {DType::kBF16, multiply_bf16_avx512, soften_bf16_avx512, 2};
-  return {DType::kF32, multiply_f32, soften_f32, 1};
+  if (bf16 && level >= Level::kAvx512Bf16) return {DType::kBF16, multiply_bf16_avx512, soften_bf16_avx512, 8};
+  return {DType::kF32, multiply_f32, soften_f32, 4};
 }
 
 struct Sizes {
@@ -61,6 +62,7 @@ class Attention {
     item_ = static_cast<int64_t>(dtype_bytes(engine_.dtype));
     inner_ = round_up(sizes_.width, engine_.width_multiple);
     outer_ = round_up(sizes_.width, kPanel);
+    line_ = outer_ + 16;  // lines a power of two apart would compete for the same cache sets
     make_spans();
   }
 
@@ -91,7 +93,7 @@ class Attention {
       longest_ = std::max(longest_, span.key_end - span.key_begin);
       const int64_t rows = span.query_end - span.query_begin;
       const int64_t parts = (rows + kQueryBlock - 1) / kQueryBlock;
-      const int64_t each = parts ? round_up((rows + parts - 1) / parts, 6) : 0;
+      const int64_t each = parts ? round_up((rows + parts - 1) / parts, 12) : 0;
       for (int64_t at = span.query_begin; at < span.query_end; at += each)
         blocks_.push_back({spans_.size(), at, std::min(at + each, span.query_end)});
       spans_.push_back(span);
@@ -110,6 +112,14 @@ class Attention {
     return t.strided_data() + offset * static_cast<int64_t>(dtype_bytes(t.dtype()));
   }
 
+  // One head's rows lie a whole token apart: too far for the processor to guess the next one.
+  static constexpr int64_t kAhead = 8;
+  void prefetch(const Tensor& t, int64_t batch, int64_t token, int64_t head) const {
+    const std::byte* row = source(t, batch, token, head);
+    const int64_t bytes = sizes_.width * static_cast<int64_t>(dtype_bytes(t.dtype()));
+    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at);
+  }
+
   // Keys [K panels of inner x 64] and values [width panels of all keys x 64] of one group.
   int64_t key_bytes() const { return packed_keys_ * inner_ * item_; }
   int64_t value_bytes() const { return packed_keys_ * outer_ * item_; }
@@ -117,55 +127,50 @@ class Attention {
   void pack() {
     keys_ = allocate_bytes(static_cast<size_t>(sizes_.batch * sizes_.groups * key_bytes()));
     values_ = allocate_bytes(static_cast<size_t>(sizes_.batch * sizes_.groups * value_bytes()));
-    const int64_t panels = packed_keys_ / kPanel;
-    parallel_items(threads_, sizes_.batch * sizes_.groups * panels, kPanel * sizes_.width * 4, [&](int64_t item, int) {
+    const int64_t panels = packed_keys_ / kPanel, lines_bytes = kPanel * line_ * item_;
+    const std::shared_ptr<std::byte> scratch = allocate_bytes(static_cast<size_t>(threads_ * lines_bytes));
+    const int64_t cost = kPanel * sizes_.width * 2;
+    parallel_items(threads_, sizes_.batch * sizes_.groups * panels, cost, [&](int64_t item, int worker) {
       const int64_t panel = item % panels, group = item / panels % sizes_.groups, batch = item / panels / sizes_.groups;
       size_t span = spans_.size() - 1;
       while (spans_[span].packed_begin > panel * kPanel) --span;
-      if (engine_.dtype == DType::kBF16)
-        pack_panel<BFloat16>(batch, group, panel, spans_[span]);
-      else
-        pack_panel<float>(batch, group, panel, spans_[span]);
+      std::byte* lines = scratch.get() + worker * lines_bytes;
+      const int64_t first = spans_[span].key_begin + panel * kPanel - spans_[span].packed_begin;
+      const int64_t count = std::min(kPanel, spans_[span].key_end - first);
+      std::byte* keys = keys_.get() + (batch * sizes_.groups + group) * key_bytes() + panel * kPanel * inner_ * item_;
+      gather_lines(args_.k, batch, group, first, count, lines);
+      const int64_t pair = 4 / item_;  // consecutive k side by side in 32 bits
+      turn_64_rows(reinterpret_cast<uint32_t*>(lines), line_ / pair, inner_ / pair, reinterpret_cast<uint32_t*>(keys));
+      gather_lines(args_.v, batch, group, first, count, lines);
+      pack_values(lines, panel, values_.get() + (batch * sizes_.groups + group) * value_bytes());
     });
   }
 
-  template <typename T>
-  void pack_panel(int64_t batch, int64_t group, int64_t panel, const Span& span) {
-    constexpr int64_t kPair = sizeof(T) == 2 ? 2 : 1;  // consecutive k side by side
-    const int64_t first = span.key_begin + panel * kPanel - span.packed_begin;
-    const int64_t count = std::min(kPanel, span.key_end - first);
-    const int64_t slot = batch * sizes_.groups + group;
-    T* keys = reinterpret_cast<T*>(keys_.get() + slot * key_bytes()) + panel * kPanel * inner_;
-    T* values = reinterpret_cast<T*>(values_.get() + slot * value_bytes());
-    std::vector<T>& row = row_buffer<T>();
-    row.assign(static_cast<size_t>(std::max(inner_, outer_)), T{});
-    for (int64_t key = 0; key < kPanel; ++key) {
-      if (key < count)
-        convert_run(source(args_.k, batch, first + key, group), args_.k.dtype(), row.data(), engine_.dtype,
-                    sizes_.width);
-      else
-        std::fill(row.begin(), row.end(), T{});
-      for (int64_t d = 0; d < inner_; d += kPair)  // [inner / pair][64][pair]
-        for (int64_t e = 0; e < kPair; ++e) keys[d * kPanel + key * kPair + e] = row[static_cast<size_t>(d + e)];
-    }
-    std::fill(row.begin(), row.end(), T{});
-    for (int64_t key = 0; key < kPanel; ++key) {
-      if (key < count)
-        convert_run(source(args_.v, batch, first + key, group), args_.v.dtype(), row.data(), engine_.dtype,
-                    sizes_.width);
-      else
-        std::fill(row.begin(), row.end(), T{});
-      const int64_t packed = panel * kPanel + key;
-      for (int64_t d = 0; d < outer_; ++d)  // [outer / 64][keys / pair][64][pair]
-        values[d / kPanel * packed_keys_ * kPanel + packed / kPair * kPanel * kPair + d % kPanel * kPair +
-               packed % kPair] = row[static_cast<size_t>(d)];
+  // `count` tokens of one head in the engine's dtype, each filled up with zeros; then lines of zeros up to 64.
+  void gather_lines(const Tensor& t, int64_t batch, int64_t head, int64_t first, int64_t count,
+                    std::byte* lines) const {
+    for (int64_t i = 0; i < kPanel; ++i) {
+      std::byte* to = lines + i * line_ * item_;
+      const int64_t width = i < count ? sizes_.width : 0;
+      if (i + kAhead < count) prefetch(t, batch, first + i + kAhead, head);
+      if (width) convert_run(source(t, batch, first + i, head), t.dtype(), to, engine_.dtype, width);
+      std::memset(to + width * item_, 0, static_cast<size_t>((line_ - width) * item_));
     }
   }
 
-  template <typename T>
-  static std::vector<T>& row_buffer() {
-    static thread_local std::vector<T> row;
-    return row;
+  void pack_values(const std::byte* lines, int64_t panel, std::byte* values) const {
+    for (int64_t d = 0; d < outer_; d += kPanel) {  // [outer / 64][keys / pair][64][pair]
+      std::byte* to = values + (d * packed_keys_ + panel * kPanel * kPanel) * item_;
+      if (engine_.dtype == DType::kBF16) {
+        const uint16_t* from = reinterpret_cast<const uint16_t*>(lines) + d;
+        for (int64_t key = 0; key < kPanel; key += 2)
+          pair_rows(from + key * line_, from + (key + 1) * line_, kPanel,
+                    reinterpret_cast<uint32_t*>(to) + key / 2 * kPanel);
+      } else {
+        for (int64_t key = 0; key < kPanel; ++key)
+          std::memcpy(to + key * kPanel * item_, lines + (key * line_ + d) * item_, kPanel * sizeof(float));
+      }
+    }
   }
 
   // Per worker: the queries, the scores, the weights (bf16 only), the sums and two numbers a row.
@@ -188,6 +193,8 @@ class Attention {
     std::fill_n(sums, rows * outer_, 0.0f);
     load_queries(batch, head, block, queries);
 
+    // Hidden scores are minus infinity: a scale of zero must not turn them into NaN.
+    const float factor = std::max(std::fabs(args_.scale) * 1.44269504088896341f, 1e-30f);
     const std::byte* keys = keys_.get() + slot * key_bytes();
     const std::byte* values = values_.get() + slot * value_bytes();
     const int64_t diagonal = sizes_.keys - sizes_.queries;  // causal: query s sees keys up to s + diagonal
@@ -213,7 +220,7 @@ class Attention {
                       .columns = columns,
                       .weights = weights,
                       .weights_stride = kKeyBlock,
-                      .factor = std::fabs(args_.scale) * 1.44269504088896341f,
+                      .factor = factor,
                       .largest = largest,
                       .total = total,
                       .sums = sums,
@@ -232,8 +239,7 @@ class Attention {
     }
     for (int64_t row = 0; row < rows; ++row) {
       float* line = sums + row * outer_;
-      const float inverse = 1 / total[row];
-      for (int64_t d = 0; d < sizes_.width; ++d) line[d] *= inverse;
+      scale_row(line, 1 / total[row], outer_);
       convert_run(line, DType::kF32, const_cast<std::byte*>(source(args_.out, batch, block.begin + row, head)),
                   args_.out.dtype(), sizes_.width);
     }
@@ -242,6 +248,7 @@ class Attention {
   void load_queries(int64_t batch, int64_t head, const Block& block, std::byte* queries) const {
     for (int64_t row = 0; row < block.end - block.begin; ++row) {
       std::byte* to = queries + row * inner_ * item_;
+      if (block.begin + row + kAhead < block.end) prefetch(args_.q, batch, block.begin + row + kAhead, head);
       convert_run(source(args_.q, batch, block.begin + row, head), args_.q.dtype(), to, engine_.dtype, sizes_.width);
       std::memset(to + sizes_.width * item_, 0, static_cast<size_t>((inner_ - sizes_.width) * item_));
       if (args_.scale < 0)  // the softmax works with a positive factor: turn the queries instead
@@ -275,6 +282,7 @@ class Attention {
   int64_t item_ = 0;
   int64_t inner_ = 0;  // head width as the score product reads it
   int64_t outer_ = 0;  // head width as the weighted sum writes it
+  int64_t line_ = 0;   // elements from line to line while packing
   int64_t packed_keys_ = 0, longest_ = 0;
   std::vector<Span> spans_;
   std::vector<Block> blocks_;

@@ -14,7 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu::HWY_NAMESPACE {
 
-// 2^x for x <= 0 (or NaN) within 1e-7; below 2^-126 it is 0. The magic number puts the nearest integer into the low bits.
+// 2^x for x <= 0 (or NaN) within 1e-7; below 2^-126 it is 0. The magic number puts the nearest integer into the low
+// bits.
 HWY_INLINE Vector power_of_two(Vector x) {
   const hn::RebindToUnsigned<Float> bits;
   const auto magic = hn::Set(kFloat, 12582912.0f);  // 1.5 * 2^23
@@ -45,7 +46,8 @@ void Soften(const ScoreBlock& block) {
     }
     const float before = block.largest[row];
     const float now = std::fmax(before, max_of(hn::Max(top[0], top[1])) * block.factor);
-    const float finite = now == -std::numeric_limits<float>::infinity() ? 0.0f : now;  // nothing seen yet: weights are 0
+    const float finite =
+        now == -std::numeric_limits<float>::infinity() ? 0.0f : now;  // nothing seen yet: weights are 0
     block.largest[row] = now;
     const auto shift = hn::Set(kFloat, finite);
     float* weights = static_cast<float*>(block.weights) + row * block.weights_stride;
@@ -69,6 +71,11 @@ void Soften(const ScoreBlock& block) {
   }
 }
 
+void ScaleRow(float* row, float factor, int64_t width) {
+  const auto by = hn::Set(kFloat, factor);
+  for (int64_t i = 0; i < width; i += lanes()) hn::Store(hn::Mul(hn::Load(kFloat, row + i), by), kFloat, row + i);
+}
+
 }  // namespace lockstep::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -76,6 +83,11 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 
 HWY_EXPORT(Soften);
+HWY_EXPORT(ScaleRow);
+
+void scale_row(float* row, float factor, int64_t width) {
+  HWY_DYNAMIC_DISPATCH(ScaleRow)(row, factor, width);
+}
 
 void soften_f32(const ScoreBlock& block) {
   HWY_DYNAMIC_DISPATCH(Soften)(block);

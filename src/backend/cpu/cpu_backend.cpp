@@ -105,12 +105,18 @@ class CpuBackend final : public Backend {
   void layer_norm(const LayerNormArgs& args) override {
     check_storage("layer_norm", {&args.x, &args.out, args.weight, args.bias, args.scale, args.shift});
     const Tensor weight = as_floats(args.weight), bias = as_floats(args.bias);
-    const Tensor scale = as_floats(args.scale), shift = as_floats(args.shift);
+    const Tensor shift = as_floats(args.shift);
+    Tensor factor;
+    if (args.scale) {
+      const Tensor scale = as_floats(args.scale), one = Tensor::from<float>({1}, {1.0f});
+      factor = Tensor::empty(DType::kF32, scale.shape());
+      binary({.op = BinaryOp::kAdd, .a = scale, .b = one, .out = factor});
+    }
     const int64_t batch = args.scale ? args.scale->dim(0) : args.shift ? args.shift->dim(0) : 1;
     by_rows({&args.x}, args.out, 6, [&](DType dtype, const std::vector<Tensor>& in, Tensor& out) {
       const Rows x(in[0], "layer_norm");
       return [task = LayerNormRows{dtype, x, Rows(out, "layer_norm"), std::max<int64_t>(1, x.count() / batch),
-                                   floats(weight), floats(bias), floats(scale), floats(shift), args.eps}](
+                                   floats(weight), floats(bias), floats(factor), floats(shift), args.eps}](
                  int64_t begin, int64_t end) { layer_norm_rows(task, begin, end); };
     });
   }
@@ -144,8 +150,9 @@ class CpuBackend final : public Backend {
   void unary(const UnaryArgs& args) override {
     check_storage("unary", {&args.x, &args.out});
     by_rows({&args.x}, args.out, 16, [&](DType dtype, const std::vector<Tensor>& in, Tensor& out) {
-      return [task = UnaryRows{args.op, dtype, Rows(in[0], "unary"), Rows(out, "unary")}](
-                 int64_t begin, int64_t end) { unary_rows(task, begin, end); };
+      return [task = UnaryRows{args.op, dtype, Rows(in[0], "unary"), Rows(out, "unary")}](int64_t begin, int64_t end) {
+        unary_rows(task, begin, end);
+      };
     });
   }
 
@@ -168,8 +175,8 @@ class CpuBackend final : public Backend {
     const Tensor x = converted(args.x, dtype, threads_).contiguous();
     Tensor residual;
     if (args.residual) residual = converted(*args.residual, dtype, threads_).contiguous();
-    Tensor out = args.out.dtype() == dtype && args.out.is_contiguous() ? args.out
-                                                                       : Tensor::empty(dtype, args.out.shape());
+    Tensor out =
+        args.out.dtype() == dtype && args.out.is_contiguous() ? args.out : Tensor::empty(dtype, args.out.shape());
     onednn_.convolve({.x = x,
                       .weight = args.weight,
                       .out = out,
@@ -258,9 +265,8 @@ class CpuBackend final : public Backend {
       in.push_back(*input);
     }
     if (same) return go(out.dtype(), in, out);
-    with_floats(inputs, out, [&](const std::vector<Tensor>& copies, Tensor& result) {
-      go(DType::kF32, copies, result);
-    });
+    with_floats(inputs, out,
+                [&](const std::vector<Tensor>& copies, Tensor& result) { go(DType::kF32, copies, result); });
   }
 
   // Rows of an operand stretched to the output's shape; one element a row when its last axis has size 1.

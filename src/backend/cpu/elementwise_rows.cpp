@@ -18,8 +18,7 @@ HWY_INLINE void map_rows(const UnaryRows& task, int64_t begin, int64_t end, Func
   for (int64_t row = begin; row < end; ++row) {
     const T* x = task.x.at<T>(row);
     T* out = task.out.at<T>(row);
-    sweep(task.x.columns(),
-          [&](int64_t i, auto part) HWY_ATTR { store(function(load(x + i, part)), out + i, part); });
+    sweep(task.x.columns(), [&](int64_t i, auto part) HWY_ATTR { put(function(load(x + i, part)), out + i, part); });
   }
 }
 
@@ -80,13 +79,12 @@ HWY_INLINE void combine_rows(const BinaryRows& task, int64_t begin, int64_t end,
     const Vector all_a = task.a_scalar ? spread(a) : hn::Zero(kFloat);
     const Vector all_b = task.b_scalar ? spread(b) : hn::Zero(kFloat);
     if (!task.a_scalar && !task.b_scalar)
-      sweep(width, [&](int64_t i, auto part) HWY_ATTR {
-        store(function(load(a + i, part), load(b + i, part)), out + i, part);
-      });
+      sweep(width,
+            [&](int64_t i, auto part) HWY_ATTR { put(function(load(a + i, part), load(b + i, part)), out + i, part); });
     else
       sweep(width, [&](int64_t i, auto part) HWY_ATTR {
         const Vector left = task.a_scalar ? all_a : load(a + i, part);
-        store(function(left, task.b_scalar ? all_b : load(b + i, part)), out + i, part);
+        put(function(left, task.b_scalar ? all_b : load(b + i, part)), out + i, part);
       });
   }
 }
@@ -107,17 +105,25 @@ void binary_as(const BinaryRows& task, int64_t begin, int64_t end) {
   }
 }
 
-template <typename T>
-void add_gated_as(const AddGatedRows& task, int64_t begin, int64_t end) {
+template <typename T, typename Writer>
+void add_gated_with(const AddGatedRows& task, int64_t begin, int64_t end) {
   const int64_t width = task.x.columns();
   for (int64_t row = begin; row < end; ++row) {
     const T *x = task.x.at<T>(row), *y = task.y.at<T>(row);
     const float* gate = task.gate + row / task.rows_per_batch * width;
     T* out = task.out.at<T>(row);
     sweep(width, [&](int64_t i, auto part) HWY_ATTR {
-      store(hn::MulAdd(load(gate + i, part), load(y + i, part), load(x + i, part)), out + i, part);
+      Writer::put(hn::MulAdd(load(gate + i, part), load(y + i, part), load(x + i, part)), out + i, part);
     });
   }
+}
+
+template <typename T>
+void add_gated_as(const AddGatedRows& task, int64_t begin, int64_t end) {
+  if (task.out.worth_streaming() && task.out.base() != task.x.base() && task.out.base() != task.y.base())
+    add_gated_with<T, Past>(task, begin, end);
+  else
+    add_gated_with<T, Usual>(task, begin, end);
 }
 
 template <typename T, typename Activate>
@@ -137,7 +143,7 @@ HWY_INLINE void epilogue_with(const EpilogueRows& task, int64_t begin, int64_t e
       if (multiply) v = hn::Mul(v, load(multiply + i, part));
       if (gate) v = hn::Mul(v, load(gate + i, part));
       if (residual) v = hn::Add(v, load(residual + i, part));
-      store(v, out + i, part);
+      put(v, out + i, part);
     });
   }
 }

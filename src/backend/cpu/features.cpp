@@ -148,6 +148,7 @@ Level active_level() {
     const Level chosen = choose_level(facts, forced ? forced : "");
     limit_highway(chosen);
     limit_onednn(onednn_limit(chosen, facts));
+    rounds_bf16_in_hardware = chosen >= Level::kAvx512Bf16;
     return chosen;
   }();
   return level;

@@ -8,7 +8,7 @@ namespace lockstep::cpu {
 // Each level includes the ones before it. kPortable needs nothing beyond the compiler's baseline.
 enum class Level { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
-std::string_view level_name(Level level);  // as LOCKSTEP_CPU spells it: "avx512_bf16"
+std::string_view level_name(Level level);   // as LOCKSTEP_CPU spells it: "avx512_bf16"
 std::string_view level_title(Level level);  // as people spell it: "AVX512-BF16"
 std::optional<Level> level_from_name(std::string_view name);
 
@@ -28,6 +28,9 @@ Level choose_level(const Facts& facts, std::string_view forced);
 
 // The highest level oneDNN may use. Without leaf 0x1D oneDNN 2.6.3 configures empty tiles and dies with SIGILL.
 Level onednn_limit(Level level, const Facts& facts);
+
+// Whether vcvtneps2bf16 exists and is allowed: set by active_level(), read inside kernels.
+inline bool rounds_bf16_in_hardware = false;
 
 // The level of this process: chosen once, from the environment, and applied to Highway and oneDNN.
 Level active_level();

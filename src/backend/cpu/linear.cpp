@@ -35,7 +35,8 @@ struct PackedLinear {
 
 void check(const LinearWeight& w) {
   if (w.weight.rank() != 2)
-    fail(Code::kBadInput, "linear", "a weight has two axes", {.expected = "[N, K]", .got = to_string(w.weight.shape())});
+    fail(Code::kBadInput, "linear", "a weight has two axes",
+         {.expected = "[N, K]", .got = to_string(w.weight.shape())});
   if (w.bits == 0) {
     if (!is_row_dtype(w.weight.dtype()))
       fail(Code::kUnsupported, "linear", "weight dtype",
@@ -62,9 +63,8 @@ void check(const LinearWeight& w) {
             .got = table->defined() ? to_string(table->shape()) : std::string("none")});
 }
 
-
-// x [M, K] times panels, then the epilogue; whole work items are independent, and each sums K in the same order whatever
-// the thread count.
+// x [M, K] times panels, then the epilogue; whole work items are independent, and each sums K in the same order
+// whatever the thread count.
 class PanelLinear {
  public:
   PanelLinear(const LinearWeight& weight, const PackedLinear* packed, DType dtype, Level level)
@@ -81,7 +81,7 @@ class PanelLinear {
     int64_t parts = (rows + kRowsPerItem - 1) / kRowsPerItem;
     if (packed_ || panels < threads)  // more rows apart cost nothing when nothing is unpacked
       while (parts * panels < 4 * threads && rows / (parts + 1) >= 12) ++parts;
-    const int64_t each = round_up((rows + parts - 1) / parts, 6);
+    const int64_t each = round_up((rows + parts - 1) / parts, 12);
     parts = (rows + each - 1) / each;
     const bool single = block_ == inner_;
     const int64_t sums_rows = single ? std::min(each, kRowsAtOnce) : each;

@@ -22,10 +22,11 @@ HWY_INLINE float sum_over(const T* x, int64_t count, Term&& term) {
   Vector a = hn::Zero(kFloat), b = a, c = a, d = a;
   int64_t i = 0;
   for (; i + 4 * step <= count; i += 4 * step) {
-    a = term(load(x + i), a);
-    b = term(load(x + i + step), b);
-    c = term(load(x + i + 2 * step), c);
-    d = term(load(x + i + 3 * step), d);
+    const Two first = load_two(x + i), second = load_two(x + i + 2 * step);
+    a = term(first.a, a);
+    b = term(first.b, b);
+    c = term(second.a, c);
+    d = term(second.b, d);
   }
   for (; i + step <= count; i += step) a = term(load(x + i), a);
   if (i < count) {
@@ -50,100 +51,172 @@ void rms_norm_as(const RmsNormRows& task, int64_t begin, int64_t end) {
     sweep(width, [&](int64_t i, auto part) HWY_ATTR {
       Vector y = hn::Mul(load(x + i, part), inverse);
       if (task.weight) y = hn::Mul(rounded_to(y, x), load(task.weight + i, part));  // torch casts before the product
-      store(y, out + i, part);
+      put(y, out + i, part);
+    });
+  }
+}
+
+template <typename T, typename Writer>
+void layer_norm_with(const LayerNormRows& task, int64_t begin, int64_t end) {
+  const int64_t width = task.x.columns();
+  for (int64_t row = begin; row < end; ++row) {
+    const T* x = task.x.at<T>(row);
+    T* out = task.out.at<T>(row);
+    const int64_t batch = row / task.rows_per_batch;
+    const float* factor = task.factor ? task.factor + batch * width : nullptr;
+    const float* shift = task.shift ? task.shift + batch * width : nullptr;
+    const float mean =
+        sum_over(x, width, [](Vector v, Vector sum) HWY_ATTR { return hn::Add(v, sum); }) / static_cast<float>(width);
+    const auto center = hn::Set(kFloat, mean);
+    const float variance = sum_over(x, width,
+                                    [&](Vector v, Vector sum) HWY_ATTR {
+                                      const Vector d = hn::Sub(v, center);
+                                      return hn::MulAdd(d, d, sum);
+                                    }) /
+                           static_cast<float>(width);
+    const auto inverse = hn::Set(kFloat, 1 / std::sqrt(variance + task.eps));
+    // The next row comes from memory while this one, by now in the first cache, is finished.
+    const T* next = row + 1 < end ? task.x.at<T>(row + 1) : x;
+    if (!task.weight && !task.bias && factor && shift) {  // the one that large images spend their time in
+      sweep(width, [&](int64_t i, auto part) HWY_ATTR {
+        __builtin_prefetch(next + i);
+        const Vector y = hn::Mul(hn::Sub(load(x + i, part), center), inverse);
+        Writer::put(hn::MulAdd(y, load(factor + i, part), load(shift + i, part)), out + i, part);
+      });
+      continue;
+    }
+    sweep(width, [&](int64_t i, auto part) HWY_ATTR {
+      Vector y = hn::Mul(hn::Sub(load(x + i, part), center), inverse);
+      if (task.weight) y = hn::Mul(y, load(task.weight + i, part));
+      if (task.bias) y = hn::Add(y, load(task.bias + i, part));
+      if (factor) y = hn::Mul(y, load(factor + i, part));
+      if (shift) y = hn::Add(y, load(shift + i, part));
+      Writer::put(y, out + i, part);
     });
   }
 }
 
 template <typename T>
 void layer_norm_as(const LayerNormRows& task, int64_t begin, int64_t end) {
+  if (task.out.worth_streaming() && task.out.base() != task.x.base())
+    layer_norm_with<T, Past>(task, begin, end);
+  else
+    layer_norm_with<T, Usual>(task, begin, end);
+}
+
+inline constexpr int64_t kWidestHead = 512;
+
+// One token's cosines and sines as every head of it uses them, the norm's weight w multiplied in:
+// [w0 c0, w1 c0, w2 c1, ...] and, for the swapped neighbour, [-w1 s0, w0 s0, -w3 s1, ...].
+struct PairTables {
+  HWY_ALIGN float cos[kWidestHead + hn::MaxLanes(Float())] = {};
+  HWY_ALIGN float sin[kWidestHead + hn::MaxLanes(Float())] = {};
+
+  HWY_INLINE void fill(const float* cosines, const float* sines, const float* weight, int64_t half) {
+    for (int64_t i = 0; i < half; ++i) {
+      const float first = weight ? weight[2 * i] : 1.0f, second = weight ? weight[2 * i + 1] : 1.0f;
+      cos[2 * i] = first * cosines[i];
+      cos[2 * i + 1] = second * cosines[i];
+      sin[2 * i] = -second * sines[i];
+      sin[2 * i + 1] = first * sines[i];
+    }
+  }
+};
+
+HWY_INLINE Vector swap_neighbours(Vector v) {
+#if HWY_TARGET == HWY_SCALAR
+  return v;  // one lane has no neighbour; not called
+#else
+  return hn::Shuffle2301(v);
+#endif
+}
+
+// Heads are short: the sums of several are found first, so that none waits for the square root of the one before it.
+inline constexpr int64_t kHeadsAtOnce = 8;
+
+template <typename T>
+HWY_INLINE void inverse_norms(const HeadRows& task, int64_t begin, int64_t end, float* inverse) {
   const int64_t width = task.x.columns();
-  const auto one = hn::Set(kFloat, 1.0f);
-  for (int64_t row = begin; row < end; ++row) {
-    const T* x = task.x.at<T>(row);
-    T* out = task.out.at<T>(row);
-    const int64_t batch = row / task.rows_per_batch;
-    const float* scale = task.scale ? task.scale + batch * width : nullptr;
-    const float* shift = task.shift ? task.shift + batch * width : nullptr;
-    const float mean = sum_over(x, width, [](Vector v, Vector sum) HWY_ATTR { return hn::Add(v, sum); }) /
-                       static_cast<float>(width);
-    const auto center = hn::Set(kFloat, mean);
-    const float variance = sum_over(x, width, [&](Vector v, Vector sum) HWY_ATTR {
-                             const Vector d = hn::Sub(v, center);
-                             return hn::MulAdd(d, d, sum);
-                           }) / static_cast<float>(width);
-    const auto inverse = hn::Set(kFloat, 1 / std::sqrt(variance + task.eps));
-    const auto finish = [&](auto with_affine, auto with_modulation) HWY_ATTR {
-      sweep(width, [&](int64_t i, auto part) HWY_ATTR {
-        Vector y = hn::Mul(hn::Sub(load(x + i, part), center), inverse);
-        if constexpr (decltype(with_affine)::value) {
-          if (task.weight) y = hn::Mul(y, load(task.weight + i, part));
-          if (task.bias) y = hn::Add(y, load(task.bias + i, part));
-        }
-        if constexpr (decltype(with_modulation)::value) {
-          if (scale) y = hn::Mul(y, hn::Add(one, load(scale + i, part)));
-          if (shift) y = hn::Add(y, load(shift + i, part));
-        }
-        store(y, out + i, part);
-      });
-    };
-    if (!task.weight && !task.bias)
-      finish(std::false_type{}, std::true_type{});
-    else
-      finish(std::true_type{}, std::true_type{});
+  for (int64_t row = begin; row < end; ++row) inverse[row - begin] = squares(task.x.at<T>(row), width);
+  const auto count = hn::Set(kFloat, static_cast<float>(width)), eps = hn::Set(kFloat, task.eps);
+  for (int64_t i = 0; i < kHeadsAtOnce; i += lanes()) {
+    const Vector mean = hn::Div(hn::LoadU(kFloat, inverse + i), count);
+    hn::StoreU(hn::Div(hn::Set(kFloat, 1.0f), hn::Sqrt(hn::Add(mean, eps))), kFloat, inverse + i);
   }
 }
 
-// (a, b) pairs turned by (cos, sin): a c - b s, a s + b c.
-HWY_INLINE void rotate_half_split(float* y, int64_t half, const float* cos, const float* sin) {
-  sweep(half, [&](int64_t i, auto part) HWY_ATTR {
-    const Vector a = load(y + i, part), b = load(y + half + i, part), c = load(cos + i, part), s = load(sin + i, part);
-    store(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), y + i, part);
-    store(hn::MulAdd(a, s, hn::Mul(b, c)), y + half + i, part);
+template <typename T, typename Writer, bool kNorm>
+HWY_INLINE void head_row(const HeadRows& task, const T* x, T* out, float inverse_norm, const float* cos,
+                         const float* sin, const PairTables& tables) {
+  const int64_t width = task.x.columns(), half = width / 2;
+  const auto inverse = hn::Set(kFloat, inverse_norm);
+  const auto normal = [&](int64_t i, auto part) HWY_ATTR {
+    const Vector v = load(x + i, part);
+    if constexpr (!kNorm) return v;
+    return hn::Mul(rounded_to(hn::Mul(v, inverse), x), load(task.weight + i, part));
+  };
+  if (task.style == RopeStyle::kNone)
+    return sweep(width, [&](int64_t i, auto part) HWY_ATTR { Writer::put(normal(i, part), out + i, part); });
+  if (task.style == RopeStyle::kHalfSplit)
+    return sweep(half, [&](int64_t i, auto part) HWY_ATTR {
+      const Vector a = normal(i, part), b = normal(half + i, part), c = load(cos + i, part), s = load(sin + i, part);
+      Writer::put(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), out + i, part);
+      Writer::put(hn::MulAdd(a, s, hn::Mul(b, c)), out + half + i, part);
+    });
+  if (lanes() == 1) {
+    for (int64_t i = 0; i < half; ++i) {
+      const Vector a = normal(2 * i, Whole{}), b = normal(2 * i + 1, Whole{}), c = load(cos + i), s = load(sin + i);
+      Writer::put(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), out + 2 * i, Whole{});
+      Writer::put(hn::MulAdd(a, s, hn::Mul(b, c)), out + 2 * i + 1, Whole{});
+    }
+    return;
+  }
+  sweep(width, [&](int64_t i, auto part) HWY_ATTR {
+    Vector v = load(x + i, part);
+    if constexpr (kNorm) v = rounded_to(hn::Mul(v, inverse), x);
+    const Vector turned = hn::Mul(swap_neighbours(v), hn::Load(kFloat, tables.sin + i));
+    Writer::put(hn::MulAdd(v, hn::Load(kFloat, tables.cos + i), turned), out + i, part);
   });
 }
 
-HWY_INLINE void rotate_interleaved(float* y, int64_t half, const float* cos, const float* sin) {
-  const int64_t step = lanes();
-  int64_t i = 0;
-  for (; i + step <= half; i += step) {
-    Vector a, b;
-    hn::LoadInterleaved2(kFloat, y + 2 * i, a, b);
-    const Vector c = load(cos + i), s = load(sin + i);
-    hn::StoreInterleaved2(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), hn::MulAdd(a, s, hn::Mul(b, c)), kFloat, y + 2 * i);
-  }
-  for (; i < half; ++i) {
-    const float a = y[2 * i], b = y[2 * i + 1];
-    y[2 * i] = a * cos[i] - b * sin[i];
-    y[2 * i + 1] = a * sin[i] + b * cos[i];
+template <typename T, typename Writer>
+void head_rows_with(const HeadRows& task, int64_t begin, int64_t end) {
+  const int64_t half = task.x.columns() / 2;
+  PairTables tables;
+  int64_t token = begin / task.heads % task.tokens, head = begin % task.heads;
+  bool filled = false;
+  HWY_ALIGN float inverse[kHeadsAtOnce + hn::MaxLanes(Float())] = {};
+  for (int64_t first = begin; first < end; first += kHeadsAtOnce) {
+    const int64_t last = first + kHeadsAtOnce < end ? first + kHeadsAtOnce : end;
+    if (task.weight) inverse_norms<T>(task, first, last, inverse);
+    for (int64_t row = first; row < last; ++row) {
+      const float *cos = task.cos + token * half, *sin = task.sin + token * half;
+      if (task.style == RopeStyle::kInterleaved && !filled) tables.fill(cos, sin, task.weight, half);
+      filled = true;
+      if (++head == task.heads) {
+        head = 0;
+        filled = false;
+        if (++token == task.tokens) token = 0;
+      }
+      const T* x = task.x.at<T>(row);
+      T* out = task.out.at<T>(row);
+      if (row + kHeadsAtOnce < end)  // the heads after these, while these are in the first cache
+        for (int64_t i = 0; i < 2 * half; i += 64 / static_cast<int64_t>(sizeof(T)))
+          __builtin_prefetch(task.x.at<T>(row + kHeadsAtOnce) + i);
+      if (task.weight)
+        head_row<T, Writer, true>(task, x, out, inverse[row - first], cos, sin, tables);
+      else
+        head_row<T, Writer, false>(task, x, out, 0, cos, sin, tables);
+    }
   }
 }
 
-inline constexpr int64_t kHeadBlock = 512;  // heads wider than this are an error
-
 template <typename T>
 void head_rows_as(const HeadRows& task, int64_t begin, int64_t end) {
-  const int64_t width = task.x.columns(), half = width / 2;
-  HWY_ALIGN float y[kHeadBlock];
-  for (int64_t row = begin; row < end; ++row) {
-    const T* x = task.x.at<T>(row);
-    const int64_t token = row / task.heads % task.tokens;
-    if (task.weight) {
-      const auto inverse = hn::Set(kFloat, 1 / std::sqrt(squares(x, width) / static_cast<float>(width) + task.eps));
-      sweep(width, [&](int64_t i, auto part) HWY_ATTR {
-        const Vector normal = rounded_to(hn::Mul(load(x + i, part), inverse), x);
-        store(hn::Mul(normal, load(task.weight + i, part)), y + i, part);
-      });
-    } else {
-      sweep(width, [&](int64_t i, auto part) HWY_ATTR { store(load(x + i, part), y + i, part); });
-    }
-    if (task.style == RopeStyle::kInterleaved)
-      rotate_interleaved(y, half, task.cos + token * half, task.sin + token * half);
-    else if (task.style == RopeStyle::kHalfSplit)
-      rotate_half_split(y, half, task.cos + token * half, task.sin + token * half);
-    T* out = task.out.at<T>(row);
-    sweep(width, [&](int64_t i, auto part) HWY_ATTR { store(load(y + i, part), out + i, part); });
-  }
+  if (task.out.worth_streaming() && task.out.base() != task.x.base())
+    head_rows_with<T, Past>(task, begin, end);
+  else
+    head_rows_with<T, Usual>(task, begin, end);
 }
 
 template <typename T>
@@ -157,7 +230,7 @@ void channel_norm_as(const ChannelNormRows& task, int64_t begin, int64_t end) {
     const auto factor = hn::Set(kFloat, root / (norm < 1e-12f ? 1e-12f : norm));  // a NaN norm stays NaN
     sweep(channels, [&](int64_t i, auto part) HWY_ATTR {
       const Vector y = hn::Mul(hn::Mul(load(x + i, part), factor), load(task.gamma + i, part));
-      store(task.silu ? silu(y) : y, out + i, part);
+      put(task.silu ? silu(y) : y, out + i, part);
     });
   }
 }
@@ -177,9 +250,8 @@ void softmax_as(const SoftmaxRows& task, int64_t begin, int64_t end) {
       sum = hn::Add(sum, masked(exp(hn::Sub(load(x + i, part), largest)), hn::Zero(kFloat), part));
     });
     const auto inverse = hn::Set(kFloat, 1 / sum_of(sum));
-    sweep(width, [&](int64_t i, auto part) HWY_ATTR {
-      store(hn::Mul(exp(hn::Sub(load(x + i, part), largest)), inverse), out + i, part);
-    });
+    sweep(width, [&](int64_t i, auto part)
+                     HWY_ATTR { put(hn::Mul(exp(hn::Sub(load(x + i, part), largest)), inverse), out + i, part); });
   }
 }
 
@@ -195,7 +267,7 @@ void guidance_as(const GuidanceRows& task, int64_t begin, int64_t end) {
       return rounded_to(hn::MulAdd(scale, hn::Sub(load(cond + i, part), u), u), cond);
     };
     if (!task.rescale) {
-      sweep(width, [&](int64_t i, auto part) HWY_ATTR { store(combined(i, part), out + i, part); });
+      sweep(width, [&](int64_t i, auto part) HWY_ATTR { put(combined(i, part), out + i, part); });
       continue;
     }
     Vector sum = hn::Zero(kFloat);
@@ -205,18 +277,18 @@ void guidance_as(const GuidanceRows& task, int64_t begin, int64_t end) {
     });
     // No epsilon: the official pipeline has none, and 0/0 is NaN there too.
     const auto factor = hn::Set(kFloat, std::sqrt(squares(cond, width)) / std::sqrt(sum_of(sum)));
-    sweep(width, [&](int64_t i, auto part) HWY_ATTR { store(hn::Mul(combined(i, part), factor), out + i, part); });
+    sweep(width, [&](int64_t i, auto part) HWY_ATTR { put(hn::Mul(combined(i, part), factor), out + i, part); });
   }
 }
 
-#define LOCKSTEP_ROW_KERNEL(Name, Task, kernel)                      \
-  void Name(const Task& task, int64_t begin, int64_t end) {          \
-    if (task.dtype == DType::kBF16)                                  \
-      kernel<BFloat16>(task, begin, end);                            \
-    else if (task.dtype == DType::kF16)                              \
-      kernel<Half>(task, begin, end);                                \
-    else                                                             \
-      kernel<float>(task, begin, end);                               \
+#define LOCKSTEP_ROW_KERNEL(Name, Task, kernel)             \
+  void Name(const Task& task, int64_t begin, int64_t end) { \
+    if (task.dtype == DType::kBF16)                         \
+      kernel<BFloat16>(task, begin, end);                   \
+    else if (task.dtype == DType::kF16)                     \
+      kernel<Half>(task, begin, end);                       \
+    else                                                    \
+      kernel<float>(task, begin, end);                      \
   }
 LOCKSTEP_ROW_KERNEL(RmsNorm, RmsNormRows, rms_norm_as)
 LOCKSTEP_ROW_KERNEL(LayerNorm, LayerNormRows, layer_norm_as)

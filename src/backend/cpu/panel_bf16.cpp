@@ -10,66 +10,67 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr int kTileRows = 6;
+// 12 x 2 accumulators of 32 registers: tall and narrow, so that half a panel stays in the first cache while all rows
+// pass by.
+constexpr int kTileRows = 12;
 
 template <int kRows, int kVectors>
 LOCKSTEP_AVX512_BF16 inline void tile(const BFloat16* a, int64_t a_stride, const uint32_t* panel, float* c,
                                       int64_t c_stride, int64_t pairs, bool accumulate) {
   __m512 sum[kRows][kVectors];
-#pragma GCC unroll 6
+#pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v)
       sum[r][v] = accumulate ? _mm512_loadu_ps(c + r * c_stride + v * 16) : _mm512_setzero_ps();
   for (int64_t i = 0; i < pairs; ++i) {
     __m512bh b[kVectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) b[v] = (__m512bh)_mm512_load_si512(panel + i * kPanel + v * 16);
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
       int pair;
       __builtin_memcpy(&pair, a + r * a_stride + 2 * i, sizeof pair);
       const __m512bh x = (__m512bh)_mm512_set1_epi32(pair);
-#pragma GCC unroll 4
+#pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], x, b[v]);
     }
   }
-#pragma GCC unroll 6
+#pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(c + r * c_stride + v * 16, sum[r][v]);
 }
 
-template <int kRows>
-LOCKSTEP_AVX512_BF16 void row_band(const PanelProduct& p, int64_t row) {
-  const BFloat16* a = static_cast<const BFloat16*>(p.a) + row * p.a_stride;
-  const uint32_t* panel = static_cast<const uint32_t*>(p.panel);
-  float* c = p.c + row * p.c_stride;
-  if (p.columns > 48) return tile<kRows, 4>(a, p.a_stride, panel, c, p.c_stride, p.k / 2, p.accumulate);
-  if (p.columns > 32) return tile<kRows, 3>(a, p.a_stride, panel, c, p.c_stride, p.k / 2, p.accumulate);
-  if (p.columns > 16) return tile<kRows, 2>(a, p.a_stride, panel, c, p.c_stride, p.k / 2, p.accumulate);
-  tile<kRows, 1>(a, p.a_stride, panel, c, p.c_stride, p.k / 2, p.accumulate);
+template <int kRows, int kVectors>
+LOCKSTEP_AVX512_BF16 void band(const PanelProduct& p, int64_t row, int64_t column) {
+  tile<kRows, kVectors>(static_cast<const BFloat16*>(p.a) + row * p.a_stride, p.a_stride,
+                        static_cast<const uint32_t*>(p.panel) + column, p.c + row * p.c_stride + column, p.c_stride,
+                        p.k / 2, p.accumulate);
+}
+
+// The last rows, fewer than a tile has.
+template <int kRows, int kVectors>
+void rest(const PanelProduct& p, int64_t row, int64_t column) {
+  if constexpr (kRows > 0) {
+    if (p.rows - row == kRows) return band<kRows, kVectors>(p, row, column);
+    rest<kRows - 1, kVectors>(p, row, column);
+  }
+}
+
+template <int kVectors>
+void columns(const PanelProduct& p, int64_t column) {
+  int64_t row = 0;
+  for (; row + kTileRows <= p.rows; row += kTileRows) band<kTileRows, kVectors>(p, row, column);
+  rest<kTileRows - 1, kVectors>(p, row, column);
 }
 
 }  // namespace
 
 void multiply_bf16_avx512(const PanelProduct& p) {
-  int64_t row = 0;
-  for (; row + kTileRows <= p.rows; row += kTileRows) row_band<kTileRows>(p, row);
-  switch (p.rows - row) {
-    case 5:
-      return row_band<5>(p, row);
-    case 4:
-      return row_band<4>(p, row);
-    case 3:
-      return row_band<3>(p, row);
-    case 2:
-      return row_band<2>(p, row);
-    case 1:
-      return row_band<1>(p, row);
-    default:
-      return;
-  }
+  int64_t column = 0;
+  for (; column + 16 < p.columns; column += 32) columns<2>(p, column);
+  if (column < p.columns) columns<1>(p, column);
 }
 
 }  // namespace lockstep::cpu

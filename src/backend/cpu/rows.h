@@ -41,6 +41,14 @@ class Rows {
   int64_t stride_bytes() const { return stride_[0]; }
   bool packed() const { return uniform() && (count_ <= 1 || stride_[0] == columns_ * item_); }
 
+  // Every row starts at and fills whole cache lines, and all of them together are beyond any cache.
+  bool worth_streaming() const {
+    constexpr int64_t kLine = 64, kBeyondCaches = 16 << 20;
+    return uniform() && reinterpret_cast<uintptr_t>(base_) % kLine == 0 && stride_[0] % kLine == 0 &&
+           columns_ * item_ % kLine == 0 && count_ * columns_ * item_ >= kBeyondCaches;
+  }
+  const std::byte* base() const { return base_; }
+
   std::byte* bytes(int64_t row) const {
     if (axes_ == 1) return base_ + row * stride_[0];
     std::byte* at = base_;

@@ -9,7 +9,7 @@
 namespace lockstep::cpu {
 
 // Waking a second thread costs some microseconds: less work than this many simple operations stays on one.
-inline constexpr int64_t kWorthAThread = 1 << 16;
+inline constexpr int64_t kWorthAThread = 1 << 18;
 
 // function(begin, end) over [0, count) in at most `threads` contiguous chunks; `cost` is the work of one item. The
 // function must not throw.

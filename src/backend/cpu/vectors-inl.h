@@ -1,5 +1,5 @@
-// Vectors of f32 loaded from and stored to f32, bf16 and f16, and the functions norms and activations need. Compiled once
-// per instruction set: include only from files that go through hwy/foreach_target.h.
+// Vectors of f32 loaded from and stored to f32, bf16 and f16, and the functions norms and activations need. Compiled
+// once per instruction set: include only from files that go through hwy/foreach_target.h.
 #if defined(LOCKSTEP_CPU_VECTORS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_CPU_VECTORS_INL_H
 #undef LOCKSTEP_CPU_VECTORS_INL_H
@@ -8,7 +8,9 @@
 #endif
 
 #include <cstring>
+#include <type_traits>
 
+#include "backend/cpu/features.h"
 #include "hwy/highway.h"
 #include "tensor/float_formats.h"
 
@@ -33,10 +35,28 @@ HWY_INLINE Vector load(const BFloat16* at) {
   const auto bits = hn::PromoteTo(wide, hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(at)));
   return hn::BitCast(kFloat, hn::ShiftLeft<16>(bits));
 }
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+// Highway's emulation of f16 truncates: go through the scalar conversions, which round.
+HWY_INLINE Vector load(const Half* at) {
+  HWY_ALIGN float wide[hn::MaxLanes(kFloat)];
+  for (size_t i = 0; i < hn::MaxLanes(kFloat); ++i) wide[i] = float_from(at[i]);
+  return hn::Load(kFloat, wide);
+}
+HWY_INLINE void store(Vector v, Half* at) {
+  HWY_ALIGN float wide[hn::MaxLanes(kFloat)];
+  hn::Store(v, kFloat, wide);
+  for (size_t i = 0; i < hn::MaxLanes(kFloat); ++i) at[i] = half_from(wide[i]);
+}
+#else
 HWY_INLINE Vector load(const Half* at) {
   const hn::Rebind<hwy::float16_t, Float> narrow;
   return hn::PromoteTo(kFloat, hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(at)));
 }
+HWY_INLINE void store(Vector v, Half* at) {
+  const hn::Rebind<hwy::float16_t, Float> narrow;
+  hn::StoreU(hn::DemoteTo(narrow, v), narrow, reinterpret_cast<hwy::float16_t*>(at));
+}
+#endif
 
 // bf16 bits of each lane in the low half of a 32-bit lane: nearest even, every NaN quiet, as bfloat16_from() does.
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<Float>> bf16_bits(Vector v) {
@@ -56,9 +76,25 @@ HWY_INLINE void store(Vector v, BFloat16* at) {
   const hn::RebindToSigned<Float> wide;
   hn::StoreU(hn::DemoteTo(narrow, hn::BitCast(wide, bf16_bits(v))), narrow, reinterpret_cast<uint16_t*>(at));
 }
-HWY_INLINE void store(Vector v, Half* at) {
-  const hn::Rebind<hwy::float16_t, Float> narrow;
-  hn::StoreU(hn::DemoteTo(narrow, v), narrow, reinterpret_cast<hwy::float16_t*>(at));
+
+// The same for results of arithmetic, with the processor's own rounding where it has one (Highway does not know it): a
+// third of the instructions. It takes subnormals, below 1e-38, for zero, which casts must not do and results may.
+HWY_INLINE void put(Vector v, float* at) {
+  store(v, at);
+}
+HWY_INLINE void put(Vector v, Half* at) {
+  store(v, at);
+}
+HWY_INLINE void put(Vector v, BFloat16* at) {
+#if HWY_TARGET == HWY_AVX3
+  if (rounds_bf16_in_hardware) {
+    __m256i narrow;
+    __asm__("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(v.raw));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), narrow);
+    return;
+  }
+#endif
+  store(v, at);
 }
 
 // Which part of a vector an access covers: all lanes, or the first `count` at the end of a row.
@@ -90,6 +126,59 @@ HWY_INLINE void store(Vector v, T* at, Tail tail) {
   store(v, buffer);
   std::memcpy(at, buffer, static_cast<size_t>(tail.count) * sizeof(T));
 }
+template <typename T>
+HWY_INLINE void put(Vector v, T* at, Whole) {
+  put(v, at);
+}
+template <typename T>
+HWY_INLINE void put(Vector v, T* at, Tail tail) {
+  store(v, at, tail);
+}
+// How a kernel writes its rows: Usual keeps them in the caches, Past goes around them, which saves reading the old
+// lines of an output far larger than the caches. Past needs rows that start at and last for whole cache lines.
+struct Usual {
+  template <typename T, typename Part>
+  static HWY_INLINE void put(Vector v, T* at, Part part) {
+    HWY_NAMESPACE::put(v, at, part);
+  }
+};
+struct Past {
+  template <typename T, typename Part>
+  static HWY_INLINE void put(Vector v, T* at, Part part) {
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      if (rounds_bf16_in_hardware) {
+        __m256i narrow;
+        __asm__("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(v.raw));
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(at), narrow);
+        return;
+      }
+    }
+#endif
+    if constexpr (std::is_same_v<T, float>)
+      hn::Stream(v, kFloat, at);
+    else
+      HWY_NAMESPACE::put(v, at, part);
+  }
+};
+
+// Two vectors' worth of elements in any order, for sums: bf16 as its even and its odd elements, which needs no shuffle.
+struct Two {
+  Vector a, b;
+};
+template <typename T>
+HWY_INLINE Two load_two(const T* at) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    const hn::RebindToUnsigned<Float> wide;
+    const auto both = hn::LoadU(wide, reinterpret_cast<const uint32_t*>(at));
+    return {hn::BitCast(kFloat, hn::ShiftLeft<16>(both)),
+            hn::BitCast(kFloat, hn::And(both, hn::Set(wide, 0xFFFF0000u)))};
+  }
+#endif
+  return {load(at), load(at + lanes())};
+}
+
 // Lanes beyond the end replaced by `fill`, for reductions.
 HWY_INLINE Vector masked(Vector v, Vector, Whole) {
   return v;
@@ -119,11 +208,19 @@ HWY_INLINE Vector rounded_to(Vector v, const float*) {
   return v;
 }
 HWY_INLINE Vector rounded_to(Vector v, const BFloat16*) {
+#if HWY_TARGET == HWY_AVX3
+  if (rounds_bf16_in_hardware) {
+    __m256i narrow;
+    __asm__("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(v.raw));
+    return Vector{_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16))};
+  }
+#endif
   return hn::BitCast(kFloat, hn::ShiftLeft<16>(bf16_bits(v)));
 }
 HWY_INLINE Vector rounded_to(Vector v, const Half*) {
-  const hn::Rebind<hwy::float16_t, Float> narrow;
-  return hn::PromoteTo(kFloat, hn::DemoteTo(narrow, v));
+  HWY_ALIGN Half narrow[hn::MaxLanes(kFloat)];
+  store(v, narrow);
+  return load(narrow);
 }
 
 // e^x within 2 units in the last place, from 0 (subnormals included) to infinity; NaN stays NaN.
@@ -167,9 +264,17 @@ HWY_INLINE Vector gelu_erf(Vector x) {
   const auto one = hn::Set(kFloat, 1.0f);
   const auto z = hn::Mul(hn::Abs(x), hn::Set(kFloat, 0.70710678118654752f));
   const auto t = hn::Div(one, hn::MulAdd(z, hn::Set(kFloat, 0.5f), one));
-  constexpr float kFit[] = {6.937534997e-03f, -9.511102461e-02f, 3.651014170e-01f, -5.884176631e-01f,
-                            3.566650890e-01f, -6.558092423e-02f, 2.149636983e-01f, 2.407396917e-01f,
-                            2.826270051e-01f, 2.820751471e-01f, 0.0f};
+  constexpr float kFit[] = {6.937534997e-03f,
+                            -9.511102461e-02f,
+                            3.651014170e-01f,
+                            -5.884176631e-01f,
+                            3.566650890e-01f,
+                            -6.558092423e-02f,
+                            2.149636983e-01f,
+                            2.407396917e-01f,
+                            2.826270051e-01f,
+                            2.820751471e-01f,
+                            0.0f};
   auto p = hn::Set(kFloat, kFit[0]);
   for (size_t i = 1; i < sizeof(kFit) / sizeof(float); ++i) p = hn::MulAdd(p, t, hn::Set(kFloat, kFit[i]));
   // erfc(z) / 2 for |x|; Phi(x) is that on the negative side and one minus it on the positive.
