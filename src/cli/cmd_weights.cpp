@@ -208,6 +208,11 @@ void add_weights(App& app) {
   show->footer("lockstep weights show model/vae decoder.conv_in.weight");
   show->add_option("NAME", show_options->pattern, "the tensor's name")->required();
 
+  add_diff(app, *group, "compare",
+           "compare two checkpoints, tensor by tensor; exit status 0 where they match, 1 where they differ",
+           "lockstep weights compare official/transformer converted/transformer\n"
+           "lockstep weights compare a.safetensors b.safetensors '*.norm*' --tolerance exact");
+
   auto [report, report_options] =
       add_verb(app, *group, "report",
                "health of all values: NaN, zeros, odd spread, duplicates; exit status 1 on an error", run_report);
