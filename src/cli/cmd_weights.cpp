@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/number_text.h"
 #include "base/progress.h"
+#include "cli/cmd_weights_compare.h"
 #include "cli/app.h"
 #include "cli/cmd_tensors.h"
 #include "cli/table.h"
@@ -186,6 +187,7 @@ void add_weights(App& app) {
       "lockstep weights list model/transformer\nlockstep weights search model/transformer to_q\nlockstep weights "
       "report model/vae");
 
+  add_weights_compare(app, *group);
   auto [list, list_options] =
       add_verb(app, *group, "list", "the tree of names, with shapes, dtypes and sizes", run_list);
   list->footer(
