@@ -99,11 +99,11 @@ void expect_right_on_true_promises(int each, int width, int height, bool degrade
 }
 
 TEST(SceneChecker, IsRightOnDrawnScenes) {
-  expect_right_on_true_promises(12, 128, 128, false);
+  expect_right_on_true_promises(8, 128, 128, false);
 }
 
 TEST(SceneChecker, IsRightOnBlurredAndNoisyScenes) {
-  expect_right_on_true_promises(12, 128, 128, true);
+  expect_right_on_true_promises(8, 128, 128, true);
 }
 
 TEST(SceneChecker, IsRightOnOtherSizes) {
@@ -114,7 +114,7 @@ TEST(SceneChecker, IsRightOnOtherSizes) {
 TEST(SceneChecker, FlagsWhatIsNotThere) {
   const SceneChecker checker(definitions());
   std::map<std::string, Score> flagged;
-  for_every_kind_and_background(8, 128, 128, [&](const Drawn& drawn, std::mt19937_64& random) {
+  for_every_kind_and_background(4, 128, 128, [&](const Drawn& drawn, std::mt19937_64& random) {
     const Tensor pixels = render(definitions(), drawn.scene);
     const auto another = [&](const std::string& than, const std::vector<std::string>& of) {
       for (;;)
@@ -174,7 +174,7 @@ TEST(SceneChecker, FlagsWhatIsNotThere) {
 TEST(SceneChecker, FlagsPicturesThatWentWrong) {
   const SceneChecker checker(definitions());
   std::map<std::string, Score> flagged;
-  for_every_kind_and_background(6, 128, 128, [&](const Drawn& drawn, std::mt19937_64& random) {
+  for_every_kind_and_background(4, 128, 128, [&](const Drawn& drawn, std::mt19937_64& random) {
     Scene scene = drawn.scene;
     scene.sprites.clear();
     const Verdict blank = checker.judge(render(definitions(), scene), drawn.expected);
@@ -197,7 +197,7 @@ TEST(SceneChecker, FlagsPicturesThatWentWrong) {
       flagged["one too few"].add(!*checker.judge(render(definitions(), scene), drawn.expected).count);
       scene = drawn.scene;
       const Sprite& model = scene.sprites.front();
-      scene.sprites.push_back({model.shape, 0, 12, 12, 9, model.color});
+      scene.sprites.push_back({model.shape, 0, 7, 7, 5.8, model.color});
       flagged["one too many"].add(!*checker.judge(render(definitions(), scene), drawn.expected).count);
     }
     if (drawn.expected.kind == SceneKind::kPair) {

@@ -18,10 +18,12 @@ class ShapeClassifier {
   struct Outline {
     std::string shape;
     double area = 0, cx = 0, cy = 0, spread_x = 0, spread_y = 0, hole = 0;  // unit coordinates
+    std::vector<double> distance;  // sampled once: judging asks for it millions of times
+
+    double distance_at(double x, double y) const;
   };
   double overlap(const Outline& outline, const SceneObject& object) const;
 
-  const SceneDefinitions& definitions_;
   std::vector<Outline> outlines_;
 };
 

@@ -113,9 +113,25 @@ Regions find_regions(const Picture& picture, const Color& background) {
   // strokes too thin to have a flat inside: their own region, its ink the strongest third
   std::vector<int> whole;
   const int wholes = label_parts(picture, foreground, whole, [](int, int) { return true; });
-  std::vector<bool> seeded(static_cast<size_t>(wholes));
+  // a flat of a few pixels beside a larger one is a coincidence on an edge, and its colour a mixture
+  constexpr int kLeastFlat = 6;
+  std::vector<int> flat_size(static_cast<size_t>(count)), largest(static_cast<size_t>(wholes));
+  for (const int label : regions.label)
+    if (label != kNone) ++flat_size[static_cast<size_t>(label)];
   for (size_t i = 0; i < size; ++i)
-    if (regions.label[i] != kNone) seeded[static_cast<size_t>(whole[i])] = true;
+    if (regions.label[i] != kNone) {
+      int& most = largest[static_cast<size_t>(whole[i])];
+      most = std::max(most, flat_size[static_cast<size_t>(regions.label[i])]);
+    }
+  std::vector<bool> seeded(static_cast<size_t>(wholes));
+  for (size_t i = 0; i < size; ++i) {
+    if (regions.label[i] == kNone) continue;
+    const int flat_pixels = flat_size[static_cast<size_t>(regions.label[i])];
+    if (flat_pixels < kLeastFlat && flat_pixels < largest[static_cast<size_t>(whole[i])])
+      regions.label[i] = kNone;
+    else
+      seeded[static_cast<size_t>(whole[i])] = true;
+  }
   std::vector<std::vector<Color>> inside(static_cast<size_t>(count + wholes));
   for (size_t i = 0; i < size; ++i) {
     if (whole[i] != kNone && !seeded[static_cast<size_t>(whole[i])]) regions.label[i] = count + whole[i];

@@ -7,19 +7,21 @@ namespace lockstep::testing {
 namespace {
 
 constexpr double kLeastOverlap = 0.72;
+constexpr int kGrid = 240;
+constexpr double kExtent = 1.2, kCell = 2 * kExtent / kGrid;  // unit coordinates: sample i lies at (i + 0.5) cells
 
 }  // namespace
 
-ShapeClassifier::ShapeClassifier(const SceneDefinitions& definitions) : definitions_(definitions) {
-  constexpr int kGrid = 240;
-  constexpr double kExtent = 1.2, kCell = 2 * kExtent / kGrid;
+ShapeClassifier::ShapeClassifier(const SceneDefinitions& definitions) {
   for (const std::string& shape : definitions.shapes()) {
-    Outline outline{shape};
+    Outline outline;
+    outline.shape = shape;
     SceneObject mask;
     mask.width = mask.height = kGrid;
     for (int i = 0; i < kGrid * kGrid; ++i) {
       const double x = (i % kGrid + 0.5) * kCell - kExtent, y = (i / kGrid + 0.5) * kCell - kExtent;
-      const bool inside = definitions.shape_distance(shape, x, y) < 0;
+      outline.distance.push_back(definitions.shape_distance(shape, x, y));
+      const bool inside = outline.distance.back() < 0;
       mask.cover.push_back(inside);
       if (!inside) continue;
       outline.area += 1;
@@ -39,6 +41,15 @@ ShapeClassifier::ShapeClassifier(const SceneDefinitions& definitions) : definiti
   }
 }
 
+double ShapeClassifier::Outline::distance_at(double x, double y) const {
+  if (std::max(std::fabs(x), std::fabs(y)) >= kExtent) return 1;  // far outside of every outline
+  const double u = std::clamp((x + kExtent) / kCell - 0.5, 0.0, kGrid - 1.001);
+  const double v = std::clamp((y + kExtent) / kCell - 0.5, 0.0, kGrid - 1.001);
+  const double fu = u - std::floor(u), fv = v - std::floor(v);
+  const double* at = distance.data() + static_cast<int>(v) * kGrid + static_cast<int>(u);
+  return (at[0] * (1 - fu) + at[1] * fu) * (1 - fv) + (at[kGrid] * (1 - fu) + at[kGrid + 1] * fu) * fv;
+}
+
 double ShapeClassifier::overlap(const Outline& outline, const SceneObject& object) const {
   const double r = std::sqrt(object.area / outline.area);
   const double cx = object.cx - r * outline.cx, cy = object.cy - r * outline.cy;
@@ -50,7 +61,7 @@ double ShapeClassifier::overlap(const Outline& outline, const SceneObject& objec
   const int bottom = std::max(object.top + object.height, static_cast<int>(cy) + reach + 1);
   for (int y = top; y < bottom; ++y)
     for (int x = left; x < right; ++x) {
-      const double distance = definitions_.shape_distance(outline.shape, (x + 0.5 - cx) / r, (y + 0.5 - cy) / r) * r;
+      const double distance = outline.distance_at((x + 0.5 - cx) / r, (y + 0.5 - cy) / r) * r;
       const double wanted = std::clamp(0.5 - distance, 0.0, 1.0);
       const int ox = x - object.left, oy = y - object.top;
       const bool in_box = ox >= 0 && oy >= 0 && ox < object.width && oy < object.height;
