@@ -210,10 +210,10 @@ void add_weights(App& app) {
   show->footer("lockstep weights show model/vae decoder.conv_in.weight");
   show->add_option("NAME", show_options->pattern, "the tensor's name")->required();
 
-  add_diff(app, *group, "compare",
+  add_diff(app, *group, "diff",
            "compare two checkpoints, tensor by tensor; exit status 0 where they match, 1 where they differ",
-           "lockstep weights compare official/transformer converted/transformer\n"
-           "lockstep weights compare a.safetensors b.safetensors '*.norm*' --tolerance exact");
+           "lockstep weights diff official/transformer converted/transformer\n"
+           "lockstep weights diff a.safetensors b.safetensors '*.norm*' --tolerance exact");
 
   auto [report, report_options] =
       add_verb(app, *group, "report",
