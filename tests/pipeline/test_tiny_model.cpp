@@ -23,6 +23,9 @@ bool in_suite(size_t index) {
 TEST(TinyModel, DrawsWhatHeldOutPromptsSay) {
   const fs::path folder = fs::path(LOCKSTEP_SOURCE_DIR) / "models/tiny";
   if (!fs::exists(folder / "model_index.json")) GTEST_SKIP() << "no model in " << folder;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "forty pictures under a sanitizer take minutes; the same code runs there on the goldens";
+#endif
   const bool all = std::getenv("LOCKSTEP_ALL_PROMPTS") != nullptr;
   const char* pictures = std::getenv("LOCKSTEP_KEEP_PICTURES");  // a folder for the failing ones
 
