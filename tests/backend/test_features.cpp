@@ -15,7 +15,7 @@ namespace {
 
 constexpr Facts kZen4 = {.avx2 = true, .avx512 = true, .avx512_bf16 = true};
 constexpr Facts kSapphireRapids = {
-    .avx2 = true, .avx512 = true, .avx512_bf16 = true, .amx_bf16 = true, .amx_palette = true, .amx_permission = true};
+    .avx2 = true, .avx512 = true, .avx512_bf16 = true, .amx_bf16 = true, .amx_palette = true, .amx_usable = true};
 
 TEST(CpuFeatures, TheBestLevelFollowsTheFacts) {
   EXPECT_EQ(best_level({}), Level::kPortable);
@@ -25,9 +25,9 @@ TEST(CpuFeatures, TheBestLevelFollowsTheFacts) {
   EXPECT_EQ(best_level(kSapphireRapids), Level::kAmx);
 }
 
-TEST(CpuFeatures, TilesNeedThePermissionOfTheKernel) {
+TEST(CpuFeatures, TilesMustBeAllowedAndRight) {
   Facts facts = kSapphireRapids;
-  facts.amx_permission = false;
+  facts.amx_usable = false;
   EXPECT_EQ(best_level(facts), Level::kAvx512Bf16);
 }
 
@@ -62,8 +62,9 @@ TEST_P(ForcedLevel, EveryKernelAgreesWithTheReference) {
   if (std::getenv("LOCKSTEP_TEST_FORCED_LEVEL")) GTEST_SKIP() << "already inside a forced process";
   if (GetParam() > best_level(read_facts())) GTEST_SKIP() << "this machine has no " << level_title(GetParam());
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string command = "OMP_WAIT_POLICY=passive LOCKSTEP_TEST_FORCED_LEVEL=1 LOCKSTEP_CPU=" + std::string(level_name(GetParam())) +
-                              " '" + self + "' --gtest_filter='*Kernel*:Linear*:Attention*:*Mixed*:-*ForcedLevel*' --gtest_brief=1";
+  const std::string command =
+      "OMP_WAIT_POLICY=passive LOCKSTEP_TEST_FORCED_LEVEL=1 LOCKSTEP_CPU=" + std::string(level_name(GetParam())) +
+      " '" + self + "' --gtest_filter='*Kernel*:Linear*:Attention*:*Mixed*:-*ForcedLevel*' --gtest_brief=1";
   EXPECT_EQ(std::system(command.c_str()), 0) << "the failures are printed above";
 }
 INSTANTIATE_TEST_SUITE_P(All, ForcedLevel,
