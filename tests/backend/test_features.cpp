@@ -15,7 +15,7 @@ namespace {
 
 constexpr Facts kZen4 = {.avx2 = true, .avx512 = true, .avx512_bf16 = true};
 constexpr Facts kSapphireRapids = {
-    .avx2 = true, .avx512 = true, .avx512_bf16 = true, .amx_bf16 = true, .amx_palette = true, .amx_permission = true};
+    .avx2 = true, .avx512 = true, .avx512_bf16 = true, .amx_bf16 = true, .amx_palette = true, .amx_usable = true};
 
 TEST(CpuFeatures, TheBestLevelFollowsTheFacts) {
   EXPECT_EQ(best_level({}), Level::kPortable);
@@ -25,9 +25,9 @@ TEST(CpuFeatures, TheBestLevelFollowsTheFacts) {
   EXPECT_EQ(best_level(kSapphireRapids), Level::kAmx);
 }
 
-TEST(CpuFeatures, TilesNeedThePermissionOfTheKernel) {
+TEST(CpuFeatures, TilesMustBeAllowedAndRight) {
   Facts facts = kSapphireRapids;
-  facts.amx_permission = false;
+  facts.amx_usable = false;
   EXPECT_EQ(best_level(facts), Level::kAvx512Bf16);
 }
 

@@ -108,6 +108,8 @@ void multiply_rows(const PanelProduct& p, int64_t row, int64_t count) {
 
 LOCKSTEP_AMX void shape_tiles(int64_t rows) {
   const TileShapes shapes(std::min(rows, kTileRows), rows - kTileRows);
+  // g++ 12 tells its optimiser that only the first 8 bytes are read: without this the rest is never written.
+  __asm__ volatile("" : : "r"(&shapes) : "memory");
   _tile_loadconfig(&shapes);
 }
 
@@ -116,6 +118,30 @@ LOCKSTEP_AMX void release_tiles() {
 }
 
 }  // namespace
+
+bool tiles_multiply_right() {
+  // Small whole numbers: every sum is exact, whatever its order. Remainders of rows, columns and k are all there.
+  constexpr int64_t kRows = 37, kDepth = 70;
+  BFloat16 a[kRows * kDepth];
+  alignas(64) BFloat16 panel[kDepth * kPanel];
+  alignas(64) float expected[kRows * kPanel], got[kRows * kPanel];
+  for (int64_t i = 0; i < kRows * kDepth; ++i) a[i] = bfloat16_from(static_cast<float>(i * 7 % 13 - 6));
+  for (int64_t i = 0; i < kDepth * kPanel; ++i) panel[i] = bfloat16_from(static_cast<float>(i * 5 % 11 - 5));
+  for (int64_t i = 0; i < kRows * kPanel; ++i) expected[i] = got[i] = static_cast<float>(i % 17);
+  PanelProduct product = {.a = a,
+                          .a_stride = kDepth,
+                          .panel = panel,
+                          .c = expected,
+                          .c_stride = kPanel,
+                          .rows = kRows,
+                          .k = kDepth,
+                          .columns = kPanel - 16,
+                          .accumulate = true};
+  multiply_bf16_avx512(product);
+  product.c = got;
+  multiply_bf16_amx(product);
+  return std::memcmp(expected, got, sizeof got) == 0;
+}
 
 void multiply_bf16_amx(const PanelProduct& p) {
   const int64_t depth = p.k / kTileDepth * kTileDepth;
@@ -143,6 +169,10 @@ void multiply_bf16_amx(const PanelProduct& p) {
 #else
 
 namespace lockstep::cpu {
+
+bool tiles_multiply_right() {
+  return false;
+}
 
 void multiply_bf16_amx(const PanelProduct&) {
   fail(Code::kInternal, "linear", "AMX code on another architecture");
