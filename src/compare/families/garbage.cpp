@@ -57,10 +57,10 @@ void search_garbage(Case& failing, Findings& out) {
   else if (c.inf && !r.inf)
     add("garbage.infinite", fmt::format("yours holds {} infinities of {} values, the reference none", c.inf, c.count),
         "a value passed the largest of its dtype (65504 in fp16), or something was divided by 0");
-  if (c.zero == c.count && r.zero < r.count)
+  if (c.count >= 8 && c.zero == c.count && r.zero < r.count)
     add("garbage.zeros", "yours is all zeros: the result was never written, or was multiplied by nothing",
         "check that the kernel ran and that its output buffer is the one that is read");
-  else if (c.constant && !r.constant && c.count > 1)
+  else if (c.constant && !r.constant && c.count >= 8)
     add("garbage.constant", fmt::format("every value of yours is {:.6g}", failing.c.v[0]),
         "one value was broadcast over the whole tensor: check the index or stride of the source");
   if (c.denormal * 10 > c.count && r.denormal * 100 < r.count)
