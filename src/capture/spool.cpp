@@ -134,7 +134,7 @@ Slot* Spool::make(size_t bytes) {
   }
   ++next_;
   in_files_ += bytes;
-  peak_bytes_ = std::max(peak_bytes_, in_files_);
+  peak_bytes_ = std::max(peak_bytes_.load(), in_files_);
   return slots_.back().get();
 }
 
