@@ -72,6 +72,10 @@ def save(out, vae, dit, text):
     extra = os.path.join(out, "text_encoder", "generation_config.json")
     if os.path.exists(extra):
         os.remove(extra)
+    # what lockstep takes when the user says nothing; diffusers ignores the file
+    with open(os.path.join(out, "lockstep.json"), "w") as f:
+        json.dump(dict(width=128, height=128, steps=20, guidance=3.0, negative_prompt=" "), f, indent=1)
+        f.write("\n")
 
 
 def card(out, notes):

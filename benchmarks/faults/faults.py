@@ -9,7 +9,6 @@ from typing import Callable
 
 import torch
 import torch.nn.functional as F
-from diffusers.models import embeddings as time_embeddings
 from diffusers.models.transformers import transformer_qwenimage as dit
 from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as qwen
 
@@ -56,11 +55,6 @@ D = "vae.decoder"
 
 # --- text encoder ---------------------------------------------------------------------------------------------------
 ATTEND = "input:" + E + ".{}.self_attn.o_proj"
-fault("text.rope_interleaved", "text encoder", ATTEND.format(0), "rotary.style",
-      lambda p: attribute(qwen, "rotate_half", lambda x: torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)))
-# The table repeats its angles by halves: an interleaved rotation needs them side by side, so plant the whole of it.
-FAULTS.pop()
-
 
 def interleaved(q, k, cos, sin, unsqueeze_dim=1):
     half = cos.shape[-1] // 2
@@ -168,10 +162,9 @@ fault("dit.rope_halves", "dit", OUT0, "rotary.style",
       lambda p: code(dit, "apply_rotary_emb_qwen", (ROPE[0], "x_rotated = torch.complex(*x.float().chunk(2, -1))"), (ROPE[2], "y = x_rotated * freqs_cis\n        x_out = torch.cat((y.real, y.imag), -1)")))
 fault("dit.rope_sign", "dit", OUT0, "rotary.sign",
       lambda p: code(dit, "apply_rotary_emb_qwen", (ROPE[1], "freqs_cis = freqs_cis.unsqueeze(1).conj()")))
-PROC = lambda p, i: block(p, i).attn.processor
 OUT1 = tuple(f"input:{T}.1.attn.{n}" for n in ("to_out.0", "to_add_out"))
 fault("dit.rope_missing", "dit", OUT1, "rotary.missing",
-      lambda p: code(PROC(p, 1), "__call__", ("if image_rotary_emb is not None:", "if False:")) if False else processor(p, 1, ("if image_rotary_emb is not None:", "if False:")))
+      lambda p: processor(p, 1, ("if image_rotary_emb is not None:", "if False:")))
 fault("dit.rope_not_centred", "dit", "output:transformer.pos_embed.*", ("rotary.offset",),
       lambda p: rope(p, "_compute_video_freqs", ("if self.scale_rope:", "if False:")))
 fault("dit.rope_text_offset", "dit", "output:transformer.pos_embed.1", ("rotary.offset", "layout.shifted"),
@@ -258,15 +251,24 @@ fault("vae.attention_tiled", "vae", f"input:{D}.mid_block.attentions.0.proj", ("
 # --- scheduler and pipeline ----------------------------------------------------------------------------------------------
 STEP0 = "checkpoint:latents"
 fault("scheduler.sign", "scheduler", STEP0, "scheduler.sign",
-      lambda p: code(p.scheduler, "step", ("dt = sigma_next - sigma", "dt = sigma - sigma_next")))
+      lambda p: scheduler(p, "step", ("dt = sigma_next - sigma", "dt = sigma - sigma_next")))
 fault("scheduler.index", "scheduler", STEP0, "scheduler.step_index",
-      lambda p: code(p.scheduler, "step", ("sigma_idx = self.step_index", "sigma_idx = min(self.step_index + 1, len(self.sigmas) - 2)")))
+      lambda p: scheduler(p, "step", ("sigma_idx = self.step_index", "sigma_idx = min(self.step_index + 1, len(self.sigmas) - 2)")))
 fault("scheduler.timesteps_for_sigmas", "scheduler", STEP0, "scheduler.scale",
-      lambda p: code(p.scheduler, "step", ("dt = sigma_next - sigma", "dt = (sigma_next - sigma) / 1000")))
+      lambda p: scheduler(p, "step", ("dt = sigma_next - sigma", "dt = (sigma_next - sigma) / 1000")))
 fault("scheduler.no_shift", "scheduler", STEP0, "scheduler.sigmas",
-      lambda p: code(p.scheduler, "set_timesteps", ("sigmas = self.time_shift(mu, 1.0, sigmas)", "pass")))
+      lambda p: scheduler(p, "set_timesteps", ("sigmas = self.time_shift(mu, 1.0, sigmas)", "pass")))
 fault("scheduler.no_terminal", "scheduler", STEP0, "scheduler.sigmas",
-      lambda p: code(p.scheduler, "set_timesteps", ("if self.config.shift_terminal:", "if False:")))
+      lambda p: scheduler(p, "set_timesteps", ("if self.config.shift_terminal:", "if False:")))
+
+
+def scheduler(p, name, *changes):
+    """In the class: the recorder puts its own wrapper into the instance."""
+    from planting import changed_function
+
+    return attribute(type(p.scheduler), name, changed_function(getattr(type(p.scheduler), name), *changes))
+
+
 CALL = lambda *changes: (lambda p: pipeline_call(p, *changes))
 
 
@@ -358,21 +360,6 @@ def at(name, f, role="output", step=None):
     return change
 
 
-class Delayed:
-    """What was captured earlier under another name."""
-
-    def __init__(self, source, name):
-        self.source, self.name, self.last = source, name, None
-
-    def __call__(self, n, r, s, tags, value):
-        if n == self.source and r == "output":
-            self.last = value.clone()
-        return self.last if n == self.name and r == "output" else value
-
-
-fault("capture.one_stage_early", "capture", "output:transformer.txt_in", ("capture.other_stage",), kind="capture",
-      change=Delayed(f"{T}.0.txt_norm1", f"{T}.0.attn.to_add_out"))
-FAULTS.pop()
 fault("capture.one_stage_early", "capture", f"output:{T}.1.attn.norm_q", ("capture.other_stage",), kind="capture",
       change=lambda n, r, s, tags, v, keep={}: capture_early(n, r, v, keep))
 fault("capture.nhwc", "capture", f"output:{D}.up_blocks.1.resnets.0.conv1", (), kind="layout",

@@ -77,6 +77,7 @@ int run_app(int argc, char** argv) {
   add_doctor(app);
   add_generate(app);
   add_docs(app);
+  add_ledger(app);
   add_record(app);
   add_reference(app);
   add_runs(app);

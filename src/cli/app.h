@@ -30,6 +30,7 @@ void add_compare(App& app);
 void add_doctor(App& app);
 void add_generate(App& app);
 void add_docs(App& app);
+void add_ledger(App& app);
 void add_record(App& app);
 void add_reference(App& app);
 void add_runs(App& app);

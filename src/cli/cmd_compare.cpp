@@ -8,6 +8,7 @@
 #include "cli/app.h"
 #include "cli/terminal.h"
 #include "compare/comparison.h"
+#include "report/html_report.h"
 
 namespace lockstep {
 namespace {
@@ -52,6 +53,7 @@ void run_compare(App& app, const CompareArguments& arguments) {
   if (!weights_a.empty()) options.weights_reference = open_weights(weights_a);
   if (!arguments.weights_b.empty()) options.weights_candidate = open_weights(arguments.weights_b);
   const Comparison comparison = compare_runs(reference, candidate, options);
+  if (!arguments.report.empty()) write_html_report(arguments.report, comparison, reference, candidate);
   if (app.global.json)
     print_json(json_from(comparison, reference, candidate));
   else if (!app.global.quiet || comparison.verdict != "match")

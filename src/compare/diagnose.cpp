@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostItems = 48;
+constexpr size_t kMostItems = 160;
 constexpr size_t kMostCauses = 3;
 
 }  // namespace
@@ -98,7 +98,7 @@ std::vector<Item> gather_items(const RunView& reference, const Structure& struct
         add(i, level == 0 ? Relation::kParentInput : Relation::kEarlier);
       size_t taken = 0;
       for (const size_t i : structure.records_inside(parent, record)) {
-        if (++taken > 40) break;
+        if (++taken > 120) break;
         add(i, level == 0 ? Relation::kSibling : Relation::kEarlier);
       }
     }

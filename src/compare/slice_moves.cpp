@@ -141,7 +141,7 @@ std::optional<Described> describe_map(const std::vector<int64_t>& map, const std
     const int64_t shift = map[static_cast<size_t>(j)] - j;
     int64_t agree = 0;
     for (int64_t k = 0; k < n; ++k) agree += map[static_cast<size_t>(k)] == k + shift;
-    if (agree >= std::max<int64_t>(2, (n - std::abs(shift)) * 9 / 10) && agree * 2 > n)
+    if (agree >= std::max<int64_t>({3, n / 8, (n - std::abs(shift)) * 9 / 10}))
       return Described{"layout.shifted",
                        fmt::format("{} shifted: {} {} is the reference's {}", plural(word), word, j, j + shift), 1};
     break;

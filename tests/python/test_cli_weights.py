@@ -82,5 +82,5 @@ def test_search_and_show(checkpoint):
 
 
 def test_compare_is_the_diff_of_checkpoints(checkpoint):
-    done, result = run_json("weights", "compare", checkpoint, checkpoint, "--tolerance", "exact")
+    done, result = run_json("weights", "diff", checkpoint, checkpoint, "--tolerance", "exact")
     assert done.returncode == 0 and result["compared"] == 14, "a NaN equals itself"

@@ -17,6 +17,9 @@ namespace lockstep::cpu::HWY_NAMESPACE {
 // 2^x for x <= 0 (or NaN) within 1e-7; below 2^-126 it is 0. The magic number puts the nearest integer into the low
 // bits.
 HWY_INLINE Vector power_of_two(Vector x) {
+#if HWY_TARGET == HWY_SCALAR
+  if (hn::GetLane(x) != hn::GetLane(x)) return x;  // its Max drops a NaN in either order
+#endif
   const hn::RebindToUnsigned<Float> bits;
   const auto magic = hn::Set(kFloat, 12582912.0f);  // 1.5 * 2^23
   const auto low = hn::Set(kFloat, -127.0f);

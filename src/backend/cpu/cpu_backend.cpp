@@ -175,6 +175,8 @@ class CpuBackend final : public Backend {
     const Tensor x = converted(args.x, dtype, threads_).contiguous();
     Tensor residual;
     if (args.residual) residual = converted(*args.residual, dtype, threads_).contiguous();
+    // oneDNN's convolution for SSE4.1 reads a fused residual at the wrong channels: add it ourselves there.
+    const bool fuse = args.residual && level_ >= Level::kAvx2;
     Tensor out =
         args.out.dtype() == dtype && args.out.is_contiguous() ? args.out : Tensor::empty(dtype, args.out.shape());
     onednn_.convolve({.x = x,
@@ -185,8 +187,9 @@ class CpuBackend final : public Backend {
                       .pad_left = args.pad_left,
                       .pad_bottom = args.pad_bottom,
                       .pad_right = args.pad_right,
-                      .residual = args.residual ? &residual : nullptr},
+                      .residual = fuse ? &residual : nullptr},
                      *filter);
+    if (args.residual && !fuse) binary({.op = BinaryOp::kAdd, .a = out, .b = residual, .out = out});
     if (out.strided_data() != args.out.strided_data()) cpu::copy({.from = out, .to = args.out}, threads_);
   }
 

@@ -23,6 +23,9 @@ struct PanelProduct {
 
 void multiply_f32(const PanelProduct& product);          // any machine
 void multiply_bf16_avx512(const PanelProduct& product);  // AVX512-BF16; k even
-void multiply_bf16_amx(const PanelProduct& product);     // AMX; k a multiple of 32, tiles configured by this call
+void multiply_bf16_amx(const PanelProduct& product);     // AMX; k even
+
+// One small product on tiles against the same without them: asked once, before tiles are trusted.
+bool tiles_multiply_right();
 
 }  // namespace lockstep::cpu

@@ -117,7 +117,7 @@ void AttentionInputs::add_projections(Case& failing, bool candidate) {
       if (is_norm(leaf)) norm_widths_.push_back(values->last());
     }
   if (second.q) streams.push_back(second);  // text stands before the image in a joint attention
-  streams.push_back(first);
+  if (first.q) streams.push_back(first);
 }
 
 void AttentionInputs::add_fused(Case& failing, bool candidate) {

@@ -99,6 +99,7 @@ void search_layout(Case& failing, Findings& out);
 void search_linear(Case& failing, Findings& out);
 void search_norm(Case& failing, Findings& out);
 void search_precision(Case& failing, Findings& out);
+void search_resample(Case& failing, Findings& out);
 void search_rotary_table(Case& failing, Findings& out);
 void search_scheduler(Case& failing, Findings& out);
 void search_timestep(Case& failing, Findings& out);

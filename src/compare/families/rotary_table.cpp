@@ -83,6 +83,25 @@ std::string theta_words(double theta) {
                                                      : number(theta);
 }
 
+// Each column's angles as a multiple of the reference's, from the small ones, which have not wrapped. Empty: they are
+// none.
+std::vector<double> column_factors(const Angles& c, const Angles& r) {
+  std::vector<double> out;
+  for (int64_t i = 0; i < r.pairs; ++i) {
+    double xy = 0, xx = 0, left = 0;
+    for (int64_t t = 0; t < r.tokens; ++t)
+      if (std::fabs(r.at(t, i)) < 1.5 && std::fabs(c.at(t, i)) < 1.5)
+        xy += r.at(t, i) * c.at(t, i), xx += r.at(t, i) * r.at(t, i);
+    const double factor = xx > 1e-12 ? xy / xx : 1;
+    for (int64_t t = 0; t < r.tokens; ++t)
+      if (std::fabs(r.at(t, i)) < 1.5 && std::fabs(c.at(t, i)) < 1.5)
+        left = std::max(left, std::fabs(c.at(t, i) - factor * r.at(t, i)));
+    if (left > 1e-3) return {};
+    out.push_back(factor);
+  }
+  return out;
+}
+
 void search_complex(Case& failing, Findings& out) {
   const Angles r = angles_of(failing.r), c = angles_of(failing.c);
   const double limit = std::max(2e-3, 3 * failing.tolerance);
@@ -115,6 +134,28 @@ void search_complex(Case& failing, Findings& out) {
   if (theta_r > 0 && theta_c > 0 && fit_r < 0.05 && fit_c < 0.05 && std::fabs(std::log(theta_c / theta_r)) > 0.02)
     add("rotary.theta", fmt::format("theta {} in place of {}", theta_words(theta_c), theta_words(theta_r)),
         fmt::format("set theta to {}", theta_words(theta_r)), 0, 0.8);
+  // Over a grid: the first column of each axis turns once a position whatever theta is, the others by a factor of their
+  // own.
+  const std::vector<double> factors = column_factors(c, r);
+  if (!factors.empty() && !(theta_r > 0 && theta_c > 0)) {
+    bool unchanged = false, changed = false, one_way = true;
+    double sign = 0;
+    for (const double factor : factors) {
+      if (std::fabs(factor - 1) < 2e-3) {
+        unchanged = true;
+        continue;
+      }
+      changed = true;
+      one_way = one_way && (sign == 0 || (std::log(std::max(factor, 1e-12)) > 0) == (sign > 0));
+      sign = std::log(std::max(factor, 1e-12));
+    }
+    if (unchanged && changed && one_way)
+      add("rotary.theta",
+          fmt::format("the angles of each column times a factor of its own, down to {:.3g}, with position and first "
+                      "columns alike",
+                      *std::min_element(factors.begin(), factors.end())),
+          sign < 0 ? "theta is too large: use the reference's" : "theta is too small: use the reference's", 0, 0.9);
+  }
   // Which columns differ at all: one axis of the grid alone points to its positions.
   std::vector<bool> bad(static_cast<size_t>(r.pairs));
   for (int64_t i = 0; i < r.pairs; ++i) {
