@@ -35,15 +35,15 @@ def split_linear(parts, reverse=False, double=False):
     return function
 
 
-def eager_attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, **_):
+def eager_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, **_):
     if enable_gqa:
-        k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
-    scores = q @ k.transpose(-1, -2) * (scale or q.shape[-1] ** -0.5)
+        key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
+    scores = query @ key.transpose(-1, -2) * (scale or query.shape[-1] ** -0.5)
     if is_causal:
         scores = scores + torch.full(scores.shape[-2:], -torch.inf, dtype=scores.dtype).triu(1)
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-    return scores.softmax(-1) @ v
+    return scores.softmax(-1) @ value
 
 
 def sums(parts, reverse=False, double=False):

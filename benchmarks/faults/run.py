@@ -62,6 +62,7 @@ def percent(part: int, whole: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*", help="glob of fault ids")
+    parser.add_argument("--ids", help="these faults, by id, with commas between")
     parser.add_argument("--keep", metavar="DIR", help="keep the runs there")
     parser.add_argument("--no-clean", action="store_true", help="leave the clean pairs out")
     parser.add_argument("--clean-only", action="store_true")
@@ -85,7 +86,8 @@ def main() -> int:
     if not arguments.clean_only:
         from faults import FAULTS
 
-        chosen = [f for f in FAULTS if fnmatch.fnmatchcase(f.id, arguments.only)]
+        ids = arguments.ids.split(",") if arguments.ids else None
+        chosen = [f for f in FAULTS if (f.id in ids if ids else fnmatch.fnmatchcase(f.id, arguments.only))]
         clean = record(pipeline, home / "clean")
         for fault in chosen:
             folder = home / f"fault-{fault.id}"

@@ -111,6 +111,12 @@ std::vector<Item> gather_items(const RunView& reference, const Structure& struct
   return out;
 }
 
+bool is_right_on_its_inputs(Case& failing) {
+  if (failing.r.empty() || failing.r.shape != failing.c.shape) return false;
+  return std::any_of(families().begin(), families().end(),
+                     [&](const Family& family) { return family.confirm && family.confirm(failing); });
+}
+
 std::vector<Finding> diagnose(Case& failing) {
   Findings found;
   if (failing.r.empty() || failing.c.empty() || failing.r.size() != failing.c.size()) return found;

@@ -23,6 +23,8 @@ struct Rearrangement {
 std::optional<Rearrangement> find_axis_order(const Values& candidate, const Values& reference, double tolerance);
 std::optional<Rearrangement> find_slice_moves(std::string_view name, const Values& candidate, const Values& reference,
                                               double tolerance);
+std::optional<Rearrangement> find_part_moves(std::string_view name, const Values& candidate, const Values& reference,
+                                             double tolerance);
 std::vector<Rearrangement> find_rearrangements(std::string_view name, const Values& candidate, const Values& reference,
                                                double tolerance);
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -192,10 +193,42 @@ std::optional<Rearrangement> find_slice_moves(std::string_view name, const Value
   return best;
 }
 
+// A vector has no slices to recognise, but its halves, thirds, ... are long enough.
+std::optional<Rearrangement> find_part_moves(std::string_view name, const Values& candidate, const Values& reference,
+                                             double tolerance) {
+  const int64_t n = reference.last();
+  if (candidate.shape != reference.shape || reference.size() != n) return std::nullopt;
+  for (const int64_t parts : {2, 3, 4, 6, 8, 12}) {
+    if (n % parts || n / parts < 4) continue;
+    const Shape shape{parts, n / parts};
+    const AxisView view(shape, 0);
+    const Values c = reshaped(candidate, shape), r = reshaped(reference, shape);
+    const std::vector<int64_t> map = match_slices(c, r, view, tolerance);
+    bool moved = false, all = true;
+    std::string order;
+    Rearrangement found{"layout.parts_exchanged", "", 0, 1, reference};
+    for (int64_t p = 0; p < parts && all; ++p) {
+      const int64_t from = map[static_cast<size_t>(p)];
+      all = from != kNone;
+      moved = moved || from != p;
+      order += (order.empty() ? "" : ", ") + std::to_string(from);
+      if (all) std::copy_n(r.row(from).begin(), n / parts, found.restored.v.begin() + p * (n / parts));
+    }
+    if (!all || !moved) continue;
+    const std::string word = axis_words(name, reference.shape).back();
+    found.words =
+        fmt::format("{} of the {} in the order {}", ordinal_parts(static_cast<size_t>(parts)), plural(word), order);
+    found.residual = relative_error(candidate.v, found.restored.v);
+    if (found.residual <= tolerance) return found;
+  }
+  return std::nullopt;
+}
+
 std::vector<Rearrangement> find_rearrangements(std::string_view name, const Values& candidate, const Values& reference,
                                                double tolerance) {
   std::vector<Rearrangement> out;
   if (auto moves = find_slice_moves(name, candidate, reference, tolerance)) out.push_back(std::move(*moves));
+  if (auto parts = find_part_moves(name, candidate, reference, tolerance)) out.push_back(std::move(*parts));
   if (!out.empty() && out[0].complexity == 1) return out;
   if (auto order = find_axis_order(candidate, reference, tolerance)) out.push_back(std::move(*order));
   std::stable_sort(out.begin(), out.end(),

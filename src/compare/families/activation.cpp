@@ -157,4 +157,12 @@ void search_activation(Case& failing, Findings& out) {
   }
 }
 
+bool confirm_activation(Case& failing) {
+  const std::vector<const Item*> items = equal_size_items(failing, 3);
+  if (items.empty()) return false;
+  const Search search(failing, items);
+  const Choice r = search.best(false, false);
+  return r.act != 0 && failing.explains(r.residual) && failing.explains(search.with(r));
+}
+
 }  // namespace lockstep

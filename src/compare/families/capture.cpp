@@ -35,7 +35,8 @@ void search_capture(Case& failing, Findings& out) {
       continue;
     const RecordedTensor& record = run.records[i];
     const std::string label = (record.role == Role::kInput ? "input of " : "") + to_string(record.key);
-    Finding finding{"", "", "", "", 0, residual, 1.2, 0, Blame::kCapture};
+    // Nothing after it is affected: then it was never what the model computed with.
+    Finding finding{"", "", "", "", 0, residual, failing.isolated ? 0.5 : 1.2, 0, Blame::kCapture};
     if (record.key.name == failing.name && record.role == failing.role) {
       finding.cause = "capture.other_hit";
       finding.explanation =

@@ -81,11 +81,18 @@ using Findings = std::vector<Finding>;
 struct Family {
   const char* name;
   void (*search)(Case& failing, Findings& out);
+  // Does the formula that explains the reference give the candidate's tensor too, from the candidate's own inputs? Then
+  // the stage is right, and what is wrong with its result was wrong with its inputs. Null: the family cannot tell.
+  bool (*confirm)(Case& failing) = nullptr;
 };
 
 const std::vector<Family>& families();
 
 // One function per file of this folder.
+bool confirm_activation(Case& failing);
+bool confirm_linear(Case& failing);
+bool confirm_norm(Case& failing);
+bool confirm_timestep(Case& failing);
 void search_activation(Case& failing, Findings& out);
 void search_affine(Case& failing, Findings& out);
 void search_attention(Case& failing, Findings& out);

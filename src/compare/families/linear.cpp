@@ -301,4 +301,18 @@ void search_linear(Case& failing, Findings& out) {
   }
 }
 
+bool confirm_linear(Case& failing) {
+  const auto weight = failing.is_leaf ? failing.weight_r(failing.module + ".weight") : std::nullopt;
+  if (!weight || weight->rank() != 2 || failing.r.last() != weight->shape[0]) return false;
+  for (const Item* input : input_items(failing, weight->shape[1])) {
+    if (failing.reference_of(*input).rows() != failing.r.rows() ||
+        failing.candidate_of(*input).rows() != failing.r.rows())
+      continue;
+    const Search search(failing, *input, *weight);
+    double r = 0;
+    return search.explains_reference(r) && failing.explains(search.with_reference());
+  }
+  return false;
+}
+
 }  // namespace lockstep

@@ -248,4 +248,14 @@ void search_norm(Case& failing, Findings& out) {
   }
 }
 
+bool confirm_norm(Case& failing) {
+  if (failing.r.rank() < 2 || !failing.is_leaf) return false;
+  for (const Item* input : equal_size_items(failing, 2)) {
+    const Search search(failing, *input);
+    const Params r = search.best(false);
+    if (r.kind != Kind::kNone && failing.explains(r.residual) && failing.explains(search.measure(true, r))) return true;
+  }
+  return false;
+}
+
 }  // namespace lockstep
