@@ -27,15 +27,6 @@ fs::path own_folder() {
   return error ? fs::current_path() : exe.parent_path();
 }
 
-fs::path capture_library() {
-  for (const fs::path& candidate :
-       {own_folder() / "../lib/liblockstep_capture.so", own_folder() / "liblockstep_capture.so"}) {
-    std::error_code error;
-    if (fs::exists(candidate, error)) return fs::weakly_canonical(candidate);
-  }
-  return {};
-}
-
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
@@ -193,6 +184,15 @@ std::string name_after(const std::vector<std::string>& argv) {
 }
 
 }  // namespace
+
+fs::path capture_library() {
+  for (const fs::path& candidate :
+       {own_folder() / "../lib/liblockstep_capture.so", own_folder() / "liblockstep_capture.so"}) {
+    std::error_code error;
+    if (fs::exists(candidate, error)) return fs::weakly_canonical(candidate);
+  }
+  return {};
+}
 
 fs::path python_package_folder() {
   std::vector<fs::path> candidates;

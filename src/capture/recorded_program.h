@@ -32,4 +32,6 @@ RecordOutcome record_program(const RecordRequest& request);
 
 fs::path python_package_folder();  // holds the package `lockstep`; Error{kNotFound} says where it was looked for
 
+fs::path capture_library();        // liblockstep_capture.so beside the program; empty: not there
+
 }  // namespace lockstep
