@@ -56,6 +56,7 @@ class Agent:
         if native.module is not None:
             native.module.set_own_folder(sources.own_folder())
         self.engine = engine.make(self)
+        sys.modules["_lockstep_debugger"].on_package = lambda package: self.load_features().package_imported(package)
         if native.module is not None:
             self._set_callbacks()
         self._enable_crash_report()
@@ -549,7 +550,7 @@ class Agent:
             self.engine.attach(ident, mode, frame, line, entry)
 
     # -- stopping -------------------------------------------------------------------------------------------------------
-    def stop(self, frame, reason, *, frames=None, not_run_yet=True, breakpoints=(), description="", line=None, **more):
+    def stop(self, frame, reason, *, frames=None, not_run_yet=True, breakpoints=(), description="", line=None, extra=None, **more):
         """Holds this thread here until it is told to go on. SystemExit when the program shall end."""
         if self.dead or not self.channel.open:
             return
@@ -562,7 +563,7 @@ class Agent:
             except Exception:  # closed, None, or a thing of the program's own
                 pass
         stop = stops.Stop(ident, frame, reason, frames)
-        stop.not_run_yet = not_run_yet
+        stop.not_run_yet, stop.extra = not_run_yet, extra
         self.stop_count += 1
         step = self.steps.get(ident)
         command = step.command if step is not None else "continue"

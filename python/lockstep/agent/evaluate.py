@@ -22,17 +22,18 @@ class _Nested(dict):
 class _Scope(dict):
     """Locals of the evaluated code: the frame's variables, then its globals. A dict only because exec asks for mappings."""
 
-    def __init__(self, variables, globals_):
+    def __init__(self, variables, globals_, extra=None):
         super().__init__()
         self.variables = variables
         self.globals = globals_
+        self.extra = extra or {}
         self.assigned = []
 
     def __getitem__(self, name):
         try:
             return self.variables[name]
         except KeyError:
-            return self.globals[name]
+            return self.globals[name] if name in self.globals else self.extra[name]
 
     def __setitem__(self, name, value):
         self.variables[name] = value
@@ -69,20 +70,20 @@ def split(text, filename="<debugger>"):
     return statements, expression
 
 
-def run(text, frame):
-    """(value, whether there is one, names assigned). Raises what the code raises."""
+def run(text, frame, extra=None):
+    """(value, whether there is one, names assigned). Raises what the code raises. extra: names that come last."""
     statements, expression = split(text)
     globals_ = frame.f_globals
     builtins = globals_.get("__builtins__")
     variables = frame.f_locals
-    if variables is globals_:
+    if variables is globals_ and not extra:
         before = set(globals_) if statements is not None else set()
         if statements is not None:
             exec(statements, globals_)
         value = eval(expression, globals_) if expression is not None else None
         assigned = [name for name in _stored(statements) if name in globals_] if statements is not None else []
         return value, expression is not None, assigned or sorted(set(globals_) - before if statements is not None else ())
-    scope = _Scope(variables, globals_)
+    scope = _Scope(variables, globals_, extra)
     nested = _Nested(scope)
     dict.__setitem__(nested, "__builtins__", builtins if builtins is not None else sys.modules["builtins"])
     dict.__setitem__(nested, "__name__", globals_.get("__name__"))
@@ -94,7 +95,7 @@ def run(text, frame):
         for name, item in list(nested.items()):  # `global x; x = 1`
             if name not in ("__builtins__", "__name__"):
                 globals_[name] = item
-        if scope.assigned and not _PROXIES and native.module is not None and type(frame).__name__ == "frame":
+        if scope.assigned and not _PROXIES and variables is not globals_ and native.module is not None and type(frame).__name__ == "frame":
             native.module.locals_to_fast(frame)
     return value, expression is not None, list(scope.assigned)
 

@@ -508,7 +508,7 @@ def run_code(agent, stop, text, frame, stats=True):
     stream = sys.stdout
     printed = sys.stdout = _Printed(stream, stop.thread)
     try:
-        value, has_value, assigned = evaluate.run(text, frame)
+        value, has_value, assigned = evaluate.run(text, frame, stop.extra if frame is stop.frames()[0][0] else None)
         result = {"value": values.describe(value, stats=stats) if has_value else None, "assigned": assigned[:100]}
     except SyntaxError as error:
         if error.filename != "<debugger>":

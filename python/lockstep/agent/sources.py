@@ -19,9 +19,12 @@ def own_folder():
     return _here
 
 
+_package = os.path.dirname(_here) + os.sep
+
+
 def is_machinery(filename):
-    """Frames that are never shown: ours and the import system's."""
-    return filename.startswith(("<frozen importlib", "<frozen runpy", _here))
+    """Frames that are never shown: ours, those of the package `lockstep`, and the import system's."""
+    return filename.startswith(("<frozen importlib", "<frozen runpy", _package))
 
 
 def canonical(filename):

@@ -31,6 +31,7 @@ class Stop:
         self.event = {}
         self.not_run_yet = True
         self.resumed = False
+        self.extra = None  # further names for evaluations: _output, _module
 
     def frames(self):
         """[(frame, line)], innermost first, without ours."""

@@ -57,9 +57,16 @@ def brief(value, framework):
     return about
 
 
-def full(value, framework):
+def statistics(value, framework):
+    """Only the statistics; None when there are none."""
+    return full(value, framework, edges=False).get("stats")
+
+
+def full(value, framework, edges=True):
     """brief() with strides, statistics and edges. MLX arrays are evaluated first."""
     about = brief(value, framework)
+    if not edges:
+        about["values"] = None
     try:
         if framework == "torch":
             _fill_torch(about, value)
@@ -198,6 +205,8 @@ def _fill_mlx(about, array):
 
 def _put_edges(about, tensor, number, shape):
     """Values by plain indexing: 20 numbers cost the same whatever the size and the strides."""
+    if "values" in about:
+        return
     count = 1
     for size in shape:
         count *= size

@@ -48,6 +48,13 @@ def _causes(agent, one, ended):
         if not any(matches(name, wanted) for name in seen):
             listed = ", ".join(seen[:5]) or "none"
             yield _cause("name_never_seen", f"no name of {what} fits {wanted}; seen so far: {listed}", seen=seen[:50])
+        elif one.kind == "checkpoint":
+            skipped = agent.features.skipped(wanted)
+            if skipped:
+                yield _cause("skipped", f"{skipped} checkpoints of that name have skip=True, which only records", times=skipped)
+            if one.context and one.reached_before:
+                yield _cause("condition_false", f"the context {one.context} did not fit {one.reached_before} times", times=one.reached_before,
+                             condition=str(one.context))
         elif one.kind == "data":
             yield _cause("condition_false", f"no output of {wanted} fitted yet: {reached or agent.features.looked(one)} were looked at",
                          times=agent.features.looked(one), condition=one.when or "nan")
