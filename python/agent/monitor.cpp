@@ -12,6 +12,17 @@ struct Monitored {
 std::unordered_map<PyObject*, Monitored> monitored;       // by code, held
 std::unordered_map<PyObject*, Py_ssize_t> started_files;  // functions that ran at least once, by file name, held
 
+unsigned long pause_thread = 0;  // shall stop at its next line, wherever that is
+
+int pause_here() {
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (!frame || !state.on_step) return 0;
+  pause_thread = 0;
+  Busy inside;
+  Ref result(PyObject_CallFunction(state.on_step, "OsOi", frame, "pause", Py_None, 0));
+  return result ? 0 : -1;
+}
+
 #if PY_VERSION_HEX >= 0x030C0000
 // 1: true or unknown, 0: false, and nothing more is to be done.
 int condition_holds(const Point& point) {
@@ -43,7 +54,9 @@ int condition_holds(const Point& point) {
 PyObject* line_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 2) Py_RETURN_NONE;
   if (state.off || busy) Py_RETURN_NONE;
+  if (pause_thread && pause_thread == PyThread_get_thread_ident() && pause_here() < 0) return nullptr;
   const auto found = monitored.find(arguments[0]);
+  if (pause_thread && found == monitored.end()) Py_RETURN_NONE;
   if (found == monitored.end()) return Py_NewRef(state.disable ? state.disable : Py_None);
   const auto points = found->second.lines.find(static_cast<int>(PyLong_AsLong(arguments[1])));
   if (points == found->second.lines.end()) return Py_NewRef(state.disable ? state.disable : Py_None);
@@ -107,6 +120,12 @@ PyObject* monitor(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
+PyObject* pause_at_line(PyObject*, PyObject* ident) {
+  pause_thread = PyLong_AsUnsignedLong(ident);
+  if (PyErr_Occurred()) return nullptr;
+  Py_RETURN_NONE;
+}
+
 PyObject* set_disable(PyObject*, PyObject* value) {
   Py_INCREF(value);
   Py_XDECREF(state.disable);
@@ -130,6 +149,7 @@ PyMethodDef methods[] = {
     {"start_event", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(start_event)), METH_FASTCALL, nullptr},
     {"monitor", monitor, METH_VARARGS, nullptr},
     {"set_disable", set_disable, METH_O, nullptr},
+    {"pause_at_line", pause_at_line, METH_O, nullptr},
     {"started", started, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -37,6 +37,7 @@ PyObject* own_folder = nullptr;  // whose code is never shown
 uint64_t stops = 0;
 
 int trace(PyObject* self, PyFrameObject* frame, int what, PyObject* argument);
+[[maybe_unused]] int install_later(void* tracer);
 
 void set_target(Tracer* tracer, PyFrameObject* frame) {
   PyFrameObject* old = tracer->target;
@@ -55,7 +56,10 @@ void set_object(PyObject*& slot, PyObject* value) {
 int set_trace(PyThreadState* thread, Py_tracefunc function, PyObject* object) {
 #if PY_VERSION_HEX >= 0x030D0000
   if (!_PyEval_SetTrace) {
-    PyEval_SetTrace(function, object);  // this thread only
+    if (thread == PyThreadState_Get())
+      PyEval_SetTrace(function, object);
+    else if (function == trace)
+      Py_AddPendingCall(install_later, object);  // reaches the main thread only
     return 0;
   }
 #endif
@@ -76,6 +80,12 @@ int install(Tracer* tracer) {
   tracer->foreign = thread->c_tracefunc;
   set_object(tracer->foreign_object, thread->c_traceobj);
   return set_trace(thread, trace, reinterpret_cast<PyObject*>(tracer));
+}
+
+[[maybe_unused]] int install_later(void* object) {
+  Tracer* tracer = static_cast<Tracer*>(object);
+  if (tracer->mode == kNone && !tracer->watching) return 0;
+  return tracer->thread == PyThread_get_thread_ident() ? install(tracer) : 0;
 }
 
 int remove_if_idle(Tracer* tracer) {
@@ -202,11 +212,12 @@ void on_return(Tracer* tracer, PyFrameObject* frame, PyObject* value) {
 
 int trace(PyObject* self, PyFrameObject* frame, int what, PyObject* argument) {
   Tracer* tracer = reinterpret_cast<Tracer*>(self);
-  if (busy || state.off) return 0;
+  if (busy) return 0;
+  if (state.off) tracer->mode = kNone, tracer->watching = false;
   if (tracer->foreign && tracer->foreign(tracer->foreign_object, frame, what, argument) < 0) return -1;
   int status = 0;
-  if (what == PyTrace_LINE) status = on_line(tracer, frame);
-  if (what == PyTrace_RETURN) on_return(tracer, frame, argument);
+  if (what == PyTrace_LINE && !state.off) status = on_line(tracer, frame);
+  if (what == PyTrace_RETURN && !state.off) on_return(tracer, frame, argument);
   if (status < 0) return -1;
   return what == PyTrace_LINE || what == PyTrace_RETURN ? remove_if_idle(tracer) : 0;
 }

@@ -502,6 +502,8 @@ class Agent:
         step = self.steps.get(ident)
         if reason == "pause":
             self.pausing.pop(ident, None)
+            if self.engine.name == "monitoring":
+                self.engine.paused()
             if sources.is_machinery(frame.f_code.co_filename):
                 self.engine_attach(ident, engine.PAUSE, None, 0)
                 return
@@ -544,7 +546,9 @@ class Agent:
             return False
 
     def engine_attach(self, ident, mode, frame, line, entry=None):
-        if native.module is not None:
+        if mode == engine.PAUSE and self.engine.name == "monitoring":
+            self.engine.pause(ident)
+        elif native.module is not None:
             native.module.attach(ident, mode, frame if type(frame).__name__ == "frame" else None, line, entry)
         else:
             self.engine.attach(ident, mode, frame, line, entry)

@@ -358,6 +358,16 @@ class MonitoringEngine(Engine):
         monitoring.register_callback(self.tool, monitoring.events.PY_START, self._native.start_event)
         monitoring.set_events(self.tool, monitoring.events.PY_START)
 
+    def pause(self, ident):
+        """Lines of all code report for a moment: this reaches a thread in any loop."""
+        events = self._monitoring.events
+        self._native.pause_at_line(ident)
+        self._monitoring.set_events(self.tool, events.PY_START | events.LINE)
+        self._monitoring.restart_events()
+
+    def paused(self):
+        self._monitoring.set_events(self.tool, self._monitoring.events.PY_START)
+
     def new_index(self):
         return self._native.new_point()
 
