@@ -117,11 +117,6 @@ void run_info(App& app, TensorSelection& selection) {
 
 }  // namespace
 
-Json json_from(const TensorInfo& info) {
-  return {{"name", info.name},        {"dtype", dtype_name(info.dtype)}, {"shape", info.shape},
-          {"bytes", info.size_bytes}, {"file", info.file.string()},      {"offset", info.offset_bytes}};
-}
-
 void add_tensors(App& app) {
   CLI::App* group = app.cli.add_subcommand("tensors", "look at tensors in files and folders, and compare them");
   group->require_subcommand(1);

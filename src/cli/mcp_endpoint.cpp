@@ -25,7 +25,7 @@ class Exchange {
   Exchange(McpServer& server, std::string client, Json message) : server_(server), client_(std::move(client)) {
     thread_ = std::thread([this, message = std::move(message)] {
       const Json reply = server_.answer(client_, message, [this](const Json& progress) { push(progress); });
-      push(reply);
+      if (!reply.is_null()) push(reply);
       const std::lock_guard lock(mutex_);
       done_ = true;
       changed_.notify_all();
@@ -109,7 +109,10 @@ HttpResponse McpEndpoint::post(const HttpRequest& request) {
     return response;
   }
   const bool streams = request.header("accept").find("text/event-stream") != std::string::npos;
-  if (!streams || !McpServer::wants_progress(message)) return plain(200, server_.answer(client, message, {}));
+  if (!streams || !McpServer::wants_progress(message)) {
+    const Json reply = server_.answer(client, message, {});
+    return plain(reply.is_null() ? 202 : 200, reply);
+  }
   auto exchange = std::make_shared<Exchange>(server_, client, message);
   HttpResponse response = plain(200);
   response.type = "text/event-stream";

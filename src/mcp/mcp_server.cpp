@@ -174,6 +174,7 @@ Json McpServer::call_tool(const std::string& client, const Json& id, const Json&
   }
   const std::lock_guard lock(mutex_);
   running_.erase(key);
+  if (*cancelled) return nullptr;  // nobody wants the reply to a cancelled request
   return success(id, std::move(result));
 }
 

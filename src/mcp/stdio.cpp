@@ -81,7 +81,9 @@ int serve_mcp_stdio(McpServer& server) {
     const bool tool = McpServer::is_request(message) && message["method"] == "tools/call";
     // A tool may take long: its cancellation must be read meanwhile.
     if (tool && workers.busy() < kMostThreads) {
-      workers.run([&server, &send, message = std::move(message)] { send(server.answer("", message, send)); });
+      workers.run([&server, &send, message = std::move(message)] {
+        if (const Json reply = server.answer("", message, send); !reply.is_null()) send(reply);
+      });
     } else if (const Json reply = server.answer("", message, send); !reply.is_null()) {
       send(reply);
     }

@@ -33,7 +33,7 @@ class RestServer {
   bool stopping() const { return stopping_; }
 
  private:
-  std::optional<HttpResponse> refused(const HttpRequest& request) const;
+  std::optional<HttpResponse> refused(const HttpRequest& request);
   HttpResponse answer(const HttpRequest& request);
   HttpResponse route(const HttpRequest& request);
   HttpResponse call(const Operation& operation, const HttpRequest& request);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "io/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -38,7 +39,9 @@ const char* type_words(ArgumentType type) {
 }
 
 bool is_text(const Json& value) {
-  return value.is_string() && value.get_ref<const std::string&>().size() <= kMostTextBytes;
+  if (!value.is_string()) return false;
+  const std::string& text = value.get_ref<const std::string&>();
+  return text.size() <= kMostTextBytes && is_valid_utf8(text);
 }
 
 bool has_type(const Json& value, ArgumentType type) {
