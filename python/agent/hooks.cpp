@@ -27,6 +27,11 @@ PyObject* counter_next(PyObject* self) {
   Py_RETURN_NONE;
 }
 
+// torch.compile takes what it finds among the builtins only when it can be called.
+PyObject* counter_call(PyObject*, PyObject*, PyObject*) {
+  Py_RETURN_NONE;
+}
+
 PyTypeObject counter_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 PyObject* new_counter(PyObject*, PyObject* index) {
@@ -181,6 +186,7 @@ int add_hooks(PyObject* module) {
   counter_type.tp_flags = Py_TPFLAGS_DEFAULT;
   counter_type.tp_iter = PyObject_SelfIter;
   counter_type.tp_iternext = counter_next;
+  counter_type.tp_call = counter_call;
   if (PyType_Ready(&counter_type) < 0) return -1;
   if (PyModule_AddIntConstant(module, "ERROR_BASE", kErrorBase) < 0) return -1;
   return PyModule_AddFunctions(module, methods);

@@ -14,7 +14,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BOOTSTRAP = ROOT / "python" / "lockstep" / "agent" / "bootstrap.py"
-PATIENCE = 60.0
+PATIENCE = float(os.environ.get("LOCKSTEP_TEST_PATIENCE", "60"))
 
 
 def pythons():

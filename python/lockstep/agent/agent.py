@@ -60,6 +60,8 @@ class Agent:
         if native.module is not None:
             self._set_callbacks()
         self._enable_crash_report()
+        if sys.version_info >= (3, 12):
+            _quiet_fork_warning()
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self._at_exit)
 
@@ -142,7 +144,7 @@ class Agent:
         self._lost()
 
     def steps_running(self):
-        return any(step.mode and ident not in self.stops for ident, step in list(self.steps.items())) or bool(self.pausing)
+        return any(step.mode for step in list(self.steps.values())) or bool(self.pausing)
 
     def _watch(self, now):
         """While a step runs: a tracer of the program's own must not carry it away; evaluations must not take for ever."""
@@ -578,7 +580,10 @@ class Agent:
             self.stops[ident] = stop
             self.current = ident
             self.last_stop = stop
-            self.pausing.pop(ident, None)
+            was_pausing = self.pausing.pop(ident, None)
+        if was_pausing is not None and self.engine.name == "monitoring":
+            native.module.pause_at_line(0)
+            self.engine.paused()
         self.steps.pop(ident, None)
         if native.module is not None:
             native.module.attach(ident, 0, None, 0, None)
@@ -614,3 +619,21 @@ class Agent:
             except Exception:
                 pass
         self.trace.write("stop", line)
+
+
+class _ForkWarning:
+    """Fits the warning about fork with threads while the second thread is ours."""
+
+    @staticmethod
+    def match(text, *_):
+        return text.startswith("This process (pid=") and "multi-threaded" in text and len(sys._current_frames()) <= 2
+
+
+def _quiet_fork_warning():
+    import _warnings
+
+    try:
+        _warnings.filters.insert(0, ("ignore", _ForkWarning(), DeprecationWarning, None, 0))
+        _warnings._filters_mutated()
+    except AttributeError:
+        pass

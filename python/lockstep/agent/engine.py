@@ -10,6 +10,7 @@ from .breakpoints import Point
 
 STEP, NEXT, FINISH, UNTIL, PAUSE = 1, 2, 3, 4, 5
 _code_type = type((lambda: None).__code__)
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
 
 class Site:
@@ -23,6 +24,8 @@ class Site:
         self.points = []
         self.parents = []
         self.lines = sources.lines_in(code)
+        if code.co_name in _COMPREHENSIONS:
+            self.lines.discard(code.co_firstlineno)  # its line belongs to the function around it: one arrival, one stop
 
 
 class Engine:

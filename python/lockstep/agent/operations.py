@@ -90,11 +90,11 @@ def _to_stopped(agent, number, name, args):
             if stop.busy is not None:
                 raise Refused("busy", "an evaluation is still running in this thread", "wait, or terminate")
         plan = _plan(agent, name, args, chosen[0])
-        for stop in chosen:
-            stop.resumed = True
+        for stop in chosen:  # now, so that this thread watches over the step from its beginning
+            agent.steps[stop.thread] = plan
         agent.channel.send({"id": number, "ok": True, "result": {"resumed": [stop.thread for stop in chosen]}})
         for stop in chosen:
-            stop.give(("resume", plan if stop is chosen[0] or name == "continue" else None))
+            stop.give(("resume", plan))
         return
     stop = chosen[0]
     if stop.busy is not None:
@@ -179,8 +179,6 @@ def serve_stopped(agent, stop):
 
 def _resume(agent, stop, step):
     ident = stop.thread
-    if step is not None:
-        agent.steps[ident] = step
     agent.trace.write("resume", {"step_type": step.command if step is not None else "continue", "thread": ident})
     agent.channel.event("continued", {"thread": describe_thread(agent, ident, "running"), "command": step.command if step else "continue"})
     if step is not None and step.mode:

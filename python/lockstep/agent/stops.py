@@ -30,7 +30,6 @@ class Stop:
         self.busy = None  # the request that is being worked on
         self.event = {}
         self.not_run_yet = True
-        self.resumed = False
         self.extra = None  # further names for evaluations: _output, _module
 
     def frames(self):
