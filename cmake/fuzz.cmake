@@ -1,17 +1,24 @@
 # fuzz/<name>.cpp defines LLVMFuzzerTestOneInput. With clang and LOCKSTEP_FUZZ it becomes a libFuzzer program; always it becomes
-# corpus_<name>, which runs the checked-in corpus fuzz/corpus/<name>/ as a plain test.
+# corpus_<name>, which runs the checked-in corpus fuzz/corpus/<name>/ as a plain test. A first line "// Layer: io" says
+# what it links, so that a parser can be fuzzed without building the whole program.
 file(GLOB fuzz_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/fuzz/*.cpp)
 list(FILTER fuzz_sources EXCLUDE REGEX "run_corpus\\.cpp$")
 foreach(source IN LISTS fuzz_sources)
   get_filename_component(name ${source} NAME_WE)
+  file(STRINGS ${source} layer LIMIT_COUNT 1 REGEX "^// Layer: [a-z]+$")
+  if(layer)
+    string(REPLACE "// Layer: " "" layer "${layer}")
+  else()
+    set(layer cli)
+  endif()
   if(LOCKSTEP_FUZZ)
     add_executable(fuzz_${name} ${source})
     target_compile_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
-    target_link_libraries(fuzz_${name} PRIVATE lockstep_cli)
+    target_link_libraries(fuzz_${name} PRIVATE lockstep_${layer})
   elseif(LOCKSTEP_TESTS)
     add_executable(corpus_${name} ${source} ${CMAKE_SOURCE_DIR}/fuzz/run_corpus.cpp)
-    target_link_libraries(corpus_${name} PRIVATE lockstep_cli)
+    target_link_libraries(corpus_${name} PRIVATE lockstep_${layer})
     add_test(NAME corpus_${name} COMMAND corpus_${name} ${CMAKE_SOURCE_DIR}/fuzz/corpus/${name})
   endif()
 endforeach()

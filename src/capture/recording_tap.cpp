@@ -94,8 +94,8 @@ std::optional<Tensor> RecordingTap::offer(const TensorKey& key, const Tensor& te
   return offer(key, tensor, options_.role, {});
 }
 
-std::optional<Tensor> RecordingTap::offer(const TensorKey& offered, const Tensor& tensor, Role role,
-                                          const Where& where) {
+std::optional<Tensor> RecordingTap::offer(const TensorKey& offered, const Tensor& tensor, Role role, const Where& where,
+                                          bool may_substitute) {
   if (!options_.filter.wants(offered.name)) return std::nullopt;
   Record record;
   record.key = offered;
@@ -108,7 +108,7 @@ std::optional<Tensor> RecordingTap::offer(const TensorKey& offered, const Tensor
   std::optional<Tensor> replacement;
   try {
     std::optional<Tensor> reference;
-    const bool substitute = wants_substitute(offered.name);
+    const bool substitute = may_substitute && wants_substitute(offered.name);
     if (substitute || options_.compared) reference = reference_value(record.key, role);
     if (reference && options_.compared) options_.compared(record.key, tensor, *reference);
     if (reference && substitute) {

@@ -43,7 +43,8 @@ class RecordingTap : public Tap {
 
   bool wants(std::string_view name) const override { return options_.filter.wants(name); }
   std::optional<Tensor> offer(const TensorKey& key, const Tensor& tensor) override;
-  std::optional<Tensor> offer(const TensorKey& key, const Tensor& tensor, Role role, const Where& where);
+  std::optional<Tensor> offer(const TensorKey& key, const Tensor& tensor, Role role, const Where& where,
+                              bool may_substitute = true);
 
   int64_t offered() const;      // tensors that passed the filter
   int64_t substituted() const;  // of these, replaced

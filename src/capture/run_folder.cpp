@@ -177,7 +177,7 @@ void recover_run(const fs::path& run) {
           spooled.data.size() != static_cast<size_t>(checked_numel(record->shape)) * dtype_bytes(*record->dtype))
         return;
       record->seq = spooled.seq;
-      if (!record->file.empty()) {  // what the dead writer had begun
+      if (!record->stats && !record->file.empty()) {  // what the dead writer had begun; with statistics it had ended
         std::error_code error;
         fs::remove(run / ("tensors/" + tensor_file_stem(record->key, record->role) + ".npy"), error);
       }

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
-#include "capture/file_names.h"
+#include "capture/file_size_signal.h"
 #include "capture/value_pass.h"
 
 namespace lockstep {
@@ -44,11 +44,13 @@ Json new_manifest(const RunOptions& options, const std::string& id) {
 }  // namespace
 
 std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
+  const HoldFileSizeSignal hold;
   const Store store(options.home);
   const Store::NewRun run = store.create();
-  RunFolder(run.path).write_manifest(new_manifest(options, run.id));
-  std::unique_ptr<RunWriter> writer(new RunWriter(run.path, options));
+  std::unique_ptr<RunWriter> writer(new RunWriter(run.path, run.id, options));
+  // Before run.json makes it visible: a run that nobody holds counts as killed, and would be archived.
   if (!writer->lock_.acquire(run.path)) fail(Code::kIo, "record", "cannot lock " + run.path.string());
+  writer->folder_.write_manifest(new_manifest(options, run.id));
   writer->begin();
   store.point_latest(options.name, run.path);
   try {
@@ -60,7 +62,9 @@ std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
 }
 
 std::unique_ptr<RunWriter> RunWriter::attach(const fs::path& run, const RunOptions& options) {
-  std::unique_ptr<RunWriter> writer(new RunWriter(fs::absolute(run), options));
+  const HoldFileSizeSignal hold;
+  const std::string id = RunFolder(run).manifest().value("id", run.filename().string());
+  std::unique_ptr<RunWriter> writer(new RunWriter(fs::absolute(run), id, options));
   if (!writer->lock_.acquire(run)) return nullptr;
   // Another process has been here (and its hits would be counted twice).
   std::error_code error;
@@ -70,11 +74,8 @@ std::unique_ptr<RunWriter> RunWriter::attach(const fs::path& run, const RunOptio
   return writer;
 }
 
-RunWriter::RunWriter(fs::path run, const RunOptions& options)
-    : options_(options),
-      id_(RunFolder(run).manifest().value("id", run.filename().string())),
-      folder_(run),
-      spool_(run, id_, options.buffer_bytes) {
+RunWriter::RunWriter(const fs::path& run, std::string id, const RunOptions& options)
+    : options_(options), id_(std::move(id)), folder_(run), spool_(run, id_, options.buffer_bytes) {
   watch_forks();
   fork_generation_ = fork_count;
 }
@@ -88,6 +89,10 @@ void RunWriter::begin() {
 
 RunWriter::~RunWriter() {
   close("failed");
+  if (!forked()) return;
+  static_cast<void>(wake_.release());
+  static_cast<void>(done_.release());
+  spool_.abandon();
 }
 
 bool RunWriter::forked() const {
@@ -154,6 +159,7 @@ bool RunWriter::keep_in_full(const Record& record, uint64_t bytes) {
 void RunWriter::record(Record record, const Tensor& tensor) noexcept {
   try {
     if (forked() || closed_ || log_broken_) return;
+    const HoldFileSizeSignal hold;
     record.dtype = tensor.dtype();
     record.dtype_text = dtype_name(tensor.dtype());
     record.shape = tensor.shape();
@@ -242,7 +248,7 @@ void RunWriter::enqueue(Record record, Slot* slot, size_t text_room, size_t data
     thread_ = std::make_unique<std::thread>([this] { run_thread(); });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
-  wake_.notify_one();
+  wake_->notify_one();
 }
 
 // With mutex_ held.
@@ -283,7 +289,7 @@ void RunWriter::run_thread() {
     Pending pending;
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+      wake_->wait(lock, [this] { return stop_ || !queue_.empty(); });
       if (queue_.empty()) return;
       pending = std::move(queue_.front());
       queue_.pop_front();
@@ -295,19 +301,20 @@ void RunWriter::run_thread() {
       --in_flight_;
     }
     spool_.give(pending.slot);
-    done_.notify_all();
+    done_->notify_all();
   }
 }
 
 void RunWriter::flush() noexcept {
   if (forked()) return;
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return in_flight_ == 0; });
+  done_->wait(lock, [this] { return in_flight_ == 0; });
 }
 
 void RunWriter::update(const Json& patch) noexcept {
   if (forked() || closed_) return;
   try {
+    const HoldFileSizeSignal hold;
     const std::lock_guard lock(mutex_);
     Json manifest = folder_.manifest();
     merge_into(manifest, patch);
@@ -332,7 +339,7 @@ void RunWriter::close(std::string_view status, std::optional<int> exit_code) noe
       const std::lock_guard lock(mutex_);
       stop_ = true;
     }
-    wake_.notify_one();
+    wake_->notify_one();
     thread_->join();
   }
   const WriterCounts totals = counts();
@@ -348,6 +355,7 @@ void RunWriter::close(std::string_view status, std::optional<int> exit_code) noe
   if (exit_code) patch["program"]["exit_code"] = *exit_code;
   update(patch);
   closed_ = true;
+  spool_.remove();
   folder_.close_log();
   lock_.release();
 }

@@ -2,6 +2,7 @@
 // (statistics, files) is done by one thread, in order, within a bound on memory. Nothing here ever stops its host: what
 // cannot be recorded is said once, and the program goes on.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -64,7 +65,7 @@ class RunWriter {
     Slot* slot;
   };
 
-  RunWriter(fs::path run, const RunOptions& options);
+  RunWriter(const fs::path& run, std::string id, const RunOptions& options);
   void begin();
   bool keep_in_full(const Record& record, uint64_t bytes);
   void record_inline(Record& record, const Tensor& tensor, bool full);
@@ -86,11 +87,15 @@ class RunWriter {
   uint64_t fork_generation_;
 
   mutable std::mutex mutex_;
-  std::condition_variable wake_, done_;
+  // On the heap, because a forked child must not destroy them: destroying waits for waiters, and the child has not got
+  // the thread that waits.
+  std::unique_ptr<std::condition_variable> wake_ = std::make_unique<std::condition_variable>();
+  std::unique_ptr<std::condition_variable> done_ = std::make_unique<std::condition_variable>();
   std::deque<Pending> queue_;
   int64_t next_seq_ = 0;
   int in_flight_ = 0;  // queued or being written
-  bool stop_ = false, closed_ = false, log_broken_ = false, tensors_broken_ = false;
+  bool stop_ = false;
+  std::atomic<bool> closed_ = false, log_broken_ = false, tensors_broken_ = false;  // looked at without the lock
   WriterCounts counts_;
   std::set<std::string> warned_;
   std::unique_ptr<std::thread> thread_;

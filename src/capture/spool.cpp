@@ -47,7 +47,7 @@ Slot::Slot(const fs::path& path, size_t bytes) : path_(path), bytes_(bytes) {
   if (fd < 0) fail(Code::kIo, "spool", path.string() + ": " + std::strerror(errno));
   // All of it now: touching a page that a full disk cannot back would end the program with SIGBUS.
   const int error = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
-  void* map = error ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* map = error ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   ::close(fd);
   if (map == MAP_FAILED) {
     ::unlink(path.c_str());
@@ -99,9 +99,11 @@ Spool::Spool(const fs::path& run, std::string_view id, uint64_t max_bytes) : max
   usable_ = ::mkdir(folder_.c_str(), 0700) == 0;
 }
 
-Spool::~Spool() {
+void Spool::remove() noexcept {
   if (!usable_ || forgotten_) return;
+  usable_ = false;
   slots_.clear();
+  free_.clear();
   std::error_code error;
   fs::remove_all(folder_, error);
 }
@@ -132,7 +134,7 @@ Slot* Spool::make(size_t bytes) {
   }
   ++next_;
   in_files_ += bytes;
-  peak_bytes_ = std::max(peak_bytes_, in_files_);
+  peak_bytes_ = std::max(peak_bytes_.load(), in_files_);
   return slots_.back().get();
 }
 
@@ -164,7 +166,7 @@ Slot* Spool::take(size_t bytes) {
       }
       if (slots_.empty()) return nullptr;
     }
-    freed_.wait(lock);
+    freed_->wait(lock);
   }
 }
 
@@ -174,7 +176,7 @@ void Spool::give(Slot* slot) {
     const std::lock_guard lock(mutex_);
     free_.push_back(slot);
   }
-  freed_.notify_all();
+  freed_->notify_all();
 }
 
 bool has_spool(const fs::path& run, std::string_view id) {

@@ -52,9 +52,13 @@ class Slot {
 
 class Spool {
  public:
+  // In a forked child: what destroying would wait on is left as it is.
+  void abandon() { static_cast<void>(freed_.release()); }
+
   // `max_bytes` bounds all slots together.
   Spool(const fs::path& run, std::string_view id, uint64_t max_bytes);
-  ~Spool();  // removes its files
+  ~Spool() { remove(); }
+  void remove() noexcept;  // its files; no slot is usable afterwards
 
   // Waits while all slots are in use. Null: larger than the bound, or the system has no room; write it without a slot.
   Slot* take(size_t bytes);
@@ -68,11 +72,12 @@ class Spool {
   bool drop_free(size_t at_least);
 
   fs::path folder_;
-  uint64_t max_bytes_, in_files_ = 0, peak_bytes_ = 0;
+  uint64_t max_bytes_, in_files_ = 0;
+  std::atomic<uint64_t> peak_bytes_ = 0;
   int next_ = 0;
   bool usable_ = true, forgotten_ = false;
   std::mutex mutex_;
-  std::condition_variable freed_;
+  std::unique_ptr<std::condition_variable> freed_ = std::make_unique<std::condition_variable>();
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_;
 };

@@ -256,16 +256,4 @@ std::optional<uint64_t> bytes_from_text(std::string_view text) {
   return static_cast<uint64_t>(bytes);
 }
 
-std::string text_from_bytes(uint64_t bytes) {
-  if (bytes < 1000) return fmt::format("{} B", bytes);
-  double value = static_cast<double>(bytes);
-  const char* unit = "";
-  for (const char* next : {"kB", "MB", "GB", "TB"}) {
-    value /= 1000;
-    unit = next;
-    if (value < 999.5) break;
-  }
-  return fmt::format("{:.3g} {}", value, unit);
-}
-
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/number_text.h"
 
 namespace lockstep {
 
@@ -56,7 +57,6 @@ class Store {
 uint64_t folder_bytes(const fs::path& folder);
 std::string utc_now();  // "2026-01-31T12:00:00.123Z"
 std::optional<uint64_t> bytes_from_text(
-    std::string_view text);                   // "500MB", "2 GiB", "1000000"; 1000s for B, 1024s for iB
-std::string text_from_bytes(uint64_t bytes);  // "1.5 GB"
+    std::string_view text);  // "500MB", "2 GiB", "1000000"; 1000s for B, 1024s for iB
 
 }  // namespace lockstep

@@ -48,6 +48,20 @@ int report_parse_error(const App& app, const std::vector<std::string>& words, co
   return report(json, Code::kUsage, explain_parse_error(app.cli, words, error));
 }
 
+// CLI11 takes "--x=" for an option without a value and swallows the next argument; an empty value is a value ("" is a
+// prompt).
+std::vector<std::string> split_empty_values(int argc, char** argv) {
+  std::vector<std::string> arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const bool empty_value =
+        argument.size() > 3 && argument.starts_with("--") && argument.find('=') == argument.size() - 1;
+    arguments.push_back(empty_value ? argument.substr(0, argument.size() - 1) : argument);
+    if (empty_value) arguments.emplace_back();
+  }
+  return arguments;
+}
+
 }  // namespace
 
 void print_json(const Json& document) {
@@ -56,19 +70,26 @@ void print_json(const Json& document) {
 
 int run_app(int argc, char** argv) {
   App app;
+  const std::vector<std::string> arguments = split_empty_values(argc, argv);
   install_interrupt_handler();
   add_global_options(app);
+  add_compare(app);
   add_doctor(app);
   add_generate(app);
+  add_docs(app);
+  add_ledger(app);
+  add_record(app);
   add_reference(app);
+  add_runs(app);
   add_tensors(app);
   add_weights(app);
   app.cli.require_subcommand(1);
   try {
-    app.cli.parse(argc, argv);
+    app.cli.name("lockstep");
+    app.cli.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 wants them last first
     return app.status;
   } catch (const CLI::ParseError& error) {
-    return report_parse_error(app, std::vector<std::string>(argv + std::min(argc, 1), argv + argc), error);
+    return report_parse_error(app, arguments, error);
   } catch (const Error& error) {
     return report(app.global.json, error.code(), error.what());
   } catch (const std::bad_alloc&) {

@@ -26,9 +26,14 @@ int run_app(int argc, char** argv);
 void print_json(const Json& document);  // on stdout, one line; bytes that are no UTF-8 are replaced
 
 // One line each; defined in the command's own file.
+void add_compare(App& app);
 void add_doctor(App& app);
 void add_generate(App& app);
+void add_docs(App& app);
+void add_ledger(App& app);
+void add_record(App& app);
 void add_reference(App& app);
+void add_runs(App& app);
 void add_tensors(App& app);
 void add_weights(App& app);
 

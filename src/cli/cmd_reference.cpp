@@ -1,15 +1,108 @@
 #include <fmt/format.h>
 
+#include <memory>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "capture/recorded_program.h"
 #include "cli/app.h"
-#include "cli/help.h"
 
 namespace lockstep {
+namespace {
 
-// Hidden: what `./dev docs` writes to docs/cli.md.
+struct ReferenceOptions {
+  RecordRequest record;
+  std::string model, prompt, negative_prompt, dtype = "bf16", device = "cpu", output;
+  int64_t seed = 0;
+  int steps = 50, width = 1024, height = 1024;
+  double guidance = 4.0;
+  bool has_negative = false;
+};
+
+void generate_reference(App& app, ReferenceOptions& options) {
+  RecordRequest& request = options.record;
+  request.home = home_folder(app.global.home);
+  request.output_to_stderr = app.global.json;
+  request.quiet = app.global.quiet;
+  if (request.name.empty()) request.name = "reference";
+  request.argv = {(python_package_folder() / "lockstep" / "reference.py").string(),
+                  "--model",
+                  options.model,
+                  "--prompt",
+                  options.prompt,
+                  "--seed",
+                  std::to_string(options.seed),
+                  "--steps",
+                  std::to_string(options.steps),
+                  "--guidance",
+                  fmt::format("{}", options.guidance),
+                  "--width",
+                  std::to_string(options.width),
+                  "--height",
+                  std::to_string(options.height),
+                  "--dtype",
+                  options.dtype,
+                  "--device",
+                  options.device};
+  if (options.has_negative) request.argv.insert(request.argv.end(), {"--negative-prompt", options.negative_prompt});
+  const RecordOutcome outcome = record_program(request);
+  const fs::path image = outcome.run / "images" / "image.png";
+  std::error_code error;
+  const bool has_image = fs::exists(image, error);
+  if (has_image && !options.output.empty()) {
+    fs::copy_file(image, options.output, fs::copy_options::overwrite_existing, error);
+    if (error) fail(Code::kIo, "reference", options.output + ": " + error.message());
+  }
+  const std::string shown = options.output.empty() ? image.string() : options.output;
+  if (app.global.json)
+    fmt::print("{}\n", Json{{"run", outcome.id},
+                            {"path", outcome.run.string()},
+                            {"status", outcome.status},
+                            {"exit_code", outcome.exit_code},
+                            {"records", outcome.records},
+                            {"image", has_image ? Json(shown) : Json()}}
+                           .dump());
+  else if (outcome.exit_code == 0)
+    fmt::print("run {} with {} records\nimage {}\n", outcome.id, outcome.records, shown);
+  if (outcome.exit_code != 0) {
+    fmt::print(stderr, "lockstep: [reference] the official pipeline ended with {}; see {}\n", outcome.exit_code,
+               (outcome.run / "output.log").string());
+    app.status = exit_status(Code::kIo);
+  }
+}
+
+}  // namespace
+
 void add_reference(App& app) {
-  CLI::App* command = app.cli.add_subcommand("reference", "print the reference of all commands as Markdown");
-  command->group("");
-  command->callback([&app] { fmt::print("{}", markdown_reference(app.cli)); });
+  CLI::App* command = app.cli.add_subcommand("reference", "the official implementation, recorded");
+  command->require_subcommand(1);
+  CLI::App* generate = command->add_subcommand(
+      "generate", "run the official QwenImagePipeline, record every module and stage, save the image");
+  auto options = std::make_shared<ReferenceOptions>();
+  generate->add_option("--model", options->model, "a diffusers folder")->required();
+  generate->add_option("--prompt", options->prompt, "what the image shall show")->required();
+  CLI::Option* negative = generate->add_option("--negative-prompt", options->negative_prompt, "what it shall not show");
+  generate->add_option("--seed", options->seed, "of the initial noise");
+  generate->add_option("--steps", options->steps, "denoising steps")->check(CLI::Range(1, 10000));
+  generate->add_option("--guidance", options->guidance, "true_cfg_scale; 1 turns it off");
+  generate->add_option("--width", options->width, "pixels")->check(CLI::Range(16, 16384));
+  generate->add_option("--height", options->height, "pixels")->check(CLI::Range(16, 16384));
+  generate->add_option("--dtype", options->dtype, "f32, bf16 or f16")->check(CLI::IsMember({"f32", "bf16", "f16"}));
+  generate->add_option("--device", options->device, "torch device, such as cpu or cuda");
+  generate->add_option("--output", options->output, "copy the image to this file");
+  generate->add_option("--python", options->record.python, "the Python with diffusers (default python3)");
+  generate->add_option("--name", options->record.name, "name of the run (default reference)");
+  generate->add_option("--tap", options->record.tap, "record only tensors that match");
+  generate->add_option("--no-tap", options->record.no_tap, "leave these out");
+  generate->add_option("--record-steps", options->record.steps, "denoising steps to record, such as 0,5-9");
+  generate->add_flag("--inputs", options->record.inputs, "record the inputs of modules too");
+  generate->add_flag("--stats-only", options->record.stats_only, "keep no full tensors");
+  generate->add_option("--full", options->record.full, "keep exactly these in full, whatever the budget");
+  generate->add_option("--budget", options->record.budget, "bytes of full tensors to keep");
+  generate->callback([&app, options, negative] {
+    options->has_negative = negative->count() > 0;
+    generate_reference(app, *options);
+  });
 }
 
 }  // namespace lockstep

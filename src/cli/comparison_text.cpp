@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/number_text.h"
+#include "base/number_text.h"
 #include "cli/table.h"
 
 namespace lockstep {

@@ -129,6 +129,13 @@ std::string unknown(const std::string& kind, const std::string& word, const std:
   return fmt::format("[usage] {} has no {} '{}'; try {}", full_name(app), kind, word, hint);
 }
 
+// A bar would end the cell.
+std::string in_cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
 void put_markdown(std::string& out, const CLI::App& app) {
   out += fmt::format("\n## `{}`\n\n{}\n\n", full_name(app), app.get_description());
   const std::vector<std::string> examples = lines_of(app.get_footer());
@@ -137,7 +144,8 @@ void put_markdown(std::string& out, const CLI::App& app) {
   const auto table = [&](const char* title, const std::vector<Entry>& entries) {
     if (entries.empty()) return;
     out += fmt::format("\n| {} | |\n|---|---|\n", title);
-    for (const Entry& entry : entries) out += fmt::format("| `{}` | {} |\n", entry.name, entry.meaning);
+    for (const Entry& entry : entries)
+      out += fmt::format("| `{}` | {} |\n", in_cell(entry.name), in_cell(entry.meaning));
   };
   table("command", commands(app));
   table("argument", arguments(app));

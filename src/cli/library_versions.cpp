@@ -11,7 +11,7 @@
 #include <utf8proc.h>
 #include <webp/encode.h>
 #include <xxhash.h>
-#include <zip.h>
+#include <zlib.h>
 
 #include <CLI/Version.hpp>
 #include <cstdio>
@@ -62,7 +62,7 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
       {"libpng", png_get_libpng_ver(nullptr)},
       {"libjpeg", fmt::format("API {}, turbo {}", JPEG_LIB_VERSION, LIBJPEG_TURBO_VERSION_NUMBER)},
       {"libwebp", webp_text()},
-      {"libzip", zip_libzip_version()},
+      {"zlib", zlibVersion()},
       {"PCRE2", pcre2_text()},
       {"utf8proc", utf8proc_version()},
       {"xxHash", xxhash_text()},

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "cli/number_text.h"
+#include "base/number_text.h"
 #include "tensor/convert.h"
 
 namespace lockstep {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cli/number_text.h"
+#include "base/number_text.h"
 #include "cli/table.h"
 
 namespace lockstep {

@@ -163,16 +163,21 @@ DecodedImage decode_jpeg(std::span<const std::byte> bytes, std::string_view orig
   if (!reader.read_header(bytes)) corrupt();
   const jpeg_decompress_struct& codec = reader.codec;
   check_image_size(codec.image_width, codec.image_height, "jpeg", origin);
+  // Huffman codes spend at least one bit on each block of 8 x 8 pixels; arithmetic coding may spend less.
+  if (!codec.arith_code && uint64_t{codec.image_width} * codec.image_height / 512 > bytes.size())
+    fail(Code::kCorrupt, "jpeg", std::string(origin) + ": too few bytes for the size it promises",
+         {.got = std::to_string(codec.image_width) + " x " + std::to_string(codec.image_height) + " in " +
+                 std::to_string(bytes.size()) + " bytes"});
   const int channels = codec.num_components;
   if (channels != 1 && channels != 3 && channels != 4)
     fail(Code::kUnsupported, "jpeg", std::string(origin) + ": unusual number of components",
          {.expected = "1, 3 or 4", .got = std::to_string(channels)});
   DecodedImage decoded;
+  decoded.orientation = orientation_of(codec);  // now: finishing frees the markers
   Tensor& pixels = decoded.image.pixels;
   pixels = Tensor::zeros(DType::kU8, {codec.image_height, codec.image_width, channels});
   if (!reader.read_rows(pixels.mutable_data<uint8_t>(), pixels.bytes() / codec.image_height)) corrupt();
   if (channels == 4) pixels = rgb_from_cmyk(pixels, codec.saw_Adobe_marker);
-  decoded.orientation = orientation_of(codec);
   return decoded;
 }
 

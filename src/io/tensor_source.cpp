@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/error.h"
 #include "base/names.h"
 #include "io/checkpoint.h"
 #include "io/npy.h"
+#include "io/npz.h"
+#include "io/torch_file.h"
 
 namespace lockstep {
 namespace {
@@ -38,10 +41,45 @@ void add_safetensors(TensorSource& source, const std::shared_ptr<const Safetenso
   source.add_metadata(file->metadata());
 }
 
-void add_checkpoint(TensorSource& source, const fs::path& path) {
+// A file with one bare tensor gives it the file's own name.
+void add_torch(TensorSource& source, const std::shared_ptr<const TorchFile>& file, const std::string& name,
+               const std::string& prefix) {
+  for (const TensorInfo& info : file->tensors()) {
+    TensorInfo named = info;
+    named.name = info.name.empty() ? name : prefix + info.name;
+    source.add(std::move(named), [file, &info] { return file->tensor(info.name); });
+  }
+}
+
+void add_npz(TensorSource& source, const std::shared_ptr<const NpzFile>& file, const std::string& prefix) {
+  for (const TensorInfo& info : file->tensors()) {
+    TensorInfo named = info;
+    named.name = prefix + info.name;
+    source.add(std::move(named), [file, &info] { return file->tensor(info.name); });
+  }
+}
+
+bool is_torch_name(const fs::path& path) {
+  return path.extension() == ".pt" || path.extension() == ".pth";
+}
+
+bool is_npz(const MappedFile& file) {
+  if (!starts_with(file.bytes(), "PK")) return false;
+  // By name first: what is called .npz should be judged, and refused, as one. Then by content.
+  if (file.path().extension() == ".npz") return true;
+  if (is_torch_name(file.path()) || file.path().extension() == ".bin") return false;
+  const ZipArchive archive(file.bytes(), file.path().string(), nullptr);
+  return std::any_of(archive.entries().begin(), archive.entries().end(),
+                     [](const ZipEntry& entry) { return entry.name.ends_with(".npy"); });
+}
+
+void add_checkpoint(TensorSource& source, const fs::path& path, const std::string& prefix = "") {
   const auto checkpoint = std::make_shared<const Checkpoint>(Checkpoint::open(path));
-  for (const TensorInfo& info : checkpoint->tensors())
-    source.add(info, [checkpoint, &info] { return checkpoint->tensor(info.name); });
+  for (const TensorInfo& info : checkpoint->tensors()) {
+    TensorInfo named = info;
+    named.name = prefix + info.name;
+    source.add(std::move(named), [checkpoint, &info] { return checkpoint->tensor(info.name); });
+  }
   source.add_metadata(checkpoint->metadata());
 }
 
@@ -51,6 +89,10 @@ void add_file(TensorSource& source, const fs::path& path, const std::string& nam
   const std::string prefix = nested ? name + "/" : "";
   if (starts_with(file->bytes(), "\x93NUMPY"))
     add_npy(source, file, name);
+  else if (is_npz(*file))
+    add_npz(source, NpzFile::parse(file->bytes(), path, file), prefix);
+  else if (TorchFile::looks_like(file->bytes()) || is_torch_name(path))
+    add_torch(source, TorchFile::parse(file->bytes(), path, file), name, prefix);
   else
     add_safetensors(source, SafetensorsFile::parse(file->bytes(), path, file), prefix);
 }
@@ -62,6 +104,8 @@ std::vector<fs::path> tensor_files(const fs::path& folder) {
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     std::error_code ignored;
     if (at->is_directory(ignored) || !has_tensor_extension(at->path())) continue;
+    // .bin is anybody's extension; only torch's own count.
+    if (at->path().extension() == ".bin" && !TorchFile::looks_like(MappedFile::open(at->path())->bytes())) continue;
     files.push_back(at->path());
     if (files.size() > kMaxFolderFiles) fail(Code::kBadInput, "open", folder.string() + " holds too many files");
   }
@@ -75,10 +119,21 @@ void add_folder(TensorSource& source, const fs::path& folder) {
   if (files.empty())
     fail(Code::kNotFound, "open", folder.string() + " holds no tensor files",
          {.expected = ".npy, .npz, .safetensors, .pt, .pth or .bin files"});
-  const bool checkpoint = std::all_of(files.begin(), files.end(), [&](const fs::path& path) {
-    return path.extension() == ".safetensors" && path.parent_path() == folder;
+  // Models come as safetensors, often with the same weights once more as .bin beside them.
+  std::set<fs::path> components;
+  for (const fs::path& path : files)
+    if (path.extension() == ".safetensors") components.insert(path.parent_path());
+  const bool model = !components.empty() && std::all_of(files.begin(), files.end(), [](const fs::path& path) {
+    return path.extension() == ".safetensors" || path.extension() == ".bin";
   });
-  if (checkpoint) return add_checkpoint(source, folder);
+  if (model) {
+    for (const fs::path& component : components) {
+      std::string prefix = component == folder ? "" : component.lexically_relative(folder).string() + ".";
+      std::replace(prefix.begin(), prefix.end(), '/', '.');
+      add_checkpoint(source, component, prefix);
+    }
+    return;
+  }
   for (const fs::path& path : files)
     add_file(source, path, path.lexically_relative(folder).replace_extension().string(), true);
 }

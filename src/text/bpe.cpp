@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <queue>
+#include <functional>
 
 #include "base/error.h"
 
@@ -26,17 +26,13 @@ namespace {
 
 constexpr size_t kShort = 48;  // symbols up to which looking at every pair beats a heap
 
-struct Symbol {
-  int32_t id;
-  uint32_t previous, next;  // kNobody at the ends
-};
+constexpr size_t kKept = 1 << 16;
 constexpr uint32_t kNobody = UINT32_MAX;
 
-struct Candidate {
-  uint32_t rank, at;  // the pair that starts at symbol `at`
-  int32_t id;
-  bool operator>(const Candidate& other) const { return rank != other.rank ? rank > other.rank : at > other.at; }
-};
+// Rank, then place: the order in which pairs are merged.
+uint64_t candidate(uint32_t rank, uint32_t at) {
+  return static_cast<uint64_t>(rank) << 32 | at;
+}
 
 }  // namespace
 
@@ -76,39 +72,46 @@ void Bpe::merge_short(std::vector<int32_t>& out) {
   out.insert(out.end(), ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-// A heap of candidate pairs over a linked list: n log n, however long the piece.
+// A heap of candidate pairs over a linked list: n log n, however long the piece. A candidate is out of date, and
+// ignored, when the pair at its place has another rank by then.
 void Bpe::merge_long(std::vector<int32_t>& out) {
   const size_t count = ids_.size();
   if (count >= kNobody) fail(Code::kMemory, "tokenizer", "a piece of text is longer than 4 GB");
-  std::vector<Symbol> symbols(count);
-  std::vector<Candidate> found;
-  for (uint32_t i = 0; i < count; ++i)
-    symbols[i] = {ids_[i], i == 0 ? kNobody : i - 1, i + 1 == count ? kNobody : i + 1};
-  for (uint32_t i = 0; i + 1 < count; ++i) {
-    const Merges::Result pair = merges_.find(ids_[i], ids_[i + 1]);
-    if (pair.rank != Merges::kNone) found.push_back({pair.rank, i, pair.id});
+  symbols_.resize(count);
+  heap_.clear();
+  for (uint32_t i = 0; i < count; ++i) {
+    const bool last = i + 1 == count;
+    const Merges::Result pair = last ? Merges::Result{} : merges_.find(ids_[i], ids_[i + 1]);
+    symbols_[i] = {ids_[i], i == 0 ? kNobody : i - 1, last ? kNobody : i + 1, pair};
+    if (pair.rank != Merges::kNone) heap_.push_back(candidate(pair.rank, i));
   }
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> heap({}, std::move(found));
-  const auto offer = [&](uint32_t at) {
-    const Merges::Result pair = merges_.find(symbols[at].id, symbols[symbols[at].next].id);
-    if (pair.rank != Merges::kNone) heap.push({pair.rank, at, pair.id});
+  std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
+  const auto renew = [this](uint32_t at) {
+    Symbol& symbol = symbols_[at];
+    symbol.pair = symbol.next == kNobody ? Merges::Result{} : merges_.find(symbol.id, symbols_[symbol.next].id);
+    if (symbol.pair.rank == Merges::kNone) return;
+    heap_.push_back(candidate(symbol.pair.rank, at));
+    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
   };
-  while (!heap.empty()) {
-    const Candidate top = heap.top();
-    heap.pop();
-    Symbol& left = symbols[top.at];
-    if (left.id < 0 || left.next == kNobody) continue;                            // merged away since
-    if (merges_.find(left.id, symbols[left.next].id).rank != top.rank) continue;  // another pair by now
-    left.id = top.id;
-    symbols[left.next].id = -1;
-    left.next = symbols[left.next].next;
-    if (left.next != kNobody) {
-      symbols[left.next].previous = top.at;
-      offer(top.at);
-    }
-    if (left.previous != kNobody) offer(left.previous);
+  while (!heap_.empty()) {
+    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+    const auto rank = static_cast<uint32_t>(heap_.back() >> 32), at = static_cast<uint32_t>(heap_.back());
+    heap_.pop_back();
+    Symbol& left = symbols_[at];
+    if (left.pair.rank != rank) continue;
+    Symbol& right = symbols_[left.next];
+    right.pair = {};
+    left.id = left.pair.id;
+    left.next = right.next;
+    if (left.next != kNobody) symbols_[left.next].previous = at;
+    renew(at);
+    if (left.previous != kNobody) renew(left.previous);
   }
-  for (uint32_t at = 0; at != kNobody; at = symbols[at].next) out.push_back(symbols[at].id);
+  for (uint32_t at = 0; at != kNobody; at = symbols_[at].next) out.push_back(symbols_[at].id);
+  if (count > kKept) {  // one giant piece must not hold its memory for the rest of the text
+    symbols_ = {};
+    heap_ = {};
+  }
 }
 
 }  // namespace lockstep

@@ -60,6 +60,13 @@ class Bpe {
   const std::array<int32_t, 256>& byte_ids_;
   std::vector<int32_t> ids_;
   std::vector<Merges::Result> pairs_;
+  struct Symbol {
+    int32_t id;
+    uint32_t previous, next;
+    Merges::Result pair;  // with the next symbol
+  };
+  std::vector<Symbol> symbols_;
+  std::vector<uint64_t> heap_;
 };
 
 }  // namespace lockstep

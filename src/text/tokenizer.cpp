@@ -13,6 +13,11 @@
 #include "text/utf8.h"
 
 namespace lockstep {
+namespace {
+
+constexpr size_t kMaxAddedBytes = 1024;
+
+}  // namespace
 
 Tokenizer Tokenizer::load(const fs::path& folder) {
   return Tokenizer(read_tokenizer_folder(folder));
@@ -30,6 +35,9 @@ Tokenizer::Tokenizer(TokenizerFile file)
   }
   for (const AddedToken& token : file.added) {
     if (token.content.empty()) continue;
+    if (token.content.size() > kMaxAddedBytes)  // each is looked for at every place where it may start
+      fail(Code::kCorrupt, "tokenizer", fmt::format("the added token {} is too long", token.id),
+           {.expected = fmt::format("at most {} bytes", kMaxAddedBytes), .got = std::to_string(token.content.size())});
     vocabulary_.add(token.content, token.id);
     const auto index = static_cast<size_t>(token.id);
     if (is_added_.size() <= index) is_added_.resize(index + 1);

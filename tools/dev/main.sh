@@ -64,10 +64,13 @@ cmd_bench() { cmd_setup; tools/dev/bench.sh "$@"; }
 # format: format every source file
 cmd_format() { install_packages; source_files | xargs clang-format-14 -i; }
 
+# formatting: fail where a source file is not formatted
+cmd_formatting() { source_files | xargs clang-format-14 --dry-run -Werror; }
+
 # lint: formatting and the layer check
 cmd_lint() {
   install_packages
-  source_files | xargs clang-format-14 --dry-run -Werror
+  cmd_formatting
   python3 tools/check_layers.py
 }
 

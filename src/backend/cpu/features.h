@@ -15,9 +15,9 @@ std::optional<Level> level_from_name(std::string_view name);
 // The bits that matter, gathered apart from the decisions so that the decisions can be tested on any machine.
 struct Facts {
   bool avx2 = false, avx512 = false, avx512_bf16 = false;
-  bool amx_bf16 = false;        // CPUID leaf 7 and XCR0 both say so
-  bool amx_palette = false;     // CPUID leaf 0x1D describes palette 1: some virtual machines hide it
-  bool amx_usable = false;      // the kernel lets this process use tile data, and a product on tiles came out right
+  bool amx_bf16 = false;     // CPUID leaf 7 and XCR0 both say so
+  bool amx_palette = false;  // CPUID leaf 0x1D describes palette 1: some virtual machines hide it
+  bool amx_usable = false;   // the kernel lets this process use tile data, and a product on tiles came out right
 };
 
 Facts read_facts();  // asks the kernel for the tiles when the processor has them

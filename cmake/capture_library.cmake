@@ -1,0 +1,30 @@
+# liblockstep_capture.so: the C ABI for programs in any language. Only the functions of lockstep.h are visible, so that a
+# host with its own copy of anything we use never meets ours.
+add_library(lockstep_capture_shared SHARED ${CMAKE_SOURCE_DIR}/src/capture/c_api.cpp)
+set_target_properties(lockstep_capture_shared PROPERTIES OUTPUT_NAME lockstep_capture CXX_VISIBILITY_PRESET hidden)
+target_link_libraries(lockstep_capture_shared PRIVATE lockstep_capture)
+target_link_options(lockstep_capture_shared PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
+add_dependencies(lockstep lockstep_capture_shared)
+
+# The examples are built and run by the tests, so that they keep working.
+add_executable(example_c ${CMAKE_SOURCE_DIR}/examples/c/record.c)
+add_executable(example_cpp ${CMAKE_SOURCE_DIR}/examples/cpp/record.cpp)
+foreach(example example_c example_cpp)
+  target_include_directories(${example} PRIVATE ${CMAKE_SOURCE_DIR}/include)
+  target_link_libraries(${example} PRIVATE lockstep_capture_shared)
+endforeach()
+set_target_properties(example_c PROPERTIES C_STANDARD 11)
+if(LOCKSTEP_TESTS)
+  add_dependencies(lockstep example_c example_cpp)
+endif()
+
+# The package works without this; with it a checkpoint that records nothing costs a branch.
+find_package(Python3 COMPONENTS Interpreter Development.Module)
+if(Python3_Development.Module_FOUND)
+  add_library(lockstep_fast MODULE ${CMAKE_SOURCE_DIR}/python/native/fast.c)
+  target_include_directories(lockstep_fast PRIVATE ${Python3_INCLUDE_DIRS})
+  set_target_properties(lockstep_fast PROPERTIES PREFIX "" SUFFIX ".abi3.so" C_VISIBILITY_PRESET hidden)
+  # Python's own headers are not pedantic C.
+  target_compile_options(lockstep_fast PRIVATE -Wno-pedantic)
+  add_dependencies(lockstep lockstep_fast)
+endif()

@@ -1,0 +1,9 @@
+// Layer: io
+// Fuzzes JPEG pictures.
+#include "fuzz_input.h"
+#include "io/image_codecs.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lockstep;
+  return fuzz_one(data, size, [](std::span<const std::byte> bytes) { touch(decode_jpeg(bytes, "fuzz").image.pixels); });
+}

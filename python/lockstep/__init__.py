@@ -1,0 +1,158 @@
+"""Lockstep for Python: name the tensors of your program, record them, and go on with the reference's values.
+
+    from lockstep import checkpoint, save, load, run
+    x = checkpoint("latents", x)            # records; returns x, or the reference's value when substituting
+
+Off unless asked for (LOCKSTEP_RECORD=1, `lockstep record`, or `with run("name"):`), and then it costs one branch.
+"""
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import sys
+
+from . import _library, _session
+from ._library import LockstepError
+from ._saved import (
+    debug_clear,
+    debug_info,
+    debug_list,
+    debug_load,
+    debug_save,
+    debug_show_all,
+    load,
+    save,
+)
+from ._views import is_tensor
+
+__version__ = "0.1.0"
+__all__ = [
+    "LockstepError",
+    "checkpoint",
+    "debug_checkpoint",
+    "debug_clear",
+    "debug_info",
+    "debug_list",
+    "debug_load",
+    "debug_save",
+    "debug_show_all",
+    "load",
+    "run",
+    "save",
+]
+
+_off = not _session.asked_for()
+
+
+def checkpoint(name=None, tensor=None, /, *, step=None, tags=None, **named):
+    """Records a tensor and returns it, or the reference's value where that is to be substituted.
+
+    checkpoint("latents", x)                       one tensor
+    checkpoint("block", hidden=h, temb=t, step=i)  several: block.hidden, block.temb; returns them in that order
+    checkpoint() or checkpoint("block")            all tensors among the caller's local variables
+    """
+    if _off:
+        return tensor if not named else _given(tensor, named)
+    return _record(name, tensor, step, tags, named, sys._getframe(1))
+
+
+def _record_call(name=None, tensor=None, /, *, step=None, tags=None, **named):
+    # Called from C, which has no Python frame: one up is the program.
+    return _record(name, tensor, step, tags, named, sys._getframe(1))
+
+
+def _load_fast():
+    """The C form of checkpoint(), where it was built beside the capture library."""
+    for candidate in _library.beside_library("lockstep_fast.abi3.so"):
+        try:
+            loader = importlib.machinery.ExtensionFileLoader("lockstep._fast", str(candidate))
+            module = importlib.util.module_from_spec(importlib.util.spec_from_loader("lockstep._fast", loader))
+            loader.exec_module(module)
+        except (ImportError, OSError):
+            continue
+        module.set_slow_path(_record_call)
+        module.set_off(_off)
+        return module
+    return None
+
+
+_fast = _load_fast()
+if _fast is not None:
+    _python_checkpoint, checkpoint = checkpoint, _fast.checkpoint
+
+
+def _set_off(value):
+    global _off
+    _off = value
+    if _fast is not None:
+        _fast.set_off(value)
+
+
+def _given(tensor, named):
+    values = ([tensor] if tensor is not None else []) + list(named.values())
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _place(frame):
+    code = frame.f_code
+    return code.co_filename, frame.f_lineno, getattr(code, "co_qualname", code.co_name)
+
+
+def _record(name, tensor, step, tags, named, frame):
+    session = _session.current()
+    if session is None:
+        return _given(tensor, named) if named else tensor
+    where = _place(frame)
+    if tensor is None and not named:
+        _record_locals(session, name, step, tags, frame, where)
+        return None
+    name = where[2] if name is None else name
+    values = []
+    if tensor is not None:
+        values.append(session.offer(name, tensor, step=step, tags=tags, where=where))
+    for key, value in named.items():
+        values.append(session.offer(f"{name}.{key}", value, step=step, tags=tags, where=where))
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _record_locals(session, name, step, tags, frame, where):
+    prefix = where[2] if name is None else name
+    for key, value in list(frame.f_locals.items()):
+        if not key.startswith("_") and is_tensor(value):
+            session.offer(f"{prefix}.{key}", value, role="variable", step=step, tags=tags, where=where)
+
+
+def debug_checkpoint(
+    checkpoint_name, stream=None, context=None, metadata=None, skip=False, verified=False, terminate_after=False, **variables
+):
+    """checkpoint() under the name and with the arguments that mflux ports use. It never pauses: `lockstep debug` does."""
+    if not _off:
+        tags = {key: str(value) for key, value in {**(context or {}), **(metadata or {})}.items()}
+        if verified:
+            tags["verified"] = "true"
+        if stream is not None:
+            tags["stream"] = str(stream)
+        step = tags.pop("timestep", None)
+        step = int(step) if isinstance(step, str) and step.isdigit() else None
+        _record(checkpoint_name, None, step, tags, variables, sys._getframe(1))
+    if terminate_after:
+        sys.exit(0)
+
+
+@contextlib.contextmanager
+def run(name=None, **settings):
+    """Records what happens inside, whatever the environment says.
+
+    settings: home, details_json, tap, no_tap, steps, full, stats_only, budget_bytes, reference, substitute, no_record.
+    """
+    session, previous = _session.open_run(name or _session.program_name(), **settings)
+    was_off = _off
+    _set_off(False)
+    status = "failed"
+    try:
+        yield session
+        status = "finished"
+    finally:
+        _set_off(was_off)
+        _session.restore(previous)
+        session.close(status)

@@ -1,0 +1,281 @@
+"""Tensors of any framework as pointer, dtype, shape and strides, and back. Nothing is imported that the program has not
+imported itself: a tensor can only exist when its framework does."""
+
+import ctypes
+import sys
+
+from ._library import DTYPE_BYTES, DTYPE_CODES
+
+
+class Unreadable(Exception):
+    """A tensor without values to read: traced, on a device we cannot reach, or of an unknown dtype."""
+
+
+class View:
+    __slots__ = ("pointer", "dtype", "shape", "strides", "keep")
+
+    def __init__(self, pointer, dtype, shape, strides, keep):
+        self.pointer = pointer  # of the first element
+        self.dtype = dtype  # code of _library.DTYPES
+        self.shape = shape
+        self.strides = strides  # in elements; None: contiguous
+        self.keep = keep  # owns the memory
+
+
+_ALIASES = {"half": "float16", "float": "float32", "double": "float64", "bool_": "bool", "float8_e4m3": "float8_e4m3fn"}
+
+
+def _code(name):
+    name = _ALIASES.get(name, name)
+    code = DTYPE_CODES.get(name)
+    if code is None:
+        raise Unreadable(f"dtype {name}")
+    return code
+
+
+def _type_of(module, name):
+    loaded = sys.modules.get(module)
+    kind = getattr(loaded, name, None) if loaded is not None else None
+    return kind if isinstance(kind, type) else ()
+
+
+def is_tensor(value):
+    """Whether value is something whose numbers we record. Plain numbers, bytes and lists are not."""
+    if isinstance(value, _type_of("torch", "Tensor")) or isinstance(value, _type_of("numpy", "ndarray")):
+        return True
+    if isinstance(value, _type_of("mlx.core", "array")) or isinstance(value, _type_of("numpy", "generic")):
+        return True
+    return not isinstance(value, type) and hasattr(type(value), "__dlpack__")
+
+
+def view_of(value):
+    if isinstance(value, _type_of("torch", "Tensor")):
+        return _torch_view(value)
+    if isinstance(value, _type_of("numpy", "ndarray")):
+        return _numpy_view(value)
+    if isinstance(value, _type_of("numpy", "generic")):
+        return _numpy_view(sys.modules["numpy"].asarray(value))
+    if isinstance(value, _type_of("mlx.core", "array")):
+        return _mlx_view(value)
+    if isinstance(value, bool):
+        return _scalar_view(ctypes.c_bool(value), "bool")
+    if isinstance(value, int):
+        return _scalar_view(ctypes.c_int64(value), "int64")
+    if isinstance(value, float):
+        return _scalar_view(ctypes.c_double(value), "float64")
+    if hasattr(value, "__dlpack__"):
+        return _dlpack_view(value)
+    try:
+        return _buffer_view(value)
+    except TypeError:
+        raise Unreadable(f"a {type(value).__name__} is no tensor") from None
+
+
+def _scalar_view(number, dtype):
+    return View(ctypes.addressof(number), DTYPE_CODES[dtype], (), None, number)
+
+
+def _torch_view(tensor):
+    torch = sys.modules["torch"]
+    tensor = tensor.detach()
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    if tensor.layout != torch.strided:
+        tensor = tensor.to_dense()
+    if tensor.device.type == "meta":
+        raise Unreadable("a meta tensor")
+    if tensor.device.type != "cpu":
+        tensor = tensor.cpu()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())  # [..., 2]
+    elif tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    dtype = _code(str(tensor.dtype).removeprefix("torch."))
+    pointer = tensor.data_ptr()
+    if pointer == 0 and tensor.numel() > 0:
+        raise Unreadable("a tensor without memory")
+    return View(pointer, dtype, tuple(tensor.shape), tensor.stride(), tensor)
+
+
+def _numpy_view(array):
+    numpy = sys.modules["numpy"]
+    if array.dtype.kind == "c":
+        array = numpy.ascontiguousarray(array)
+        array = array.view(array.real.dtype).reshape(array.shape + (2,))
+    if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and sys.byteorder == "big"):
+        array = array.astype(array.dtype.newbyteorder("<"))
+    dtype = _code(array.dtype.name)
+    size = array.dtype.itemsize
+    if any(stride % size for stride in array.strides):
+        array = numpy.ascontiguousarray(array)
+    strides = tuple(stride // size for stride in array.strides)
+    return View(array.__array_interface__["data"][0], dtype, array.shape, strides, array)
+
+
+def _mlx_view(array):
+    mx = sys.modules["mlx.core"]
+    name = str(array.dtype).removeprefix("mlx.core.")
+    if name == "complex64":
+        array = mx.stack([mx.real(array), mx.imag(array)], axis=-1)  # [..., 2]
+        name = "float32"
+    dtype = _code(name)
+    if name == "bfloat16":
+        # The buffer protocol has no bfloat16; the same bits as integers do. A 0-d array cannot be viewed.
+        array = array.reshape((1,)).view(mx.uint16).reshape(()) if array.ndim == 0 else array.view(mx.uint16)
+    mx.eval(array)
+    view = _buffer_view(array)
+    view.dtype = dtype
+    return view
+
+
+class _PyBuffer(ctypes.Structure):
+    _fields_ = [
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("strides", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("suboffsets", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("internal", ctypes.c_void_p),
+    ]
+
+
+class _BufferOwner:
+    """Holds an exported buffer until the view is done with."""
+
+    def __init__(self, value):
+        self.buffer = _PyBuffer()
+        flags = 0x0010 | 0x0008 | 0x0004  # strides, shape, format
+        get = ctypes.pythonapi.PyObject_GetBuffer
+        get.argtypes = [ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int]
+        get(value, ctypes.byref(self.buffer), flags)
+
+    def __del__(self):
+        if self.buffer.obj:
+            release = ctypes.pythonapi.PyBuffer_Release
+            release.argtypes = [ctypes.POINTER(_PyBuffer)]
+            release(ctypes.byref(self.buffer))
+
+
+_FORMATS = {"d": "float64", "f": "float32", "e": "float16", "?": "bool"}
+_INTEGERS = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
+
+
+def _buffer_view(value):
+    try:
+        owner = _BufferOwner(value)
+    except BufferError as error:
+        raise Unreadable(str(error)) from None
+    buffer = owner.buffer
+    form = (buffer.format or b"B").decode().lstrip("@=<")
+    if form in _FORMATS:
+        name = _FORMATS[form]
+    elif len(form) == 1 and form in "bhilqn":
+        name = _INTEGERS[buffer.itemsize]
+    elif len(form) == 1 and form in "BHILQN":
+        name = "u" + _INTEGERS[buffer.itemsize]
+    else:
+        raise Unreadable(f"buffer format {form!r}")
+    shape = tuple(buffer.shape[axis] for axis in range(buffer.ndim))
+    strides = None
+    if buffer.strides:
+        strides = tuple(buffer.strides[axis] for axis in range(buffer.ndim))
+        if any(stride % buffer.itemsize for stride in strides):
+            raise Unreadable("strides that are no multiple of the item size")
+        strides = tuple(stride // buffer.itemsize for stride in strides)
+    return View(buffer.buf, DTYPE_CODES[name], shape, strides, owner)
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_DLPACK_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool", 10: "float8_e4m3fn", 12: "float8_e5m2"}
+
+
+def _dlpack_view(value):
+    try:
+        capsule = value.__dlpack__()
+    except Exception as error:  # whatever the framework raises: a traced array, another device
+        raise Unreadable(f"{type(value).__name__}: {error}") from None
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    tensor = _DLTensor.from_address(pointer(capsule, b"dltensor"))
+    if tensor.device_type not in (1, 3):  # CPU and pinned CPU memory
+        raise Unreadable(f"device type {tensor.device_type}")
+    kind = _DLPACK_CODES.get(tensor.code, f"DLPack code {tensor.code}")
+    name = kind if kind.startswith("float8") or kind == "bool" else f"{kind}{tensor.bits}"
+    shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
+    strides = tuple(tensor.strides[axis] for axis in range(tensor.ndim)) if tensor.strides else None
+    return View((tensor.data or 0) + tensor.byte_offset, _code(name), shape, strides, (capsule, value))
+
+
+def restored(like, dtype, shape, data):
+    """A tensor of the same framework, device and dtype as `like` from packed bytes."""
+    if isinstance(like, _type_of("torch", "Tensor")):
+        torch = sys.modules["torch"]
+        if like.is_complex():
+            kind = {"float32": torch.complex64, "float64": torch.complex128, "float16": torch.complex32}[dtype]
+            values = torch.frombuffer(data, dtype=kind) if data else torch.empty(0, dtype=kind)
+            shape = shape[:-1]
+        else:
+            kind = getattr(torch, dtype)
+            values = torch.frombuffer(data, dtype=kind) if data else torch.empty(0, dtype=kind)
+        return values.reshape(shape).to(device=like.device, dtype=like.dtype)
+    if isinstance(like, _type_of("mlx.core", "array")):
+        mx = sys.modules["mlx.core"]
+        if dtype == "bfloat16":
+            return mx.array(memoryview(data).cast("H")).view(mx.bfloat16).reshape(shape)
+        return mx.array(memoryview(data).cast(_CASTS[dtype])).reshape(shape)
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        raise Unreadable(f"cannot make a {type(like).__name__}")
+    array = numpy_from(numpy, dtype, shape, data)
+    if isinstance(like, _type_of("numpy", "ndarray")):
+        return array.astype(like.dtype) if array.dtype != like.dtype and array.dtype.kind != "V" else array.view(like.dtype)
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(like, jax.Array):
+        return jax.numpy.asarray(array)
+    if isinstance(like, (bool, int, float)):
+        return type(like)(array.item())
+    raise Unreadable(f"cannot make a {type(like).__name__}")
+
+
+_CASTS = {
+    "float64": "d",
+    "float32": "f",
+    "float16": "e",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint8": "B",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "bool": "?",
+}
+
+
+def numpy_from(numpy, dtype, shape, data):
+    """bfloat16 and fp8 become ml_dtypes arrays where that package is loaded, else raw void types."""
+    if dtype in _CASTS:
+        return numpy.frombuffer(data, dtype=_CASTS[dtype]).reshape(shape)
+    small = sys.modules.get("ml_dtypes")
+    kind = numpy.dtype(getattr(small, dtype)) if small is not None else numpy.dtype(f"V{DTYPE_BYTES[DTYPE_CODES[dtype]]}")
+    return numpy.frombuffer(data, dtype=kind).reshape(shape)

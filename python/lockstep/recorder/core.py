@@ -1,0 +1,169 @@
+"""The recorder: module calls come in, tensors go to the session, with step and pass."""
+
+import collections.abc
+import copy
+import dataclasses
+import fnmatch
+import os
+import sys
+import threading
+
+from .. import _session
+from .._views import is_tensor
+from .import_hook import after_import
+from .names import ModuleNames
+
+
+class Recorder:
+    def __init__(self):
+        self.inputs = os.environ.get("LOCKSTEP_INPUTS", "") not in ("", "0")
+        self._modules = [glob for glob in os.environ.get("LOCKSTEP_MODULES", "").split(",") if glob]
+        self._wanted = {}  # module name → whether to record it
+        self._places = {}  # module class → file, line, function of its forward
+        self._local = threading.local()
+        self.step = None
+        self.tags = {}
+        self.pipeline = None  # stages of the diffusers pipeline that is running
+
+    def stack(self):
+        stack = getattr(self._local, "stack", None)
+        if stack is None:
+            stack = self._local.stack = []
+        return stack
+
+    def announce_aliases(self, aliases):
+        session = _session.current()
+        if session is not None:
+            session.describe({"aliases": aliases})
+
+    def call(self, names, function, module, args, kwargs):
+        """Runs function(module, ...) and records what went in and out. Whatever fails here, the call itself happens."""
+        stack = self.stack()
+        name = place = None
+        try:
+            name = names.name_of(module, stack[-1] if stack else None)
+            if name is not None and not self._is_wanted(name):
+                name = None
+            if self.pipeline is not None:
+                self.pipeline.before_module(module)
+            if name is not None:
+                place = self._place_of(module)
+                if self.inputs:
+                    args, kwargs = self._offer_inputs(name, args, kwargs, place)
+        except Exception as error:
+            _session.warn_once(("module", type(error)), f"a {type(module).__name__} is not recorded: {error}")
+            name = None
+        stack.append(module)
+        try:
+            output = function(module, *args, **kwargs)
+        finally:
+            stack.pop()
+        try:
+            if name is not None:
+                output = self.open(name, output, "output", place)
+            if self.pipeline is not None:
+                output = self.pipeline.after_module(module, output)
+        except Exception as error:
+            _session.warn_once(("module", type(error)), f"{name or type(module).__name__} is not recorded: {error}")
+        return output
+
+    def _is_wanted(self, name):
+        wanted = self._wanted.get(name)
+        if wanted is None:
+            wanted = not self._modules or any(fnmatch.fnmatchcase(name, glob) for glob in self._modules)
+            self._wanted[name] = wanted
+        return wanted
+
+    def _place_of(self, module):
+        kind = type(module)
+        place = self._places.get(kind)
+        if place is None:
+            forward = getattr(kind, "forward", None) or getattr(kind, "__call__")
+            while hasattr(forward, "__wrapped__"):
+                forward = forward.__wrapped__
+            code = getattr(forward, "__code__", None)
+            place = (None, 0, kind.__qualname__)
+            if code is not None:
+                place = (code.co_filename, code.co_firstlineno, getattr(forward, "__qualname__", code.co_name))
+            self._places[kind] = place
+        return place
+
+    def _offer_inputs(self, name, args, kwargs, place):
+        """One tensor alone carries the module's name; several carry their position or keyword behind it."""
+        count = sum(1 for value in (*args, *kwargs.values()) if is_tensor(value) or isinstance(value, (tuple, list, dict)))
+        if count == 1:
+            args = tuple(self.open(name, value, "input", place) for value in args)
+            return args, {key: self.open(name, value, "input", place) for key, value in kwargs.items()}
+        args = tuple(self.open(f"{name}.{index}", value, "input", place) for index, value in enumerate(args))
+        return args, {key: self.open(f"{name}.{key}", value, "input", place) for key, value in kwargs.items()}
+
+    def open(self, name, value, role, place):
+        """Records the tensors in a value, however they are packed; returns it, or a copy with replaced tensors."""
+        if is_tensor(value):
+            return self.offer(name, value, role=role, place=place)
+        if isinstance(value, (tuple, list)):
+            items = [self.open(f"{name}.{index}", item, role, place) for index, item in enumerate(value)]
+            if all(new is old for new, old in zip(items, value)):
+                return value
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        if isinstance(value, collections.abc.Mapping):
+            # In a ModelOutput the tuple of all hidden states repeats what its layers have recorded.
+            outputs_only = any(kind.__name__ in ("ModelOutput", "BaseOutput") for kind in type(value).__mro__)
+            changed = {}
+            for key, item in value.items():
+                if outputs_only and not is_tensor(item):
+                    continue
+                new = self.open(f"{name}.{key}", item, role, place)
+                if new is not item:
+                    changed[key] = new
+            return self._with_items(value, changed)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            changed = {}
+            for field in dataclasses.fields(value):
+                item = getattr(value, field.name, None)
+                new = self.open(f"{name}.{field.name}", item, role, place)
+                if new is not item:
+                    changed[field.name] = new
+            return dataclasses.replace(value, **changed) if changed else value
+        return value
+
+    @staticmethod
+    def _with_items(mapping, changed):
+        if not changed:
+            return mapping
+        result = copy.copy(mapping)
+        for key, item in changed.items():
+            result[key] = item
+        return result
+
+    def offer(self, name, value, *, role, place=None, step="current", tags=None):
+        session = _session.current()
+        if session is None:
+            return value
+        return session.offer(
+            name,
+            value,
+            role=role,
+            step=self.step if step == "current" else step,
+            tags=self.tags if tags is None else tags,
+            where=place,
+        )
+
+
+def install():
+    """Arranges for torch, MLX and diffusers to be recorded as soon as the program imports them."""
+    from . import mlx_modules, pipelines, torch_modules
+
+    recorder = Recorder()
+    after_import("torch.nn.modules.module", lambda module: torch_modules.patch(module, recorder))
+    after_import("mlx.nn.layers.base", lambda module: mlx_modules.patch(module, recorder))
+    after_import("diffusers.pipelines.pipeline_utils", lambda module: pipelines.patch(module, recorder))
+    return recorder
+
+
+def names_for(framework, recorder):
+    return ModuleNames(framework, recorder.announce_aliases)
+
+
+def loaded(module):
+    return sys.modules.get(module)

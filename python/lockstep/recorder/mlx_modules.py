@@ -1,0 +1,58 @@
+"""Every call of an mlx.nn.Module. MLX has no hooks: each class's own __call__ is wrapped, those to come as well."""
+
+import functools
+
+from . import core
+from .names import Framework
+
+
+def patch(module, recorder):
+    """`module` is mlx.nn.layers.base, just imported: only the base class exists yet."""
+    kind = module.Module
+    if "__init_subclass__" in vars(kind):
+        return
+    names = recorder.mlx_names = core.names_for(Framework(kind, _children), recorder)
+
+    def wrap(cls):
+        original = vars(cls).get("__call__")
+        if original is None or getattr(original, "_lockstep", False):
+            return
+
+        @functools.wraps(original)
+        def __call__(self, *args, **kwargs):
+            stack = recorder.stack()
+            if stack and stack[-1] is self:  # super().__call__: one call, recorded once
+                return original(self, *args, **kwargs)
+            return recorder.call(names, original, self, args, kwargs)
+
+        __call__._lockstep = True
+        cls.__call__ = __call__
+
+    def __init_subclass__(cls, **kwargs):
+        super(kind, cls).__init_subclass__(**kwargs)
+        wrap(cls)
+
+    kind.__init_subclass__ = classmethod(__init_subclass__)
+    pending = [kind]
+    while pending:
+        cls = pending.pop()
+        wrap(cls)
+        pending.extend(cls.__subclasses__())
+
+
+def _children(module):
+    found = []
+
+    def visit(path, value):
+        if isinstance(value, core.loaded("mlx.nn.layers.base").Module):
+            found.append((path, value))
+        elif isinstance(value, (list, tuple)):
+            for index, item in enumerate(value):
+                visit(f"{path}.{index}", item)
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                visit(f"{path}.{key}", item)
+
+    for key, value in dict.items(module):
+        visit(key, value)
+    return found

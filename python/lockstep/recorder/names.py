@@ -1,0 +1,140 @@
+"""Which name a module object has: component, then checkpoint prefix."""
+
+import gc
+import re
+import weakref
+
+_MOST_SEARCHES = 32  # of all objects for a module's parents; after that, programs that make modules as they go are named by class
+
+
+class Framework:
+    """What naming needs to know of a module system."""
+
+    def __init__(self, kind, children):
+        self.kind = kind  # the base class of modules
+        self.children = children  # module → [(attribute path, child module)]
+
+
+class ModuleNames:
+    def __init__(self, framework, announce):
+        self._framework = framework
+        self._announce = announce  # called with {name: [other names]} for modules that sit in two places
+        self._names = {}  # id → (weak reference, name or None)
+        self._taken = {}  # root name → weak reference
+        self._searches = 0
+
+    def known(self, module):
+        entry = self._names.get(id(module))
+        return entry is not None and entry[0]() is module
+
+    def name_of(self, module, parent=None):
+        """The module's name; None when it is not to be recorded. `parent`: the module whose forward calls it."""
+        entry = self._names.get(id(module))
+        if entry is not None and entry[0]() is module:
+            return entry[1]
+        if parent is not None and self.known(parent):
+            return self._name_inside(module, parent)
+        root = self._root_of(module)
+        self.add_root(type(root).__name__, root, record_root=True)
+        entry = self._names.get(id(module))
+        if entry is None or entry[0]() is not module:
+            self._remember(module, type(module).__name__)
+            return type(module).__name__
+        return entry[1]
+
+    def add_root(self, component, root, record_root):
+        """Names a whole tree. Outputs of a pipeline's root modules are recorded as stages, not under a module name."""
+        component = self._free_name(component, root)
+        aliases = {}
+        nested_language_model = self._has_nested_language_model(root)
+        for path, module in self._walk(root):
+            name = component if not path else f"{component}.{checkpoint_path(path, nested_language_model)}"
+            skipped = not path and not record_root
+            # A wrapper whose output its language model repeats, and logits that a pipeline never looks at.
+            skipped |= nested_language_model and (path == "model" or (path == "lm_head" and not record_root))
+            entry = self._names.get(id(module))
+            if entry is not None and entry[0]() is module:
+                if entry[1] is not None and entry[1] != name:
+                    aliases.setdefault(entry[1], []).append(name)
+                continue
+            self._remember(module, None if skipped else name)
+        if aliases:
+            self._announce(aliases)
+
+    def _remember(self, module, name):
+        self._names[id(module)] = (weakref.ref(module), name)
+
+    def _free_name(self, component, root):
+        candidate, number = component, 1
+        while candidate in self._taken and self._taken[candidate]() is not None and self._taken[candidate]() is not root:
+            number += 1
+            candidate = f"{component}_{number}"
+        self._taken[candidate] = weakref.ref(root)
+        return candidate
+
+    def _has_nested_language_model(self, root):
+        return any(path == "model.language_model" for path, _ in self._walk(root, depth=2))
+
+    def _walk(self, root, depth=None):
+        """(path, module) of the tree in order of definition; a module in two places comes twice."""
+        stack = [("", root, 0, frozenset((id(root),)))]
+        while stack:
+            path, module, level, above = stack.pop()
+            yield path, module
+            if depth is not None and level >= depth:
+                continue
+            inner = []
+            for name, child in self._framework.children(module):
+                if id(child) not in above:  # a module that holds itself
+                    inner.append((f"{path}.{name}" if path else name, child, level + 1, above | {id(child)}))
+            stack.extend(reversed(inner))
+
+    def _name_inside(self, module, parent):
+        """A module its parent holds in a plain list or dict, or makes as it goes."""
+        parent_name = self._names[id(parent)][1] or type(parent).__name__
+        for attribute, value in list(vars(parent).items()):
+            if value is module:
+                name = f"{parent_name}.{attribute}"
+                break
+            if isinstance(value, (list, tuple)):
+                index = next((i for i, item in enumerate(value) if item is module), None)
+            elif isinstance(value, dict) and not attribute.startswith("_"):
+                index = next((key for key, item in value.items() if item is module), None)
+            else:
+                continue
+            if index is not None:
+                name = f"{parent_name}.{attribute}.{index}"
+                break
+        else:
+            name = f"{parent_name}.{type(module).__name__}"
+        for path, inner in self._walk(module):
+            if not self.known(inner):
+                self._remember(inner, f"{name}.{path}" if path else name)
+        return name
+
+    def _root_of(self, module):
+        """The topmost module that holds this one: its name must not depend on which part is called first."""
+        if self._searches >= _MOST_SEARCHES:
+            return module
+        self._searches += 1
+        parents = {}
+        for candidate in gc.get_objects():
+            try:
+                if issubclass(type(candidate), self._framework.kind):  # isinstance would run properties of proxies
+                    for _, child in self._framework.children(candidate):
+                        parents.setdefault(id(child), candidate)
+            except Exception:  # objects half made, proxies that raise
+                continue
+        seen = set()
+        while id(module) in parents and id(module) not in seen:
+            seen.add(id(module))
+            module = parents[id(module)]
+        return module
+
+
+def checkpoint_path(path, nested_language_model):
+    """Qwen2.5-VL in memory calls model.language_model.layers what its checkpoints call model.layers."""
+    if not nested_language_model:
+        return path
+    path = re.sub(r"^model\.language_model(?=\.|$)", "model", path)
+    return re.sub(r"^model\.visual(?=\.|$)", "visual", path)

@@ -1,0 +1,275 @@
+#include "capture/recorded_program.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <map>
+
+#include "base/error.h"
+#include "capture/run_folder.h"
+#include "capture/run_lock.h"
+#include "capture/run_reader.h"
+
+extern char** environ;
+
+namespace lockstep {
+namespace {
+
+fs::path own_folder() {
+  std::error_code error;
+  const fs::path exe = fs::read_symlink("/proc/self/exe", error);
+  return error ? fs::current_path() : exe.parent_path();
+}
+
+fs::path capture_library() {
+  for (const fs::path& candidate :
+       {own_folder() / "../lib/liblockstep_capture.so", own_folder() / "liblockstep_capture.so"}) {
+    std::error_code error;
+    if (fs::exists(candidate, error)) return fs::weakly_canonical(candidate);
+  }
+  return {};
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+using Environment = std::map<std::string, std::string>;
+
+Environment current_environment() {
+  Environment variables;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view text = *entry;
+    const size_t equals = text.find('=');
+    if (equals != std::string_view::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+Environment environment_for(const RecordRequest& request, const fs::path& run, const std::string& name) {
+  Environment variables = current_environment();
+  const auto set = [&](const char* variable, const std::string& value) {
+    if (value.empty())
+      variables.erase(variable);
+    else
+      variables[variable] = value;
+  };
+  set("LOCKSTEP_HOME", request.home.string());
+  set("LOCKSTEP_RUN", run.string());
+  set("LOCKSTEP_RECORD", name);
+  set("LOCKSTEP_RECORD_MODULES", "1");
+  set("LOCKSTEP_MODULES", request.modules);
+  set("LOCKSTEP_TAP", request.tap);
+  set("LOCKSTEP_NO_TAP", request.no_tap);
+  set("LOCKSTEP_STEPS", request.steps);
+  set("LOCKSTEP_FULL", request.full);
+  set("LOCKSTEP_BUDGET", request.budget);
+  set("LOCKSTEP_INPUTS", request.inputs ? "1" : "");
+  set("LOCKSTEP_STATS_ONLY", request.stats_only ? "1" : "");
+  set("LOCKSTEP_REFERENCE", request.reference);
+  set("LOCKSTEP_SUBSTITUTE", request.substitute);
+  if (const fs::path library = capture_library(); !library.empty()) set("LOCKSTEP_LIBRARY", library.string());
+  const std::string before = environment("PYTHONPATH");
+  const fs::path inject = python_package_folder() / "lockstep" / "inject";
+  set("PYTHONPATH", inject.string() + (before.empty() ? "" : ":" + before));
+  // Its output goes through a pipe, where Python would otherwise hold it back until the end.
+  if (!variables.contains("PYTHONUNBUFFERED")) set("PYTHONUNBUFFERED", "1");
+  return variables;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (std::string& text : texts) out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+struct Pipe {
+  int read_end = -1, write_end = -1;
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) fail(Code::kIo, "record", std::string("pipe: ") + std::strerror(errno));
+    read_end = ends[0];
+    write_end = ends[1];
+  }
+  ~Pipe() {
+    if (read_end >= 0) ::close(read_end);
+    close_write();
+  }
+  void close_write() {
+    if (write_end >= 0) ::close(write_end);
+    write_end = -1;
+  }
+};
+
+pid_t spawn(const std::vector<std::string>& command, const Environment& variables, const Pipe& out, const Pipe& err) {
+  std::vector<std::string> arguments = command, entries;
+  for (const auto& [name, value] : variables) entries.push_back(name + "=" + value);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, out.write_end, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, err.write_end, STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  // Our own Ctrl-C handling must not be inherited as "ignored".
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGINT);
+  sigaddset(&defaults, SIGTERM);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  pid_t pid = -1;
+  const int error = ::posix_spawnp(&pid, arguments[0].c_str(), &actions, &attributes, pointers(arguments).data(),
+                                   pointers(entries).data());
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error)
+    fail(error == ENOENT ? Code::kNotFound : Code::kIo, "record", arguments[0] + ": " + std::strerror(error),
+         {.hint = "a program on PATH, or --python for a .py file"});
+  return pid;
+}
+
+void write_fully(int fd, const char* data, size_t bytes) {
+  while (bytes > 0) {
+    const ssize_t n = ::write(fd, data, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;  // nobody reads us any more, or the disk is full: the program's run is worth more
+    data += n;
+    bytes -= static_cast<size_t>(n);
+  }
+}
+
+// Passes on and keeps what the program prints until it has ended. Returns waitpid's status.
+int follow(pid_t pid, Pipe& out, Pipe& err, int log, const RecordRequest& request) {
+  out.close_write();
+  err.close_write();
+  const int out_to = request.output_to_stderr ? STDERR_FILENO : STDOUT_FILENO;
+  pollfd watched[] = {{out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}};
+  const int targets[] = {out_to, STDERR_FILENO};
+  int status = 0;
+  bool ended = false;
+  char buffer[1 << 16];
+  while (true) {
+    // A grandchild may hold the pipe open for ever: once the program is gone, only what is already there is read.
+    const int ready = ::poll(watched, 2, ended ? 0 : 100);
+    bool any = false;
+    for (size_t i = 0; i < 2 && ready > 0; ++i) {
+      if (watched[i].fd < 0 || !(watched[i].revents & (POLLIN | POLLHUP | POLLERR))) continue;
+      const ssize_t n = ::read(watched[i].fd, buffer, sizeof buffer);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) {
+        watched[i].fd = -1;
+        continue;
+      }
+      any = true;
+      if (!request.quiet) write_fully(targets[i], buffer, static_cast<size_t>(n));
+      if (log >= 0) write_fully(log, buffer, static_cast<size_t>(n));
+    }
+    if (ended && !any) return status;
+    if (!ended) {
+      const bool closed = watched[0].fd < 0 && watched[1].fd < 0;
+      pid_t waited;
+      do waited = ::waitpid(pid, &status, closed ? 0 : WNOHANG);
+      while (waited < 0 && errno == EINTR);
+      ended = waited == pid;
+    }
+  }
+}
+
+std::string name_after(const std::vector<std::string>& argv) {
+  std::string name;
+  for (const std::string& argument : argv) {
+    if (argument.ends_with(".py")) return fs::path(argument).stem().string();
+    if (name.empty()) name = fs::path(argument).filename().string();
+  }
+  return name;
+}
+
+}  // namespace
+
+fs::path python_package_folder() {
+  std::vector<fs::path> candidates;
+  if (const std::string told = environment("LOCKSTEP_PYTHON_PACKAGE"); !told.empty()) candidates.push_back(told);
+  for (const char* relative : {"../../python", "../share/lockstep/python", "../python"})
+    candidates.push_back(own_folder() / relative);
+  std::string tried;
+  for (const fs::path& candidate : candidates) {
+    std::error_code error;
+    if (fs::exists(candidate / "lockstep" / "inject" / "sitecustomize.py", error))
+      return fs::weakly_canonical(candidate);
+    tried += (tried.empty() ? "" : ", ") + candidate.lexically_normal().string();
+  }
+  fail(Code::kNotFound, "record", "the Python package lockstep was not found in " + tried,
+       {.hint = "LOCKSTEP_PYTHON_PACKAGE"});
+}
+
+RecordOutcome record_program(const RecordRequest& request) {
+  if (request.argv.empty())
+    fail(Code::kUsage, "record", "no program to run", {.hint = "lockstep record -- python script.py"});
+  std::vector<std::string> command = request.argv;
+  if (command[0].ends_with(".py")) {
+    const std::string told = request.python.empty() ? environment("LOCKSTEP_PYTHON") : request.python;
+    command.insert(command.begin(), told.empty() ? "python3" : told);
+  }
+  const std::string name = request.name.empty() ? name_after(request.argv) : request.name;
+  const Store store(request.home);
+  // Named before the new run exists: "latest" is then still the one the user means.
+  RecordRequest resolved = request;
+  if (!request.reference.empty()) resolved.reference = store.resolve(request.reference).string();
+  const Store::NewRun made = store.create();
+  RunFolder folder(made.path);
+  Json manifest{{"format", "lockstep-run"},
+                {"version", 1},
+                {"id", made.id},
+                {"name", name},
+                {"created", utc_now()},
+                {"finished", nullptr},
+                {"status", "running"},
+                {"program", {{"argv", command}, {"cwd", fs::current_path().string()}, {"exit_code", nullptr}}}};
+  merge_into(manifest, request.details);
+  RunLock watching(Keeper::kWatcher);
+  watching.acquire(made.path);
+  folder.write_manifest(manifest);
+
+  const int log = ::open((made.path / "output.log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
+  int status = 0;
+  try {
+    Pipe out, err;
+    const pid_t pid = spawn(command, environment_for(resolved, made.path, name), out, err);
+    store.point_latest(name, made.path);
+    store.archive_older(name, 1);
+    status = follow(pid, out, err, log, request);
+  } catch (...) {
+    if (log >= 0) ::close(log);
+    watching.release();
+    std::error_code ignored;
+    fs::remove_all(made.path, ignored);  // nothing ran, so there is nothing to keep
+    throw;
+  }
+  if (log >= 0) ::close(log);
+  watching.release();
+
+  recover_run(made.path);
+  RecordOutcome outcome;
+  outcome.run = made.path;
+  outcome.id = made.id;
+  outcome.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  outcome.status = WIFSIGNALED(status) ? "killed" : outcome.exit_code == 0 ? "finished" : "failed";
+  manifest = folder.manifest();
+  manifest["status"] = outcome.status;
+  manifest["finished"] = utc_now();
+  manifest["program"]["exit_code"] = outcome.exit_code;
+  if (WIFSIGNALED(status)) manifest["program"]["signal"] = WTERMSIG(status);
+  folder.write_manifest(manifest);
+  outcome.records = static_cast<int64_t>(Run::open_path(made.path).records().size());
+  return outcome;
+}
+
+}  // namespace lockstep

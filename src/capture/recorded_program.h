@@ -1,0 +1,35 @@
+// Runs a program with the recorder inside it and keeps what it printed and how it ended.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/store.h"
+
+namespace lockstep {
+
+struct RecordRequest {
+  fs::path home;
+  std::string name;                                       // empty: after the program
+  std::vector<std::string> argv;                          // a .py file is run with `python`
+  std::string python;                                     // empty: LOCKSTEP_PYTHON, else python3
+  std::string modules, tap, no_tap, steps, full, budget;  // as on the command line; empty: not given
+  bool inputs = false, stats_only = false;
+  std::string reference, substitute;
+  bool output_to_stderr = false;  // what the program prints on stdout goes to stderr, for --json
+  bool quiet = false;             // what it prints goes to output.log only
+  Json details = Json::object();  // merged into run.json
+};
+
+struct RecordOutcome {
+  fs::path run;
+  std::string id, status;  // finished, failed or killed
+  int exit_code = 0;       // 128 + signal when it was killed
+  int64_t records = 0;
+};
+
+RecordOutcome record_program(const RecordRequest& request);
+
+fs::path python_package_folder();  // holds the package `lockstep`; Error{kNotFound} says where it was looked for
+
+}  // namespace lockstep

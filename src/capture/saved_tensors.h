@@ -1,0 +1,15 @@
+// Tensors kept by name outside any run: what save() writes in one program, load() brings into another.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "tensor/tensor.h"
+
+namespace lockstep {
+
+void save_tensor(const fs::path& home, std::string_view name, const Tensor& tensor);
+Tensor load_tensor(const fs::path& home, std::string_view name);  // Error{kNotFound} names the nearest
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/error.h"
+#include "capture/run_reader.h"
+#include "capture/store.h"
+#include "cli/app.h"
+#include "cli/terminal.h"
+#include "compare/comparison.h"
+#include "report/html_report.h"
+
+namespace lockstep {
+namespace {
+
+struct CompareArguments {
+  std::string reference, candidate, map, tolerances, only, noise, report, weights, weights_a, weights_b;
+  bool all = false;
+};
+
+RunView open_view(const std::string& spec, const fs::path& home) {
+  return view_of(std::make_shared<const Run>(Run::open(spec, home)));
+}
+
+std::map<std::string, double> read_tolerances(const fs::path& file) {
+  std::map<std::string, double> out;
+  const Json document = read_json(file);
+  if (!document.is_object())
+    fail(Code::kBadInput, "tolerances", "not an object in " + file.string(),
+         {.expected = R"({"glob": relative error, ...})"});
+  for (const auto& [glob, limit] : document.items()) {
+    if (!limit.is_number() || limit.get<double>() < 0)
+      fail(Code::kBadInput, "tolerances", "no limit for " + glob,
+           {.expected = "a number of 0 or more", .got = limit.dump()});
+    out[glob] = limit.get<double>();
+  }
+  return out;
+}
+
+void run_compare(App& app, const CompareArguments& arguments) {
+  const fs::path home = home_folder(app.global.home);
+  const RunView reference = open_view(arguments.reference, home), candidate = open_view(arguments.candidate, home);
+  RunView noise;
+  CompareOptions options;
+  options.only = arguments.only;
+  if (!arguments.map.empty()) options.map = read_map(arguments.map);
+  if (!arguments.tolerances.empty()) options.tolerances = read_tolerances(arguments.tolerances);
+  if (!arguments.noise.empty()) {
+    noise = open_view(arguments.noise, home);
+    options.noise = &noise;
+  }
+  const std::string weights_a = arguments.weights_a.empty() ? arguments.weights : arguments.weights_a;
+  if (!weights_a.empty()) options.weights_reference = open_weights(weights_a);
+  if (!arguments.weights_b.empty()) options.weights_candidate = open_weights(arguments.weights_b);
+  const Comparison comparison = compare_runs(reference, candidate, options);
+  if (!arguments.report.empty()) write_html_report(arguments.report, comparison, reference, candidate);
+  if (app.global.json)
+    print_json(json_from(comparison, reference, candidate));
+  else if (!app.global.quiet || comparison.verdict != "match")
+    fmt::print("{}", text_from(comparison, reference, candidate, arguments.all, Terminal(app.global).color()));
+  if (comparison.verdict == "nothing_compared") {
+    if (app.global.json) {
+      app.status = exit_status(Code::kBadInput);
+      return;
+    }
+    fail(Code::kBadInput, "compare", "no tensor of the two runs could be compared",
+         {.expected = "runs that share names, or a map",
+          .got = fmt::format("{} and {} records, {} pairs", reference.records.size(), candidate.records.size(),
+                             comparison.results.size()),
+          .hint = "--map FILE, or record both with the same names"});
+  }
+  app.status = comparison.verdict == "match" ? 0 : 1;
+}
+
+}  // namespace
+
+void add_compare(App& app) {
+  CLI::App* command = app.cli.add_subcommand("compare", "compare two runs: verdict, first divergence, cause");
+  command->footer(
+      "lockstep compare latest:reference latest\nlockstep compare reference.run mine.run --weights model/ --report "
+      "out.html\nlockstep compare a b --only 'transformer.*' --json");
+  auto arguments = std::make_shared<CompareArguments>();
+  command->add_option("REFERENCE", arguments->reference, "the run that is right: an id, latest:NAME, or a folder")
+      ->required();
+  command->add_option("CANDIDATE", arguments->candidate, "the run to judge")->required();
+  command->add_option("--map", arguments->map, "JSON file: names of the candidate to names of the reference")
+      ->type_name("FILE");
+  command->add_option("--tolerances", arguments->tolerances, "JSON file: glob to largest relative error")
+      ->type_name("FILE");
+  command->add_option("--only", arguments->only, "compare these names alone")->type_name("GLOB");
+  command->add_flag("--all", arguments->all, "show every tensor");
+  command->add_option("--noise", arguments->noise, "a second reference run: its distance is the noise floor")
+      ->type_name("RUN");
+  command->add_option("--report", arguments->report, "write a self-contained page")->type_name("OUT.html");
+  command
+      ->add_option("--weights", arguments->weights,
+                   "the checkpoint both sides load: lets weights be part of the diagnosis")
+      ->type_name("DIR");
+  command->add_option("--weights-a", arguments->weights_a, "the reference's checkpoint")->type_name("DIR");
+  command->add_option("--weights-b", arguments->weights_b, "the candidate's checkpoint")->type_name("DIR");
+  command->callback([&app, arguments] { run_compare(app, *arguments); });
+}
+
+}  // namespace lockstep

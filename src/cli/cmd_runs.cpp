@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "capture/run_reader.h"
+#include "capture/store.h"
+#include "cli/app.h"
+
+namespace lockstep {
+namespace {
+
+void list_runs(const App& app) {
+  const Store store(home_folder(app.global.home));
+  const std::vector<RunSummary> runs = store.list();
+  if (app.global.json) {
+    Json all = Json::array();
+    for (const RunSummary& run : runs)
+      all.push_back({{"id", run.id},
+                     {"name", run.name},
+                     {"status", run.status},
+                     {"created", run.created},
+                     {"archived", run.archived},
+                     {"bytes", folder_bytes(run.path)},
+                     {"path", run.path.string()}});
+    fmt::print("{}\n", Json{{"home", store.home().string()}, {"runs", all}}.dump());
+    return;
+  }
+  if (runs.empty()) {
+    fmt::print("no runs in {}\n", store.home().string());
+    return;
+  }
+  size_t widest = 4;
+  for (const RunSummary& run : runs) widest = std::max(widest, std::min<size_t>(run.name.size(), 40));
+  fmt::print("{:<24} {:<{}} {:<9} {:<20} {:>9}\n", "id", "name", widest, "status", "created", "size");
+  for (const RunSummary& run : runs)
+    fmt::print("{:<24} {:<{}} {:<9} {:<20} {:>9}{}\n", run.id, run.name.substr(0, 40), widest, run.status,
+               run.created.substr(0, 19), text_from_bytes(folder_bytes(run.path)), run.archived ? "  archived" : "");
+}
+
+Json summary_of(const Run& run) {
+  int64_t kept = 0, inputs = 0, nan = 0;
+  for (const Record& record : run.records()) {
+    kept += run.has_values(record);
+    inputs += record.role == Role::kInput;
+    nan += record.stats && record.stats->nan + record.stats->inf > 0;
+  }
+  return {{"records", run.records().size()},
+          {"full_tensors", kept},
+          {"inputs", inputs},
+          {"not_finite", nan},
+          {"bytes", folder_bytes(run.path())},
+          {"skipped_lines", run.skipped_lines()}};
+}
+
+void show_run(const App& app, const std::string& spec) {
+  const Run run = Run::open(spec, home_folder(app.global.home));
+  const Json summary = summary_of(run);
+  if (app.global.json) {
+    fmt::print("{}\n", Json{{"run", run.manifest()}, {"path", run.path().string()}, {"summary", summary}}.dump(
+                           -1, ' ', false, Json::error_handler_t::replace));
+    return;
+  }
+  fmt::print("{}  {}  {}\n{}\n", run.id(), run.name(), run.status(), run.path().string());
+  for (const char* field : {"created", "finished", "program", "producer", "model", "settings", "versions", "aliases"}) {
+    const auto at = run.manifest().find(field);
+    if (at == run.manifest().end() || at->is_null() || (at->is_object() && at->empty())) continue;
+    const std::string text =
+        at->is_string() ? at->get<std::string>() : at->dump(-1, ' ', false, Json::error_handler_t::replace);
+    fmt::print("{:<9} {}\n", field, text.size() > 300 ? text.substr(0, 300) + " ..." : text);
+  }
+  fmt::print("{} records, {} kept in full, {} with NaN or infinities, {}\n", summary["records"].get<int64_t>(),
+             summary["full_tensors"].get<int64_t>(), summary["not_finite"].get<int64_t>(),
+             text_from_bytes(summary["bytes"].get<uint64_t>()));
+  if (run.skipped_lines() > 0) fmt::print("{} lines of records.jsonl are torn or malformed\n", run.skipped_lines());
+}
+
+void remove_runs(const App& app, const std::vector<std::string>& specs) {
+  const Store store(home_folder(app.global.home));
+  std::vector<fs::path> paths;  // all are found before the first is removed
+  for (const std::string& spec : specs) paths.push_back(store.resolve(spec));
+  uint64_t freed = 0;
+  Json removed = Json::array();
+  for (const fs::path& path : paths) {
+    freed += store.remove(path);
+    removed.push_back(path.filename().string());
+  }
+  if (app.global.json)
+    fmt::print("{}\n", Json{{"removed", removed}, {"bytes", freed}}.dump());
+  else
+    fmt::print("removed {}, {} freed\n", removed.size(), text_from_bytes(freed));
+}
+
+void archive_runs(const App& app, const std::vector<std::string>& specs) {
+  const Store store(home_folder(app.global.home));
+  std::vector<fs::path> paths;
+  for (const std::string& spec : specs) paths.push_back(store.resolve(spec));
+  Json archived = Json::array();
+  for (const fs::path& path : paths) {
+    store.archive(path);
+    archived.push_back(path.filename().string());
+  }
+  if (app.global.json)
+    fmt::print("{}\n", Json{{"archived", archived}}.dump());
+  else
+    fmt::print("archived {}\n", archived.size());
+}
+
+void show_or_set_limits(const App& app, const std::string& warn, const std::string& refuse) {
+  const Store store(home_folder(app.global.home));
+  StoreLimits limits = store.limits();
+  const auto read = [](const std::string& text, const char* option, uint64_t& into) {
+    if (text.empty()) return;
+    const std::optional<uint64_t> bytes = bytes_from_text(text);
+    if (!bytes)
+      fail(Code::kUsage, "limits", std::string(option) + " is not a size",
+           {.expected = "such as 20GB", .got = "'" + text + "'"});
+    into = *bytes;
+  };
+  read(warn, "--warn", limits.warn_bytes);
+  read(refuse, "--refuse", limits.refuse_bytes);
+  if (!warn.empty() || !refuse.empty()) store.set_limits(limits);
+  const uint64_t used = store.size_bytes();
+  if (app.global.json)
+    fmt::print(
+        "{}\n",
+        Json{{"used_bytes", used}, {"warn_bytes", limits.warn_bytes}, {"refuse_bytes", limits.refuse_bytes}}.dump());
+  else
+    fmt::print("{} used; warning at {}, no more full tensors at {}\n", text_from_bytes(used),
+               text_from_bytes(limits.warn_bytes), text_from_bytes(limits.refuse_bytes));
+}
+
+}  // namespace
+
+void add_runs(App& app) {
+  CLI::App* command = app.cli.add_subcommand("runs", "the run store: list, show, remove, archive, limits");
+  command->require_subcommand(1);
+  command->add_subcommand("list", "all runs, newest first")->callback([&app] { list_runs(app); });
+
+  auto spec = std::make_shared<std::string>("latest");
+  CLI::App* show = command->add_subcommand("show", "what a run is and holds");
+  show->add_option("run", *spec, "id, unique prefix, latest, latest:NAME or a path");
+  show->callback([&app, spec] { show_run(app, *spec); });
+
+  auto removed = std::make_shared<std::vector<std::string>>();
+  CLI::App* remove = command->add_subcommand("remove", "delete runs of the store");
+  remove->add_option("run", *removed, "id, unique prefix, latest or latest:NAME")->required();
+  remove->callback([&app, removed] { remove_runs(app, *removed); });
+
+  auto archived = std::make_shared<std::vector<std::string>>();
+  CLI::App* archive = command->add_subcommand("archive", "move runs to the archive; their ids keep working");
+  archive->add_option("run", *archived, "id, unique prefix, latest or latest:NAME")->required();
+  archive->callback([&app, archived] { archive_runs(app, *archived); });
+
+  auto warn = std::make_shared<std::string>(), refuse = std::make_shared<std::string>();
+  CLI::App* limits = command->add_subcommand("limits", "show or set how large the store may grow");
+  limits->add_option("--warn", *warn, "warn from this size on, such as 1GB");
+  limits->add_option("--refuse", *refuse, "keep no more full tensors from this size on, such as 10GB");
+  limits->callback([&app, warn, refuse] { show_or_set_limits(app, *warn, *refuse); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+#include "cli/cmd_weights_compare.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "compare/weights_compare.h"
+
+namespace lockstep {
+namespace {
+
+struct Arguments {
+  std::string a, b;
+  size_t limit = 40;
+};
+
+}  // namespace
+
+void add_weights_compare(App& app, CLI::App& group) {
+  CLI::App* command = group.add_subcommand(
+      "compare",
+      "two checkpoints by content: missing, unused, renamed, duplicated, transposed, another layer's, quantised");
+  command->footer(
+      "lockstep weights compare model/transformer my_port/transformer\nlockstep weights compare a.safetensors "
+      "b.safetensors --json");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("A", arguments->a, "the checkpoint that is right: a file, a folder, or a model folder")
+      ->required();
+  command->add_option("B", arguments->b, "the one to judge")->required();
+  command->add_option("--limit", arguments->limit, "most findings shown; 0 for all")
+      ->type_name("N")
+      ->capture_default_str();
+  command->callback([&app, arguments] {
+    const WeightsComparison comparison = compare_weights(*open_weights(arguments->a), *open_weights(arguments->b));
+    if (app.global.json)
+      print_json(json_from(comparison));
+    else
+      fmt::print("{}", text_from(comparison, arguments->limit));
+    app.status = comparison.match() ? 0 : 1;
+  });
+}
+
+}  // namespace lockstep

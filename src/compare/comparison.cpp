@@ -1,0 +1,279 @@
+#include "compare/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/interrupt.h"
+#include "base/names.h"
+#include "compare/alignment.h"
+#include "compare/diagnose.h"
+#include "compare/divergence.h"
+#include "compare/pictures.h"
+#include "compare/region.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kMostConfirmations = 64;  // stages looked at closely before an error is believed
+constexpr double kNoiseRunFactor = 3;   // a third run may be this much further off than the second
+
+bool is_picture_dtype(const RecordedTensor& record) {
+  return record.dtype == DType::kU8 && record.shape.size() >= 3;
+}
+
+int64_t longest_axis(const Shape& shape) {
+  return shape.empty() ? 1 : *std::max_element(shape.begin(), shape.end());
+}
+
+// One walk over the pairs in execution order.
+class Walk {
+ public:
+  Walk(const RunView& reference, const RunView& candidate, const Structure& structure, const CompareOptions& options,
+       Comparison& out)
+      : reference_(reference),
+        candidate_(candidate),
+        structure_(structure),
+        options_(options),
+        out_(out),
+        reference_precision_(reference),
+        candidate_precision_(candidate),
+        result_of_(reference.records.size(), SIZE_MAX) {
+    if (!options.noise) return;
+    const Pairing noise = pair_runs(reference, *options.noise, {}, options.only);
+    for (const Pair& pair : noise.pairs) noise_of_[pair.reference] = pair.candidate;
+  }
+
+  void visit(const Pair& pair) {
+    PairResult result;
+    result.pair = pair;
+    result.note = pair.how;
+    const RecordedTensor& r = reference_.records[pair.reference];
+    const RecordedTensor& c = candidate_.records[pair.candidate];
+    const double unit = unit_of(r, c);
+    if (!measure(r, c, unit, result)) {
+      if (result.state == PairState::kIncomparable)
+        remember(pair.reference, result);
+      else
+        out_.results.push_back(std::move(result));
+      return;
+    }
+    ++out_.compared;
+    const FloorWalk::Limits limits = limits_for(pair.reference, r, c, unit, result.error);
+    result.noise_floor = limits.floor;
+    result.in_floors = limits.floor > 0            ? result.error.relative / limits.floor
+                       : result.error.relative > 0 ? INFINITY
+                                                   : 0;
+    if (is_bad(r, result, limits, unit, pair.reference) && !only_amplifies(pair, unit, result))
+      result.state = PairState::kBad;
+    else
+      walk_.pass(result.error);
+    remember(pair.reference, result);
+  }
+
+  size_t result_of(size_t record) const { return result_of_[record]; }
+  bool is_good(size_t record) const {
+    const size_t i = result_of_[record];
+    return i != SIZE_MAX && (out_.results[i].state == PairState::kGood || out_.results[i].state == PairState::kLayout);
+  }
+  double unit_of(const RecordedTensor& r, const RecordedTensor& c) const {
+    const double run = std::max(reference_precision_.unit(r.key.name), candidate_precision_.unit(c.key.name));
+    const bool both_float = is_floating(r.dtype) && is_floating(c.dtype);
+    return both_float ? std::max(run, std::min(unit_roundoff(r.dtype), unit_roundoff(c.dtype))) : run;
+  }
+
+ private:
+  void remember(size_t record, PairResult& result) {
+    result_of_[record] = out_.results.size();
+    out_.results.push_back(std::move(result));
+  }
+
+  // False when there is nothing to measure.
+  bool measure(const RecordedTensor& r, const RecordedTensor& c, double unit, PairResult& result) {
+    const int rule = result.pair.rule;
+    if (rule < 0 && !r.checksum.empty() && r.checksum == c.checksum && r.dtype == c.dtype && r.shape == c.shape) {
+      result.error.identical = true;
+      return true;
+    }
+    if (!r.load || !c.load) {
+      result.state = PairState::kUnread;
+      result.note += result.note.empty() ? "values were not kept" : "; values were not kept";
+      return false;
+    }
+    const Tensor expected = r.load();
+    Tensor actual = c.load();
+    if (rule >= 0) actual = apply_rule(options_.map[static_cast<size_t>(rule)], actual);
+    const Alignment alignment =
+        align(r.key.name, actual, expected, kFloorFactor * rounding_floor(unit, longest_axis(r.shape)));
+    if (!alignment.comparable) {
+      result.state = PairState::kIncomparable;
+      result.note = alignment.words;
+      result.error.relative = INFINITY;
+      return false;
+    }
+    if (!alignment.words.empty()) {
+      result.note = alignment.words;
+      result.state = PairState::kLayout;
+    }
+    result.error = pair_error(alignment.candidate, expected);
+    return true;
+  }
+
+  FloorWalk::Limits limits_for(size_t record, const RecordedTensor& r, const RecordedTensor& c, double unit,
+                               const PairError& error) {
+    double input_error = 0, input_slice = 0;
+    int64_t length = longest_axis(r.shape);
+    if (r.role == Role::kOutput)
+      for (const size_t input : structure_.records_of(structure_.site(record).module, Role::kInput, record)) {
+        if (!is_good(input)) continue;
+        const PairResult& of_input = out_.results[result_of_[input]];
+        input_error = std::max(input_error, of_input.error.relative);
+        input_slice = std::max(input_slice, of_input.error.worst_slice);
+        length = std::max(length, longest_axis(reference_.records[input].shape));
+      }
+    double stage = rounding_floor(unit, 4 * length);
+    // Pixels are whole numbers: one level either way is rounding, whatever the precision.
+    if (is_picture_dtype(r) && is_picture_dtype(c) && error.rms_reference > 0) stage += 0.6 / error.rms_reference;
+    return walk_.limits(stage, input_error, input_slice);
+  }
+
+  // Some stages are steep: a rounded timestep turns a sine by radians. Where the reference's own formula, applied to
+  // the candidate's inputs, gives the candidate's output, the stage is right and the error inherited.
+  bool only_amplifies(const Pair& pair, double unit, PairResult& result) {
+    const RecordedTensor& r = reference_.records[pair.reference];
+    if (r.role != Role::kOutput || ++confirmations_ > kMostConfirmations || !std::isfinite(result.error.relative))
+      return false;
+    double input_error = 0;
+    for (const size_t input :
+         structure_.records_of(structure_.site(pair.reference).module, Role::kInput, pair.reference)) {
+      if (!is_good(input)) return false;
+      input_error = std::max(input_error, out_.results[result_of_[input]].error.relative);
+    }
+    if (input_error == 0) return false;
+    Case stage(reference_, candidate_, structure_, pair.reference, pair.candidate);
+    stage.partner = [this](size_t i) {
+      return result_of_[i] == SIZE_MAX ? SIZE_MAX : out_.results[result_of_[i]].pair.candidate;
+    };
+    stage.items =
+        gather_items(reference_, structure_, pair.reference, stage.partner, [this](size_t i) { return is_good(i); });
+    stage.weights_r = options_.weights_reference, stage.weights_c = options_.weights_candidate;
+    stage.error = result.error.relative;
+    stage.tolerance = std::max(2e-5, 6 * unit);
+    if (!is_right_on_its_inputs(stage)) return false;
+    result.note += fmt::format("{}amplifies the error of its input by {:.3g}; right on its own inputs",
+                               result.note.empty() ? "" : "; ", result.error.relative / input_error);
+    if (amplified_++ < 2) out_.notes.push_back(fmt::format("{} {}", to_string(r.key), result.note));
+    return true;
+  }
+
+  bool is_bad(const RecordedTensor& r, PairResult& result, FloorWalk::Limits limits, double unit, size_t record) {
+    if (result.error.identical) return false;
+    for (const auto& [glob, limit] : options_.tolerances)
+      if (glob_match(glob, r.key.name)) {
+        result.noise_floor = limit;
+        return !(result.error.relative <= limit);
+      }
+    if (const auto noise = noise_of_.find(record); noise != noise_of_.end()) {
+      const RecordedTensor& n = options_.noise->records[noise->second];
+      if (n.load && n.shape == r.shape) {
+        const PairError of_noise = pair_error(n.load(), r.load());
+        const double floor = std::max(of_noise.relative, rounding_floor(unit, 4 * longest_axis(r.shape)));
+        result.noise_floor = floor, result.in_floors = result.error.relative / floor;
+        return !(result.error.relative <= kNoiseRunFactor * floor);
+      }
+    }
+    if (!is_floating(r.dtype) && !is_picture_dtype(r)) return true;  // ids and masks are equal or they are not
+    return is_beyond(result.error, limits, unit);
+  }
+
+  const RunView& reference_;
+  const RunView& candidate_;
+  const Structure& structure_;
+  const CompareOptions& options_;
+  Comparison& out_;
+  RunPrecision reference_precision_, candidate_precision_;
+  FloorWalk walk_;
+  int confirmations_ = 0, amplified_ = 0;
+  std::vector<size_t> result_of_;
+  std::map<size_t, size_t> noise_of_;
+};
+
+bool counts_as_bad(const PairResult& result) {
+  return result.state == PairState::kBad || result.state == PairState::kIncomparable;
+}
+
+void diagnose_first(const RunView& reference, const RunView& candidate, const Structure& structure, const Walk& walk,
+                    const CompareOptions& options, Comparison& out) {
+  const PairResult& result = out.results[out.first->result];
+  const size_t record = result.pair.reference;
+  Case failing(reference, candidate, structure, record, result.pair.candidate);
+  std::map<size_t, size_t> partners;
+  for (const PairResult& each : out.results) partners[each.pair.reference] = each.pair.candidate;
+  failing.partner = [&partners](size_t i) {
+    const auto found = partners.find(i);
+    return found == partners.end() ? SIZE_MAX : found->second;
+  };
+  failing.items =
+      gather_items(reference, structure, record, failing.partner, [&](size_t i) { return walk.is_good(i); });
+  for (const Item& item : failing.items)
+    if (item.relation != Relation::kEarlier && out.first->good_inputs.size() < 6)
+      out.first->good_inputs.push_back(item.label());
+  failing.weights_r = options.weights_reference;
+  failing.weights_c = options.weights_candidate;
+  failing.isolated = result.isolated;
+  failing.error = result.error.relative;
+  const double unit = walk.unit_of(reference.records[record], candidate.records[result.pair.candidate]);
+  failing.tolerance = std::min(std::max(2e-5, 6 * unit), std::isfinite(failing.error) ? failing.error / 4 : 1);
+  if (failing.r.shape == failing.c.shape)
+    out.first->region = describe_region(failing.name, failing.c, failing.r, kFloorFactor * result.noise_floor).words;
+  out.causes = diagnose(failing);
+  if (out.causes.empty()) return;
+  if (out.causes[0].blame == Blame::kWeights) out.first->kind = "weights";
+  if (out.causes[0].blame == Blame::kCapture && result.isolated) out.first->kind = "capture";
+}
+
+}  // namespace
+
+std::string_view state_name(PairState state) {
+  switch (state) {
+    case PairState::kGood:
+      return "match";
+    case PairState::kBad:
+      return "mismatch";
+    case PairState::kLayout:
+      return "layout";
+    case PairState::kIncomparable:
+      return "incomparable";
+    case PairState::kUnread:
+      break;
+  }
+  return "unread";
+}
+
+Comparison compare_runs(const RunView& reference, const RunView& candidate, const CompareOptions& options) {
+  Comparison out;
+  const Structure structure(reference);
+  Pairing pairing = pair_runs(reference, candidate, options.map, options.only);
+  Walk walk(reference, candidate, structure, options, out);
+  for (const Pair& pair : pairing.pairs) {
+    check_interrupt("compare");
+    walk.visit(pair);
+  }
+  out.only_reference = std::move(pairing.only_reference);
+  out.only_candidate = std::move(pairing.only_candidate);
+  out.floor_source =
+      options.noise ? "a second reference run" : "dtype, length of sums, and the error of the stages before";
+  const bool any_bad = std::any_of(out.results.begin(), out.results.end(), counts_as_bad);
+  out.verdict = any_bad ? "mismatch" : out.compared ? "match" : "nothing_compared";
+  out.images = compare_pictures(reference, candidate, out.results);
+  fill_curve(reference, out);
+  fill_notes(reference, candidate, out);
+  if (!any_bad) return out;
+  locate_divergence(
+      reference, structure, [&](size_t i) { return walk.result_of(i); }, out);
+  if (options.diagnose) diagnose_first(reference, candidate, structure, walk, options, out);
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,148 @@
+#include "compare/diagnose.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/interrupt.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostItems = 160;
+constexpr size_t kMostCauses = 3;
+
+}  // namespace
+
+std::string Item::label() const {
+  return role == Role::kInput ? "input " + name : name;
+}
+
+Case::Case(const RunView& reference, const RunView& candidate, const Structure& structure, size_t reference_record,
+           size_t candidate_record)
+    : reference_(reference),
+      candidate_(candidate),
+      structure_(structure),
+      reference_record_(reference_record),
+      candidate_record_(candidate_record) {
+  const RecordedTensor& record = reference.records[reference_record];
+  name = record.key.name;
+  role = record.role;
+  step = record.key.step;
+  module = structure.site(reference_record).module;
+  is_leaf = !module.empty() && !structure.is_container(module);
+  if (record.load) r = values_from(record.load());
+  if (candidate.records[candidate_record].load) c = values_from(candidate.records[candidate_record].load());
+  if (same_size_shape(r.shape, c.shape)) c.shape = r.shape;
+}
+
+const Values& Case::load_reference(size_t record) {
+  auto& slot = loaded_r_[record];
+  if (slot.empty() && reference_.records[record].load) slot = values_from(reference_.records[record].load());
+  return slot;
+}
+
+const Values& Case::load_candidate(size_t record) {
+  auto& slot = loaded_c_[record];
+  if (slot.empty() && record < candidate_.records.size() && candidate_.records[record].load)
+    slot = values_from(candidate_.records[record].load());
+  return slot;
+}
+
+const Values& Case::reference_of(const Item& item) {
+  return load_reference(item.reference);
+}
+
+const Values& Case::candidate_of(const Item& item) {
+  return load_candidate(item.candidate);
+}
+
+std::optional<Values> Case::weight_r(const std::string& weight_name) const {
+  return weights_r ? weights_r->find(weight_name) : std::nullopt;
+}
+
+std::optional<Values> Case::weight_c(const std::string& weight_name) const {
+  return weights_c ? weights_c->find(weight_name) : weight_r(weight_name);
+}
+
+std::string Case::where() const {
+  const std::string& place = candidate_.records[candidate_record_].where;
+  const std::string who = module.empty() ? name : module;
+  return place.empty() ? who : who + " (" + place + ")";
+}
+
+std::vector<Item> gather_items(const RunView& reference, const Structure& structure, size_t record,
+                               const std::function<size_t(size_t)>& partner,
+                               const std::function<bool(size_t)>& is_good) {
+  std::vector<Item> out;
+  std::set<size_t> seen{record};
+  const auto add = [&](size_t i, Relation relation) {
+    if (i >= record || out.size() >= kMostItems || !seen.insert(i).second || !is_good(i)) return;
+    const RecordedTensor& r = reference.records[i];
+    if (!r.load || r.shape.empty()) return;
+    out.push_back({i, partner(i), r.key.name, r.role, relation, r.shape});
+  };
+  const std::string& module = structure.site(record).module;
+  const bool is_input = reference.records[record].role == Role::kInput;
+  if (!module.empty()) {
+    if (!is_input) {
+      for (const size_t i : structure.records_of(module, Role::kInput, record)) add(i, Relation::kOwnInput);
+      for (const size_t i : structure.records_inside(module, record)) add(i, Relation::kChild);
+    } else {
+      // Arguments of the same call that came before: often made together.
+      for (const size_t i : structure.records_of(module, Role::kInput, record)) add(i, Relation::kSibling);
+    }
+    std::string parent = parent_of(module);
+    for (int level = 0; level < 3 && !parent.empty(); ++level, parent = parent_of(parent)) {
+      for (const size_t i : structure.records_of(parent, Role::kInput, record))
+        add(i, level == 0 ? Relation::kParentInput : Relation::kEarlier);
+      size_t taken = 0;
+      for (const size_t i : structure.records_inside(parent, record)) {
+        if (++taken > 120) break;
+        add(i, level == 0 ? Relation::kSibling : Relation::kEarlier);
+      }
+    }
+  }
+  // Stages of the pipeline, and whatever ran just before.
+  size_t stages = 0;
+  for (size_t i = record; i-- > 0 && stages < 16;)
+    if (structure.site(i).module.empty()) add(i, Relation::kEarlier), ++stages;
+  for (size_t i = record, count = 0; i-- > 0 && count < 24; ++count) add(i, Relation::kEarlier);
+  return out;
+}
+
+bool is_right_on_its_inputs(Case& failing) {
+  if (failing.r.empty() || failing.r.shape != failing.c.shape) return false;
+  return std::any_of(families().begin(), families().end(),
+                     [&](const Family& family) { return family.confirm && family.confirm(failing); });
+}
+
+std::vector<Finding> diagnose(Case& failing) {
+  Findings found;
+  if (failing.r.empty() || failing.c.empty() || failing.r.size() != failing.c.size()) return found;
+  for (const Family& family : families()) {
+    check_interrupt("diagnose");
+    family.search(failing, found);
+  }
+  for (Finding& finding : found)
+    if (finding.look_at.empty()) finding.look_at = failing.where();
+  // What is left unexplained counts by orders of magnitude beyond the tolerance; then the simplest wins.
+  const auto cost = [&](const Finding& finding) {
+    const double excess = std::max(1.0, finding.residual / std::max(failing.tolerance, 1e-12));
+    return finding.complexity + 2 * std::log10(excess);
+  };
+  std::stable_sort(found.begin(), found.end(), [&](const Finding& a, const Finding& b) { return cost(a) < cost(b); });
+  std::vector<Finding> best;
+  for (Finding& finding : found) {
+    const bool repeated =
+        std::any_of(best.begin(), best.end(), [&](const Finding& b) { return b.cause == finding.cause; });
+    if (!repeated && best.size() < kMostCauses) best.push_back(std::move(finding));
+  }
+  for (size_t i = 0; i < best.size(); ++i) {
+    const double next = i + 1 < best.size() ? std::max(best[i + 1].residual, best[i].residual) : failing.error;
+    best[i].confidence = next / std::max(best[i].residual, 1e-12);
+  }
+  return best;
+}
+
+}  // namespace lockstep

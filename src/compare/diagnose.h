@@ -1,0 +1,19 @@
+// Runs the families on one failing pair and ranks what they find.
+#pragma once
+#include "compare/families/family.h"
+
+namespace lockstep {
+
+// At most three, best first; empty when nothing explains both sides.
+std::vector<Finding> diagnose(Case& failing);
+
+// A family explains both sides with one and the same formula, each from its own inputs.
+bool is_right_on_its_inputs(Case& failing);
+
+// The good tensors the record was, or may have been, made from; nearest first. `is_good` answers for a reference
+// record.
+std::vector<Item> gather_items(const RunView& reference, const Structure& structure, size_t record,
+                               const std::function<size_t(size_t)>& partner,
+                               const std::function<bool(size_t)>& is_good);
+
+}  // namespace lockstep

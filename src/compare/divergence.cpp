@@ -1,0 +1,163 @@
+#include "compare/divergence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace lockstep {
+namespace {
+
+bool is_bad(const PairResult& result) {
+  return result.state == PairState::kBad || result.state == PairState::kIncomparable;
+}
+
+// Bad here, yet everything that was made from it is right: the enclosing calls' outputs, or all that follows.
+bool nothing_follows(const RunView& reference, const Structure& structure,
+                     const std::function<size_t(size_t)>& result_of, const Comparison& out, size_t index) {
+  const size_t record = out.results[index].pair.reference;
+  const std::string& module = structure.site(record).module;
+  if (!module.empty()) {
+    std::string up = reference.records[record].role == Role::kInput ? module : parent_of(module);
+    for (; !up.empty(); up = parent_of(up)) {
+      size_t seen = 0, bad = 0;
+      for (const size_t output : structure.records_of(up, Role::kOutput, record)) {
+        const size_t result = result_of(output);
+        if (output <= record || result == SIZE_MAX || out.results[result].state == PairState::kUnread) continue;
+        ++seen;
+        bad += is_bad(out.results[result]);
+      }
+      if (seen) return bad == 0;
+    }
+  }
+  size_t later = 0;
+  for (size_t i = index + 1; i < out.results.size(); ++i) {
+    if (is_bad(out.results[i])) return false;
+    ++later;
+  }
+  return later > 0;
+}
+
+std::string recorded_with_inputs_hint(const RunView& reference) {
+  for (const RecordedTensor& record : reference.records)
+    if (record.role == Role::kInput) return "";
+  return "record both runs with --inputs to tell a module's own error from the code that feeds it";
+}
+
+}  // namespace
+
+void locate_divergence(const RunView& reference, const Structure& structure,
+                       const std::function<size_t(size_t)>& result_of, Comparison& out) {
+  std::optional<size_t> first, first_isolated;
+  for (size_t i = 0; i < out.results.size(); ++i) {
+    if (!is_bad(out.results[i])) continue;
+    // Once an error goes on, what comes after is its consequence and needs no further look.
+    if (!first) out.results[i].isolated = nothing_follows(reference, structure, result_of, out, i);
+    if (out.results[i].isolated) {
+      if (!first_isolated) first_isolated = i;
+    } else if (!first) {
+      first = i;
+    }
+  }
+  const size_t chosen = first ? *first : *first_isolated;
+  if (first && first_isolated && *first_isolated < *first)
+    out.notes.push_back(fmt::format("{} differs too, but nothing after it is affected: compare what was captured there",
+                                    to_string(reference.records[out.results[*first_isolated].pair.reference].key)));
+  const PairResult& result = out.results[chosen];
+  const size_t record = result.pair.reference;
+  const Site& site = structure.site(record);
+  const RecordedTensor& tensor = reference.records[record];
+  Divergence found;
+  found.result = chosen;
+  found.stage = site.module.empty() ? tensor.key.name : site.module;
+  if (result.state == PairState::kIncomparable) {
+    found.kind = "capture";
+  } else if (site.module.empty()) {
+    found.kind = "glue";
+    found.parent = "pipeline";
+  } else if (tensor.role == Role::kInput) {
+    found.kind = "glue";
+    found.parent = parent_of(site.module).empty() ? "pipeline" : parent_of(site.module);
+    // Lists of modules have no code of their own: the caller is the next module above that is one.
+    while (!structure.is_module(found.parent) && !parent_of(found.parent).empty())
+      found.parent = parent_of(found.parent);
+  } else if (structure.is_container(site.module)) {
+    found.kind = "glue";
+    found.parent = site.module;
+  } else {
+    found.kind = "module";
+    found.parent = parent_of(site.module);
+    if (!structure.has_inputs(site.module)) found.hint = recorded_with_inputs_hint(reference);
+  }
+  out.first = std::move(found);
+}
+
+void fill_curve(const RunView& reference, Comparison& out) {
+  // Blocks and stages: names that end in a number below a list, and the pipeline's own.
+  std::vector<const PairResult*> chosen;
+  const auto is_block = [](const std::string& name) {
+    const std::string leaf = leaf_of(name);
+    return std::count(name.begin(), name.end(), '.') <= 4 && leaf.find_first_not_of("0123456789") == std::string::npos;
+  };
+  for (const PairResult& result : out.results) {
+    const RecordedTensor& record = reference.records[result.pair.reference];
+    if (result.state == PairState::kUnread || record.role == Role::kInput) continue;
+    if (record.role == Role::kCheckpoint || is_block(record.key.name)) chosen.push_back(&result);
+  }
+  if (chosen.size() < 3) {
+    chosen.clear();
+    for (const PairResult& result : out.results)
+      if (result.state != PairState::kUnread) chosen.push_back(&result);
+  }
+  std::vector<double> errors;
+  std::vector<std::string> names;
+  for (const PairResult* result : chosen) {
+    const TensorKey& key = reference.records[result->pair.reference].key;
+    out.curve.push_back({key.name, key.step, result->error.relative, result->noise_floor});
+    errors.push_back(result->error.relative);
+    names.push_back(to_string(key));
+  }
+  out.growth = fit_growth(errors, names);
+  // An error that starts at its full height also grows without a jump; it is no rounding when a tensor is beyond the
+  // noise.
+  const bool mismatch = std::any_of(out.results.begin(), out.results.end(),
+                                    [](const PairResult& result) { return result.state == PairState::kBad; });
+  if (mismatch && out.growth.kind == "smooth") out.growth.words.clear();
+}
+
+void fill_notes(const RunView& reference, const RunView& candidate, Comparison& out) {
+  size_t unread = 0, layouts = 0;
+  for (const PairResult& result : out.results) {
+    const RecordedTensor& record = reference.records[result.pair.reference];
+    unread += result.state == PairState::kUnread;
+    if (result.state == PairState::kLayout && ++layouts <= 3)
+      out.notes.push_back(fmt::format("{}: {}", to_string(record.key), result.note));
+  }
+  if (layouts > 3) out.notes.push_back(fmt::format("{} tensors in all have another layout", layouts));
+  if (unread)
+    out.notes.push_back(fmt::format(
+        "{} pairs have no values on one side; record them in full: lockstep record --full '{}'", unread, [&] {
+          for (const PairResult& result : out.results)
+            if (result.state == PairState::kUnread) return reference.records[result.pair.reference].key.name;
+          return std::string("*");
+        }()));
+  const auto count_names = [](const RunView& run, const std::vector<size_t>& records) {
+    std::set<std::string> names;
+    for (const size_t i : records) names.insert(run.records[i].key.name);
+    return names;
+  };
+  if (!out.only_reference.empty()) {
+    const auto names = count_names(reference, out.only_reference);
+    out.notes.push_back(fmt::format("{} tensors of the reference have no partner, {} names; the first is {}",
+                                    out.only_reference.size(), names.size(),
+                                    reference.records[out.only_reference[0]].key.name));
+  }
+  if (!out.only_candidate.empty()) {
+    const auto names = count_names(candidate, out.only_candidate);
+    out.notes.push_back(fmt::format("{} tensors of yours have no partner, {} names; the first is {}",
+                                    out.only_candidate.size(), names.size(),
+                                    candidate.records[out.only_candidate[0]].key.name));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,231 @@
+#include "compare/families/attention_inputs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compare/families/fit.h"
+
+namespace lockstep {
+namespace {
+
+enum class Part { kNone, kQ, kK, kV, kFused };
+
+std::vector<std::string> words_of(const std::string& name) {
+  std::vector<std::string> out{""};
+  for (const char c : name) {
+    if (c == '_' || c == '.' || c == '-')
+      out.emplace_back();
+    else
+      out.back() += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  }
+  return out;
+}
+
+bool has_word(const std::vector<std::string>& words, std::initializer_list<const char*> any) {
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return std::any_of(any.begin(), any.end(), [&](const char* one) { return word == one; });
+  });
+}
+
+Part part_of(const std::string& leaf) {
+  const auto words = words_of(leaf);
+  if (has_word(words, {"qkv"})) return Part::kFused;
+  if (has_word(words, {"q", "query", "wq", "queries"})) return Part::kQ;
+  if (has_word(words, {"k", "key", "wk", "keys"})) return Part::kK;
+  if (has_word(words, {"v", "value", "wv", "values"})) return Part::kV;
+  return Part::kNone;
+}
+
+bool is_second_stream(const std::string& leaf) {
+  return has_word(words_of(leaf), {"add", "added", "txt", "text", "context", "encoder", "c"});
+}
+
+bool is_norm(const std::string& leaf) {
+  const auto words = words_of(leaf);
+  return std::any_of(words.begin(), words.end(),
+                     [](const std::string& word) { return word.find("norm") != std::string::npos || word == "ln"; });
+}
+
+bool sounds_rotary(const std::string& name) {
+  const auto words = words_of(name);
+  return std::any_of(words.begin(), words.end(),
+                     [](const std::string& word) {
+                       return word.find("rotary") != std::string::npos || word.find("rope") != std::string::npos ||
+                              word == "freqs";
+                     }) ||
+         name.find("pos_embed") != std::string::npos || name.find("position_embeddings") != std::string::npos;
+}
+
+}  // namespace
+
+bool RotaryTable::rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign) const {
+  const int64_t half = static_cast<int64_t>(x.size()) / 2;
+  if (rows == 0 || pairs != half) return false;
+  row = std::clamp<int64_t>(row, 0, rows - 1);
+  const int64_t width = full_width ? 2 * pairs : pairs;
+  for (int64_t i = 0; i < half; ++i) {
+    // Tables of full width repeat each angle: side by side, or in the second half.
+    const size_t at = static_cast<size_t>(row * width + (full_width && interleaved ? 2 * i : i));
+    const size_t a = static_cast<size_t>(rotation == Rotation::kInterleaved ? 2 * i : i);
+    const size_t b = static_cast<size_t>(rotation == Rotation::kInterleaved ? 2 * i + 1 : i + half);
+    const double c = cos[at], s = sign * sin[at], x0 = x[a], x1 = x[b];
+    x[a] = x0 * c - x1 * s;
+    x[b] = x0 * s + x1 * c;
+  }
+  return true;
+}
+
+AttentionInputs::AttentionInputs(Case& failing, bool candidate) {
+  owned_.reserve(8);
+  // The bad tensor is the input of the output projection, or the output of an attention without one.
+  add_projections(failing, candidate);
+  if (streams.empty()) add_fused(failing, candidate);
+  std::erase_if(streams, [](const AttentionStream& s) { return !s.q || !s.k || !s.v; });
+  if (streams.empty()) return;
+  add_tables(failing, candidate);
+  const int64_t tokens = picture ? failing.r.size() / failing.r.shape[1] : failing.r.rows();
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const int64_t width = streams[i].q->size() / tokens;
+    if (streams[i].q->size() % tokens == 0 && width == (picture ? failing.r.shape[1] : failing.r.last()))
+      own = static_cast<int>(i);
+  }
+  // Both streams of the same length: the second stream's output projection says so in its name.
+  if (streams.size() == 2 && streams[0].q->size() == streams[1].q->size())
+    own = is_second_stream(leaf_of(failing.module)) ? 0 : 1;
+}
+
+void AttentionInputs::add_projections(Case& failing, bool candidate) {
+  std::string scope = failing.role == Role::kInput || failing.is_leaf ? parent_of(failing.module) : failing.module;
+  AttentionStream first, second;
+  // Latest first: what a norm left stands before what went into it. `to_out.0` sits one level below its attention.
+  for (int level = 0; level < 2 && !first.q; ++level, scope = parent_of(scope))
+    for (const Item& item : failing.items) {
+      if (item.role != Role::kOutput || !is_inside(item.name, scope)) continue;
+      const std::string leaf = item.name.substr(scope.size() + 1);
+      const Part part = part_of(leaf);
+      if (leaf.find('.') != std::string::npos || part == Part::kNone || part == Part::kFused) continue;
+      const Values* values = candidate ? &failing.candidate_of(item) : &failing.reference_of(item);
+      if (values->empty()) continue;
+      AttentionStream& stream = is_second_stream(leaf) ? second : first;
+      const Values*& slot = part == Part::kQ ? stream.q : part == Part::kK ? stream.k : stream.v;
+      if (!slot)
+        slot = values;
+      else if (part == Part::kQ)
+        stream.early_q = values;
+      else if (part == Part::kK)
+        stream.early_k = values;
+      if (is_norm(leaf)) norm_widths_.push_back(values->last());
+    }
+  if (second.q) streams.push_back(second);  // text stands before the image in a joint attention
+  if (first.q) streams.push_back(first);
+}
+
+void AttentionInputs::add_fused(Case& failing, bool candidate) {
+  const std::string scope =
+      failing.role == Role::kInput || failing.is_leaf ? parent_of(failing.module) : failing.module;
+  streams.clear();
+  for (const Item& item : failing.items) {
+    if (item.role != Role::kOutput || !is_inside(item.name, scope) || part_of(leaf_of(item.name)) != Part::kFused)
+      continue;
+    const Values& fused = candidate ? failing.candidate_of(item) : failing.reference_of(item);
+    const int axis = fused.rank() >= 4 ? 1 : static_cast<int>(fused.rank()) - 1;
+    picture = fused.rank() >= 4;
+    const Values rows = channels_last(fused, axis);
+    const int64_t third = rows.last() / 3;
+    if (third * 3 != rows.last() ||
+        (picture ? failing.r.rank() < 4 || failing.r.shape[1] != third : failing.r.last() != third))
+      continue;
+    AttentionStream stream;
+    for (int part = 0; part < 3; ++part) {
+      Values& piece = owned_.emplace_back(make_values({rows.rows(), third}));
+      for (int64_t i = 0; i < rows.rows(); ++i)
+        std::copy_n(rows.row(i).begin() + part * third, third, piece.row(i).begin());
+      (part == 0 ? stream.q : part == 1 ? stream.k : stream.v) = &piece;
+    }
+    streams.push_back(stream);
+    return;
+  }
+}
+
+void AttentionInputs::add_tables(Case& failing, bool candidate) {
+  // Complex tables are recorded as [tokens, pairs, 2]; cos and sin as two tensors of [.., tokens, d].
+  const RunView& run = failing.reference_run();
+  std::vector<const Values*> tables;
+  for (size_t i = failing.reference_record(), seen = 0; i-- > 0 && tables.size() < 4 && seen < 3000; ++seen) {
+    const RecordedTensor& record = run.records[i];
+    const TensorKey& key = run.records[failing.reference_record()].key;
+    if (!sounds_rotary(record.key.name) || !record.load || record.key.tags != key.tags || record.key.step != key.step)
+      continue;
+    if (record.shape.size() < 2) continue;
+    const size_t partner = failing.partner ? failing.partner(i) : SIZE_MAX;
+    const Values* values =
+        candidate && partner != SIZE_MAX ? &failing.load_candidate(partner) : &failing.load_reference(i);
+    if (values->empty()) continue;
+    const bool repeated = std::any_of(tables.begin(), tables.end(), [&](const Values* t) { return t->v == values->v; });
+    if (!repeated) tables.push_back(values);
+  }
+  for (AttentionStream& stream : streams) {
+    for (const Values* table : tables) {
+      if (table->last() != 2 || table->rank() < 3) continue;
+      const int64_t pairs = table->dim(-2), rows = table->size() / 2 / pairs;
+      const int64_t width = 2 * pairs;
+      if (stream.q->size() % (rows * width)) continue;
+      stream.table.rows = rows, stream.table.pairs = pairs;
+      for (int64_t i = 0; i < rows * pairs; ++i)
+        stream.table.cos.push_back(table->v[static_cast<size_t>(2 * i)]),
+            stream.table.sin.push_back(table->v[static_cast<size_t>(2 * i + 1)]);
+      break;
+    }
+    if (stream.table.rows) continue;
+    for (size_t i = 0; i + 1 < tables.size() && !stream.table.rows; ++i) {
+      const Values *a = tables[i + 1], *b = tables[i];  // latest first: sin was recorded after cos
+      if (a->shape != b->shape || a->last() < 2 || a->last() % 2) continue;
+      const int64_t d = a->last();
+      int64_t rows = a->rows();
+      if (rows > 1 && a->rank() == 3) rows = a->dim(-2);
+      if (rows == 0 || stream.q->size() % (rows * d)) continue;
+      stream.table = {
+          {a->v.begin(), a->v.begin() + rows * d}, {b->v.begin(), b->v.begin() + rows * d}, rows, d / 2, true, false};
+      // cos begins with 1 at position 0, sin with 0: put them right if they came the other way round.
+      double first = 0, second = 0;
+      for (int64_t j = 0; j < d; ++j)
+        first += std::fabs(stream.table.cos[static_cast<size_t>(j)] - 1),
+            second += std::fabs(stream.table.sin[static_cast<size_t>(j)] - 1);
+      if (second < first) std::swap(stream.table.cos, stream.table.sin);
+      const size_t last = static_cast<size_t>((rows - 1) * d);
+      stream.table.interleaved = d > 2 && stream.table.cos[last] == stream.table.cos[last + 1] &&
+                                 stream.table.cos[last] != stream.table.cos[last + static_cast<size_t>(d / 2)];
+    }
+  }
+}
+
+bool AttentionInputs::has_tables() const {
+  return std::all_of(streams.begin(), streams.end(), [](const AttentionStream& s) { return s.table.rows > 0; });
+}
+
+int64_t AttentionInputs::tokens_of(const Values& x, int64_t head_size) const {
+  if (x.rank() >= 4 && !picture) return x.size() / (x.dim(-1) * x.dim(-2));  // [batch, tokens, heads, d]
+  return x.size() / std::max<int64_t>(head_size, x.last());
+}
+
+int64_t AttentionInputs::key_heads(int64_t head_size) const {
+  const Values& k = *streams[static_cast<size_t>(own)].k;
+  return std::max<int64_t>(1, k.size() / tokens_of(k, head_size) / head_size);
+}
+
+std::vector<int64_t> AttentionInputs::head_sizes(int64_t width) const {
+  std::vector<int64_t> out;
+  const auto add = [&](int64_t d) {
+    if (d >= 2 && width % d == 0 && std::find(out.begin(), out.end(), d) == out.end()) out.push_back(d);
+  };
+  for (const int64_t d : norm_widths_)
+    if (d < width) add(d);
+  for (const AttentionStream& stream : streams)
+    if (stream.table.rows) add(2 * stream.table.pairs);
+  if (picture) add(width);
+  for (const int64_t d : {128, 64, 80, 32, 16, 8, 40, 96, 256}) add(d);
+  add(width);
+  return out;
+}
+
+}  // namespace lockstep

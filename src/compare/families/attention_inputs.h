@@ -1,0 +1,52 @@
+// q, k, v and the position tables of one attention call, recognised among the recorded tensors by what modules are
+// called.
+#pragma once
+#include <vector>
+
+#include "compare/families/family.h"
+
+namespace lockstep {
+
+enum class Rotation { kNone, kInterleaved, kHalves };
+
+// Rotations by position: cos and sin, one row a token.
+struct RotaryTable {
+  std::vector<float> cos, sin;
+  int64_t rows = 0, pairs = 0;  // pairs: d/2 columns; tables of d columns repeat themselves
+  bool full_width = false;      // d columns (cos, sin of each element)
+  bool interleaved = false;     // full width with neighbours equal, not halves
+
+  bool rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign) const;
+};
+
+struct AttentionStream {
+  const Values* q = nullptr;
+  const Values* k = nullptr;
+  const Values* v = nullptr;
+  const Values* early_q = nullptr;  // before their norms
+  const Values* early_k = nullptr;
+  RotaryTable table;
+};
+
+class AttentionInputs {
+ public:
+  AttentionInputs(Case& failing, bool candidate);
+  bool complete() const { return own >= 0; }
+  bool has_tables() const;
+  int64_t tokens_of(const Values& x, int64_t head_size) const;
+  int64_t key_heads(int64_t head_size) const;
+  std::vector<int64_t> head_sizes(int64_t width) const;  // to try, most likely first
+
+  std::vector<AttentionStream> streams;  // in the order they are joined
+  int own = -1;                          // the stream whose output the bad tensor is
+  bool picture = false;                  // channels are axis 1 of a picture
+
+ private:
+  void add_projections(Case& failing, bool candidate);
+  void add_fused(Case& failing, bool candidate);
+  void add_tables(Case& failing, bool candidate);
+  std::vector<int64_t> norm_widths_;
+  std::vector<Values> owned_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+// Yours is another tensor of the reference: captured at another stage or hit, or a stage was left out.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compare/families/family.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostLoads = 96;
+
+bool may_be(const RecordedTensor& record, const Case& failing) {
+  return record.load && is_floating(record.dtype) && same_size_shape(record.shape, failing.r.shape);
+}
+
+}  // namespace
+
+void search_capture(Case& failing, Findings& out) {
+  if (failing.r.size() < 8) return;
+  const RunView& run = failing.reference_run();
+  const size_t own = failing.reference_record();
+  std::vector<size_t> order;
+  for (size_t i = 0; i < run.records.size(); ++i)
+    if (i != own && may_be(run.records[i], failing)) order.push_back(i);
+  const auto distance = [&](size_t i) { return i > own ? i - own : own - i; };
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return distance(a) < distance(b); });
+  std::stable_partition(order.begin(), order.end(), [&](size_t i) { return run.records[i].key.name == failing.name; });
+  if (order.size() > kMostLoads) order.resize(kMostLoads);
+  for (const size_t i : order) {
+    const Values& other = failing.load_reference(i);
+    const double residual = relative_error(failing.c.v, other.v);
+    if (!failing.explains_candidate(residual) || failing.explains_candidate(relative_error(failing.r.v, other.v)))
+      continue;
+    const RecordedTensor& record = run.records[i];
+    const std::string label = (record.role == Role::kInput ? "input of " : "") + to_string(record.key);
+    // Nothing after it is affected: then it was never what the model computed with.
+    Finding finding{"", "", "", "", 0, residual, failing.isolated ? 0.5 : 1.2, 0, Blame::kCapture};
+    if (record.key.name == failing.name && record.role == failing.role) {
+      finding.cause = "capture.other_hit";
+      finding.explanation =
+          fmt::format("yours equals the reference's {}: the hits, steps or passes are counted differently", label);
+      finding.fix = "capture the same call on both sides; check step, hit and pass";
+    } else if (failing.isolated) {
+      finding.cause = "capture.other_stage";
+      finding.explanation = fmt::format("yours equals the reference's {}: captured {} stage than {}", label,
+                                        i < own ? "an earlier" : "a later", failing.name);
+      finding.fix = "move the checkpoint; the model itself agrees after this point";
+    } else {
+      finding.cause = "stage.replaced";
+      finding.explanation = fmt::format("reference: {}; yours: the reference's {}, unchanged", failing.name, label);
+      finding.fix =
+          fmt::format("what lies between {} and {} is left out, or the wrong tensor is passed on", label, failing.name);
+      finding.blame = Blame::kNone;
+    }
+    out.push_back(std::move(finding));
+    return;
+  }
+}
+
+}  // namespace lockstep

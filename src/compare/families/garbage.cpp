@@ -1,0 +1,84 @@
+// Values that no computation means: NaN, infinities, zeros, one constant, denormals; and noise drawn anew.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compare/families/family.h"
+
+namespace lockstep {
+namespace {
+
+struct Census {
+  int64_t nan = 0, inf = 0, zero = 0, denormal = 0, count = 0;
+  bool constant = true;
+  double mean = 0, variance = 0, kurtosis = 0;
+};
+
+Census census(const Values& x) {
+  Census out;
+  out.count = x.size();
+  double sum = 0;
+  for (const float value : x.v) {
+    out.nan += std::isnan(value), out.inf += std::isinf(value), out.zero += value == 0;
+    out.denormal += value != 0 && std::fabs(value) < 1e-30f;
+    out.constant = out.constant && value == x.v[0];
+    if (std::isfinite(value)) sum += value;
+  }
+  const double n = static_cast<double>(std::max<int64_t>(1, out.count));
+  out.mean = sum / n;
+  double second = 0, fourth = 0;
+  for (const float value : x.v) {
+    if (!std::isfinite(value)) continue;
+    const double d = value - out.mean;
+    second += d * d, fourth += d * d * d * d;
+  }
+  out.variance = second / n;
+  out.kurtosis = out.variance > 0 ? fourth / n / (out.variance * out.variance) : 0;
+  return out;
+}
+
+bool is_standard_normal(const Census& x) {
+  const double error = 5 / std::sqrt(static_cast<double>(x.count));
+  return x.count >= 64 && std::fabs(x.mean) < error && std::fabs(x.variance - 1) < 1.5 * error &&
+         std::fabs(x.kurtosis - 3) < 5 * error;
+}
+
+}  // namespace
+
+void search_garbage(Case& failing, Findings& out) {
+  const Census r = census(failing.r), c = census(failing.c);
+  const auto add = [&](const char* cause, std::string explanation, std::string fix, double complexity = 0.5) {
+    out.push_back({cause, std::move(explanation), std::move(fix), "", 0, 0, complexity, 0, Blame::kNone});
+  };
+  if (c.nan && !r.nan)
+    add("garbage.nan", fmt::format("yours holds {} NaN of {} values, the reference none", c.nan, c.count),
+        "look for 0/0, inf - inf, or memory that was never written, in this stage: its inputs are finite");
+  else if (c.inf && !r.inf)
+    add("garbage.infinite", fmt::format("yours holds {} infinities of {} values, the reference none", c.inf, c.count),
+        "a value passed the largest of its dtype (65504 in fp16), or something was divided by 0");
+  if (c.count >= 8 && c.zero == c.count && r.zero < r.count)
+    add("garbage.zeros", "yours is all zeros: the result was never written, or was multiplied by nothing",
+        "check that the kernel ran and that its output buffer is the one that is read");
+  else if (c.constant && !r.constant && c.count >= 8)
+    add("garbage.constant", fmt::format("every value of yours is {:.6g}", failing.c.v[0]),
+        "one value was broadcast over the whole tensor: check the index or stride of the source");
+  if (c.denormal * 10 > c.count && r.denormal * 100 < r.count)
+    add("garbage.denormal",
+        fmt::format("{} of {} values of yours are of denormal size (below 1e-30)", c.denormal, c.count),
+        "memory of another dtype or out of bounds is read: check dtype, offset and length of the buffer");
+  // Only a stage of the pipeline draws noise; a module's output that looks normal is something else.
+  const bool drawn = failing.name.find('.') == std::string::npos;
+  if (drawn && is_standard_normal(r) && is_standard_normal(c)) {
+    const double limit = 5 / std::sqrt(static_cast<double>(r.count));
+    std::vector<float> a = failing.r.v, b = failing.c.v;
+    std::sort(a.begin(), a.end()), std::sort(b.begin(), b.end());
+    if (std::fabs(correlation(failing.r.v, failing.c.v)) < limit && relative_error(b, a) > 10 * failing.tolerance)
+      add("latents.other_noise",
+          "both sides are standard normal noise, but not the same draw: seed, generator or order of draws differ",
+          "start both from one saved tensor (load the reference's noise), or use the reference's generator and seed",
+          1);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,111 @@
+// z * std + mean per channel, between the packed latents and the decoder.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "compare/families/fit.h"
+
+namespace lockstep {
+namespace {
+
+struct PerChannel {
+  std::vector<double> scale, offset;
+  double residual = INFINITY;
+};
+
+// Packed [tokens, channels * 4] → [channels, 2 rows, 2 columns], tokens in rows of `columns`.
+Values unpacked(const Values& packed, int64_t channels, int64_t height, int64_t width) {
+  Values out = make_values({channels, height, width});
+  const int64_t columns = width / 2;
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t y = 0; y < height; ++y)
+      for (int64_t x = 0; x < width; ++x)
+        out.v[static_cast<size_t>((c * height + y) * width + x)] =
+            packed.v[static_cast<size_t>(((y / 2) * columns + x / 2) * channels * 4 + c * 4 + y % 2 * 2 + x % 2)];
+  return out;
+}
+
+PerChannel fit(const Values& z, const Values& y, int64_t channels) {
+  PerChannel out{{}, {}, 0};
+  const int64_t n = z.size() / channels;
+  double dd = 0, yy = 0;
+  for (int64_t c = 0; c < channels; ++c) {
+    double sx = 0, sy = 0, sxx = 0, sxy = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const double a = z.v[static_cast<size_t>(c * n + i)], b = y.v[static_cast<size_t>(c * n + i)];
+      sx += a, sy += b, sxx += a * a, sxy += a * b;
+    }
+    const double m = static_cast<double>(n), variance = sxx - sx * sx / m,
+                 k = variance > 0 ? (sxy - sx * sy / m) / variance : 0;
+    const double b = (sy - k * sx) / m;
+    out.scale.push_back(k), out.offset.push_back(b);
+    for (int64_t i = 0; i < n; ++i) {
+      const double d = k * z.v[static_cast<size_t>(c * n + i)] + b - y.v[static_cast<size_t>(c * n + i)];
+      dd += d * d, yy += static_cast<double>(y.v[static_cast<size_t>(c * n + i)]) * y.v[static_cast<size_t>(c * n + i)];
+    }
+  }
+  out.residual = yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+  return out;
+}
+
+template <typename Rule>
+bool all_near(const std::vector<double>& x, const Rule& rule) {
+  for (size_t i = 0; i < x.size(); ++i)
+    if (std::fabs(x[i] - rule(i)) > 1e-2 * std::max(1.0, std::fabs(rule(i)))) return false;
+  return true;
+}
+
+Finding describe(const PerChannel& r, const PerChannel& c) {
+  Finding out{"", "", "", "", r.residual, c.residual, 0.7, 0, Blame::kNone};
+  const auto& s = r.scale;
+  const auto& m = r.offset;
+  const auto set = [&](const char* cause, const char* yours, const char* fix) {
+    out.cause = cause, out.fix = fix;
+    out.explanation = fmt::format("reference: z * std + mean for each channel; yours: {}", yours);
+  };
+  const auto scale_is = [&](auto&& rule) { return all_near(c.scale, rule); };
+  const auto offset_is = [&](auto&& rule) { return all_near(c.offset, rule); };
+  const auto zero = [](size_t) { return 0.0; };
+  const auto one = [](size_t) { return 1.0; };
+  const auto same_scale = [&](size_t i) { return s[i]; };
+  const auto inverse = [&](size_t i) { return 1 / s[i]; };
+  if (scale_is(one) && offset_is(zero))
+    set("latents.not_denormalised", "z as it is", "multiply by latents_std and add latents_mean before decoding");
+  else if (scale_is(inverse) && offset_is([&](size_t i) { return m[i]; }))
+    set("latents.std_inverted", "z / std + mean", "multiply by latents_std: some code stores 1/std");
+  else if (scale_is(inverse) && offset_is([&](size_t i) { return -m[i] / s[i]; }))
+    set("latents.direction", "(z - mean) / std, which is the encoder's direction", "use z * std + mean");
+  else if (scale_is(same_scale) && offset_is([&](size_t i) { return -m[i]; }))
+    set("latents.mean_sign", "z * std - mean", "add the mean");
+  else if (scale_is(same_scale) && offset_is(zero))
+    set("latents.mean_missing", "z * std", "add latents_mean");
+  else if (scale_is(one) && offset_is([&](size_t i) { return m[i]; }))
+    set("latents.std_missing", "z + mean", "multiply by latents_std");
+  else if (scale_is(same_scale) && offset_is([&](size_t i) { return m[i] * s[i]; }))
+    set("latents.order", "(z + mean) * std", "multiply first, then add the mean");
+  else if (scale_is([&](size_t i) { return m[i]; }) && offset_is([&](size_t i) { return s[i]; }))
+    set("latents.mean_std_exchanged", "z * mean + std", "exchange latents_mean and latents_std");
+  else
+    set("latents.statistics", "other values for std and mean",
+        "read latents_mean and latents_std from this VAE's config");
+  return out;
+}
+
+}  // namespace
+
+void search_latents(Case& failing, Findings& out) {
+  const Shape& shape = failing.r.shape;
+  if (shape.size() < 4 || !std::isfinite(failing.error)) return;
+  const int64_t channels = shape[1], height = failing.r.dim(-2), width = failing.r.dim(-1);
+  if (height % 2 || width % 2 || failing.r.size() != channels * height * width) return;
+  for (const Item& item : failing.items) {
+    if (checked_numel(item.shape) != failing.r.size() || item.shape.back() != 4 * channels) continue;
+    const PerChannel r = fit(unpacked(failing.reference_of(item), channels, height, width), failing.r, channels);
+    if (!failing.explains(r.residual)) continue;
+    const PerChannel c = fit(unpacked(failing.candidate_of(item), channels, height, width), failing.c, channels);
+    if (failing.explains_candidate(c.residual)) out.push_back(describe(r, c));
+    return;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,108 @@
+// The right value in a poorer format: rounded, cut to whole numbers, or held within bounds.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compare/families/family.h"
+
+namespace lockstep {
+namespace {
+
+struct Format {
+  const char* id;
+  const char* words;
+  float (*round)(float);
+  double relative;  // largest relative error of one rounding
+};
+
+const Format kFormats[] = {
+    {"precision.bf16", "bfloat16", [](float x) { return float_from(bfloat16_from(x)); }, 0x1p-8},
+    {"precision.f16", "float16", [](float x) { return float_from(half_from(x)); }, 0x1p-11},
+    {"precision.f8_e4m3", "float8 e4m3", [](float x) { return float_from(float8_e4m3_from(x)); }, 0x1p-4},
+    {"precision.f8_e5m2", "float8 e5m2", [](float x) { return float_from(float8_e5m2_from(x)); }, 0x1p-3},
+    {"precision.integer", "whole numbers, cut towards zero", [](float x) { return std::trunc(x); }, 1},
+    {"precision.integer", "whole numbers, rounded", [](float x) { return std::nearbyint(x); }, 1},
+};
+
+void search_rounding(Case& failing, Findings& out) {
+  for (const Format& format : kFormats) {
+    int64_t held_c = 0, held_r = 0;
+    double dd = 0, rr = 0;
+    for (size_t i = 0; i < failing.c.v.size(); ++i) {
+      const float c = failing.c.v[i], r = failing.r.v[i], rounded = format.round(r);
+      held_c += format.round(c) == c;
+      held_r += rounded == r;
+      const double d = static_cast<double>(c) - rounded;
+      dd += d * d, rr += static_cast<double>(r) * r;
+    }
+    const double residual = rr > 0 ? std::sqrt(dd / rr) : 0;
+    const int64_t n = failing.c.size();
+    if (held_c < n || held_r * 2 > n) continue;  // all of yours are such numbers, most of the reference's are not
+    // Either exactly the rounded reference, or rounded on the way: then the error is of the size of the rounding.
+    const bool exact = residual < 0.25 * failing.error;
+    if (!exact && (format.relative >= 1 || failing.error > 4 * format.relative)) continue;
+    out.push_back(
+        {format.id,
+         fmt::format("reference: full precision; yours: every value is held in {}{}", format.words,
+                     exact ? ", and is the reference's value so rounded" : ""),
+         fmt::format("remove the cast to {} on the way to this tensor, or make the same cast in the reference",
+                     format.words),
+         "", 0, exact ? residual : std::min(residual, failing.tolerance), exact ? 0.8 : 1.5, 0, Blame::kNone});
+    return;
+  }
+}
+
+void search_bounds(Case& failing, Findings& out) {
+  const auto [lowest, highest] = std::minmax_element(failing.c.v.begin(), failing.c.v.end());
+  const float low = *lowest, high = *highest;
+  if (!(low < high)) return;
+  int64_t at_low = 0, at_high = 0;
+  std::vector<float> held(failing.r.v.size());
+  for (size_t i = 0; i < held.size(); ++i) {
+    at_low += failing.c.v[i] == low, at_high += failing.c.v[i] == high;
+    held[i] = std::clamp(failing.r.v[i], low, high);
+  }
+  const auto [reference_low, reference_high] = std::minmax_element(failing.r.v.begin(), failing.r.v.end());
+  const bool cut_low = *reference_low < low && at_low >= 2, cut_high = *reference_high > high && at_high >= 2;
+  if (!cut_low && !cut_high) return;
+  const double residual = relative_error(held, failing.r.v) == 0 ? 1 : relative_error(failing.c.v, held);
+  if (!failing.explains_candidate(residual)) return;
+  const bool half = std::fabs(std::max(std::fabs(low), std::fabs(high)) - 65504) < 64;
+  const std::string range = cut_low && cut_high ? fmt::format("{:.6g} to {:.6g}", low, high)
+                            : cut_low           ? fmt::format("{:.6g} and above", low)
+                                                : fmt::format("{:.6g} and below", high);
+  out.push_back(
+      {"precision.saturated",
+       fmt::format("reference: not bounded; yours: the same values held to {}{}", range,
+                   half ? " (fp16's largest)" : ""),
+       half ? "keep this tensor in bf16 or f32: fp16 cannot hold it" : "remove the clamp, or clamp the reference alike",
+       "", 0, residual, 1, 0, Blame::kNone});
+}
+
+// The reference is held to bounds, yours runs past them.
+void search_missing_bounds(Case& failing, Findings& out) {
+  const auto [lowest, highest] = std::minmax_element(failing.r.v.begin(), failing.r.v.end());
+  int64_t at_low = 0, at_high = 0;
+  for (const float value : failing.r.v) at_low += value == *lowest, at_high += value == *highest;
+  if (!(*lowest < *highest) || at_low + at_high < 4) return;
+  std::vector<float> held(failing.c.v.size());
+  for (size_t i = 0; i < held.size(); ++i) held[i] = std::clamp(failing.c.v[i], *lowest, *highest);
+  const double residual = relative_error(held, failing.r.v);
+  if (!failing.explains_candidate(residual)) return;
+  out.push_back(
+      {"precision.clamp_missing",
+       fmt::format("reference: held to {:.6g} to {:.6g}; yours: the same values, not held", *lowest, *highest),
+       "clamp the result as the reference does", "", 0, residual, 1, 0, Blame::kNone});
+}
+
+}  // namespace
+
+void search_precision(Case& failing, Findings& out) {
+  if (!std::isfinite(failing.error)) return;
+  search_rounding(failing, out);
+  search_bounds(failing, out);
+  search_missing_bounds(failing, out);
+}
+
+}  // namespace lockstep

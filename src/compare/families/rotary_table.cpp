@@ -1,0 +1,243 @@
+// Tables of cos and sin by position: angle = position * theta^(-2i/d). What differs: direction, offset, theta, axes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compare/families/fit.h"
+
+namespace lockstep {
+namespace {
+
+// Complex tables [.., tokens, pairs, 2]: angles of both sides. Tables of cos or sin alone give frequencies only.
+struct Angles {
+  int64_t tokens = 0, pairs = 0;
+  std::vector<double> a;
+  double at(int64_t t, int64_t i) const { return a[static_cast<size_t>(t * pairs + i)]; }
+};
+
+bool is_unit_circle(const Values& x) {
+  if (x.rank() < 3 || x.last() != 2) return false;
+  for (size_t i = 0; i + 1 < x.v.size(); i += 2)
+    if (std::fabs(std::hypot(x.v[i], x.v[i + 1]) - 1) > 1e-2) return false;
+  return x.size() > 0;
+}
+
+Angles angles_of(const Values& x) {
+  Angles out{x.size() / 2 / x.dim(-2), x.dim(-2), {}};
+  for (size_t i = 0; i + 1 < x.v.size(); i += 2) out.a.push_back(std::atan2(x.v[i + 1], x.v[i]));
+  return out;
+}
+
+double wrapped(double a) {
+  return std::remainder(a, 2 * M_PI);
+}
+
+// Root mean square of the angle left over by a rule.
+template <typename Rule>
+double misfit(const Angles& c, const Rule& rule) {
+  double sum = 0;
+  for (int64_t t = 0; t < c.tokens; ++t)
+    for (int64_t i = 0; i < c.pairs; ++i) {
+      const double d = wrapped(c.at(t, i) - rule(t, i));
+      sum += d * d;
+    }
+  return std::sqrt(sum / static_cast<double>(c.tokens * c.pairs));
+}
+
+// Angle by which consecutive tokens differ, where that is the same for all: the frequency of a table over text.
+std::vector<double> increments(const Angles& x) {
+  std::vector<double> out(static_cast<size_t>(x.pairs), NAN);
+  for (int64_t i = 0; i < x.pairs && x.tokens > 2; ++i) {
+    const double first = wrapped(x.at(1, i) - x.at(0, i));
+    bool same = true;
+    for (int64_t t = 2; t < x.tokens && same; ++t)
+      same = std::fabs(wrapped(x.at(t, i) - x.at(t - 1, i) - first)) < 1e-3;
+    if (same) out[static_cast<size_t>(i)] = first;
+  }
+  return out;
+}
+
+// theta of frequencies f_i = theta^(-i/pairs), by regression of log f on i; 0 when they are no such series.
+double theta_of(const std::vector<double>& f, double& misfit) {
+  double si = 0, sl = 0, sii = 0, sil = 0;
+  int64_t n = 0;
+  for (size_t i = 0; i < f.size(); ++i) {
+    if (!(f[i] > 1e-7)) continue;
+    const double l = std::log(f[i]), x = static_cast<double>(i);
+    si += x, sl += l, sii += x * x, sil += x * l, ++n;
+  }
+  misfit = INFINITY;
+  if (n < 3) return 0;
+  const double slope = (static_cast<double>(n) * sil - si * sl) / (static_cast<double>(n) * sii - si * si);
+  const double start = (sl - slope * si) / static_cast<double>(n);
+  misfit = 0;
+  for (size_t i = 0; i < f.size(); ++i)
+    if (f[i] > 1e-7) misfit = std::max(misfit, std::fabs(std::log(f[i]) - start - slope * static_cast<double>(i)));
+  return std::exp(-slope * static_cast<double>(f.size()));
+}
+
+std::string theta_words(double theta) {
+  const double power = std::log10(theta);
+  return std::fabs(power - std::round(power)) < 0.01 ? fmt::format("{:g}", std::pow(10, std::round(power)))
+                                                     : number(theta);
+}
+
+// Each column's angles as a multiple of the reference's, from the small ones, which have not wrapped. Empty: they are
+// none.
+std::vector<double> column_factors(const Angles& c, const Angles& r) {
+  std::vector<double> out;
+  for (int64_t i = 0; i < r.pairs; ++i) {
+    double xy = 0, xx = 0, left = 0;
+    for (int64_t t = 0; t < r.tokens; ++t)
+      if (std::fabs(r.at(t, i)) < 1.5 && std::fabs(c.at(t, i)) < 1.5)
+        xy += r.at(t, i) * c.at(t, i), xx += r.at(t, i) * r.at(t, i);
+    const double factor = xx > 1e-12 ? xy / xx : 1;
+    for (int64_t t = 0; t < r.tokens; ++t)
+      if (std::fabs(r.at(t, i)) < 1.5 && std::fabs(c.at(t, i)) < 1.5)
+        left = std::max(left, std::fabs(c.at(t, i) - factor * r.at(t, i)));
+    if (left > 1e-3) return {};
+    out.push_back(factor);
+  }
+  return out;
+}
+
+void search_complex(Case& failing, Findings& out) {
+  const Angles r = angles_of(failing.r), c = angles_of(failing.c);
+  const double limit = std::max(2e-3, 3 * failing.tolerance);
+  const auto add = [&](const char* cause, std::string yours, std::string fix, double residual, double complexity) {
+    out.push_back({cause, "reference: the table of angles a; yours: " + yours, std::move(fix), "", 0,
+                   residual * failing.tolerance / limit, complexity, 0, Blame::kNone});
+  };
+  if (const double left = misfit(c, [&](int64_t t, int64_t i) { return -r.at(t, i); }); left < limit)
+    return add("rotary.sign", "-a", "turn the other way: the imaginary part has the wrong sign", left, 0.7);
+  if (const double left = misfit(c, [&](int64_t t, int64_t i) { return M_PI / 2 - r.at(t, i); }); left < limit)
+    return add("rotary.cos_sin_exchanged", "cos and sin exchanged", "put cos first", left, 0.7);
+  // A constant turn of each column is an offset of the position: k times that column's frequency.
+  std::vector<double> turn(static_cast<size_t>(r.pairs));
+  for (int64_t i = 0; i < r.pairs; ++i) turn[static_cast<size_t>(i)] = wrapped(c.at(0, i) - r.at(0, i));
+  if (const double left = misfit(c, [&](int64_t t, int64_t i) { return r.at(t, i) + turn[static_cast<size_t>(i)]; });
+      left < limit) {
+    const double largest =
+        *std::max_element(turn.begin(), turn.end(), [](double a, double b) { return std::fabs(a) < std::fabs(b); });
+    return add(
+        "rotary.offset", fmt::format("every angle turned on by a constant of its column (largest {:.4g})", largest),
+        "the positions start elsewhere: check the offset of the text after the image, and the centring of the grid",
+        left, 1);
+  }
+  for (const double factor : {2.0, 0.5, 1000.0, 0.001, 2 * M_PI, 1 / (2 * M_PI)})
+    if (const double left = misfit(c, [&](int64_t t, int64_t i) { return factor * r.at(t, i); }); left < limit)
+      return add("rotary.factor", fmt::format("{:g} * a", factor), "positions or frequencies carry a factor", left,
+                 1.2);
+  double fit_r = 0, fit_c = 0;
+  const double theta_r = theta_of(increments(r), fit_r), theta_c = theta_of(increments(c), fit_c);
+  if (theta_r > 0 && theta_c > 0 && fit_r < 0.05 && fit_c < 0.05 && std::fabs(std::log(theta_c / theta_r)) > 0.02)
+    add("rotary.theta", fmt::format("theta {} in place of {}", theta_words(theta_c), theta_words(theta_r)),
+        fmt::format("set theta to {}", theta_words(theta_r)), 0, 0.8);
+  // Over a grid: the first column of each axis turns once a position whatever theta is, the others by a factor of their
+  // own.
+  const std::vector<double> factors = column_factors(c, r);
+  if (!factors.empty() && !(theta_r > 0 && theta_c > 0)) {
+    bool unchanged = false, changed = false, one_way = true;
+    double sign = 0;
+    for (const double factor : factors) {
+      if (std::fabs(factor - 1) < 2e-3) {
+        unchanged = true;
+        continue;
+      }
+      changed = true;
+      one_way = one_way && (sign == 0 || (std::log(std::max(factor, 1e-12)) > 0) == (sign > 0));
+      sign = std::log(std::max(factor, 1e-12));
+    }
+    if (unchanged && changed && one_way)
+      add("rotary.theta",
+          fmt::format("the angles of each column times a factor of its own, down to {:.3g}, with position and first "
+                      "columns alike",
+                      *std::min_element(factors.begin(), factors.end())),
+          sign < 0 ? "theta is too large: use the reference's" : "theta is too small: use the reference's", 0, 0.9);
+  }
+  // Which columns differ at all: one axis of the grid alone points to its positions.
+  std::vector<bool> bad(static_cast<size_t>(r.pairs));
+  for (int64_t i = 0; i < r.pairs; ++i) {
+    double sum = 0;
+    for (int64_t t = 0; t < r.tokens; ++t) sum += std::fabs(wrapped(c.at(t, i) - r.at(t, i)));
+    bad[static_cast<size_t>(i)] = sum / static_cast<double>(r.tokens) > limit;
+  }
+  // Per column: another position series with the same frequency, position = round(angle / frequency) of column 0 of the
+  // block.
+  bool columns_explained = true;
+  double worst = 0;
+  for (int64_t i = 0; i < r.pairs && columns_explained; ++i) {
+    if (!bad[static_cast<size_t>(i)]) continue;
+    // Some column of the reference (any frequency, any axis) must carry these very angles: then axes were exchanged.
+    double best = INFINITY;
+    for (int64_t j = 0; j < r.pairs; ++j) {
+      double sum = 0;
+      for (int64_t t = 0; t < r.tokens; ++t) {
+        const double d = wrapped(c.at(t, i) - r.at(t, j));
+        sum += d * d;
+      }
+      best = std::min(best, std::sqrt(sum / static_cast<double>(r.tokens)));
+    }
+    worst = std::max(worst, best);
+    columns_explained = best < limit;
+  }
+  if (columns_explained && std::count(bad.begin(), bad.end(), true) > 0)
+    add("rotary.axes_exchanged",
+        "each column is another column of the reference: the axes (frame, height, width) are in another order",
+        "give each axis its own columns, in the reference's order", worst, 1);
+}
+
+// cos or sin alone, [.., tokens, d]: x(t+1) + x(t-1) = 2 cos(f) x(t) holds in each column.
+std::vector<double> frequencies(const Values& x) {
+  const int64_t d = x.last(), tokens = x.rank() >= 2 ? x.dim(-2) : 0;
+  std::vector<double> out(static_cast<size_t>(d), NAN);
+  for (int64_t j = 0; j < d && tokens >= 4; ++j) {
+    double xy = 0, xx = 0, left = 0;
+    const auto at = [&](int64_t t) { return static_cast<double>(x.v[static_cast<size_t>(t * d + j)]); };
+    for (int64_t t = 1; t + 1 < tokens; ++t) xy += (at(t + 1) + at(t - 1)) * at(t), xx += at(t) * at(t);
+    const double k = xx > 0 ? xy / xx : 2;
+    for (int64_t t = 1; t + 1 < tokens; ++t) left = std::max(left, std::fabs(at(t + 1) + at(t - 1) - k * at(t)));
+    if (left < 1e-3 && std::fabs(k) <= 2 + 1e-6) out[static_cast<size_t>(j)] = std::acos(std::clamp(k / 2, -1.0, 1.0));
+  }
+  return out;
+}
+
+void search_real(Case& failing, Findings& out) {
+  const std::vector<double> r = frequencies(failing.r), c = frequencies(failing.c);
+  const size_t half = r.size() / 2;
+  if (half < 3) return;
+  const auto first_half = [half](const std::vector<double>& f) {
+    return std::vector<double>(f.begin(), f.begin() + static_cast<std::ptrdiff_t>(half));
+  };
+  const auto even = [half](const std::vector<double>& f) {
+    std::vector<double> out;
+    for (size_t i = 0; i < half; ++i) out.push_back(f[2 * i]);
+    return out;
+  };
+  double halves_r = 0, halves_c = 0, even_r = 0, even_c = 0;
+  const double theta_r = theta_of(first_half(r), halves_r), theta_c = theta_of(first_half(c), halves_c);
+  theta_of(even(r), even_r), theta_of(even(c), even_c);
+  constexpr double kFit = 0.15;  // slow columns give rough frequencies
+  if (halves_r < kFit && halves_c < kFit && theta_r > 1 && theta_c > 1 && std::fabs(std::log(theta_c / theta_r)) > 0.1)
+    out.push_back({"rotary.theta",
+                   fmt::format("reference: theta {}; yours: theta {}", theta_words(theta_r), theta_words(theta_c)),
+                   fmt::format("set theta to {}", theta_words(theta_r)), "", 0, failing.tolerance, 0.8, 0,
+                   Blame::kNone});
+  else if (halves_r < kFit && even_c < kFit && halves_c > kFit)
+    out.push_back({"rotary.style", "reference: angles repeated in the second half; yours: repeated side by side",
+                   "concatenate the angles, do not interleave them", "", 0, failing.tolerance, 0.9, 0, Blame::kNone});
+}
+
+}  // namespace
+
+void search_rotary_table(Case& failing, Findings& out) {
+  if (!std::isfinite(failing.error) || failing.r.rank() < 2) return;
+  if (is_unit_circle(failing.r) && is_unit_circle(failing.c)) return search_complex(failing, out);
+  const auto bounded = [](const Values& x) {
+    return std::all_of(x.v.begin(), x.v.end(), [](float v) { return std::fabs(v) <= 1.01f; });
+  };
+  if (bounded(failing.r) && bounded(failing.c)) search_real(failing, out);
+}
+
+}  // namespace lockstep

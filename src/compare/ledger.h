@@ -1,0 +1,32 @@
+// The error ledger: what each stage makes itself, what it was handed, and what it does with it. From two runs of the
+// candidate: as it is, and with every recorded tensor replaced by the reference's after it was recorded.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "compare/comparison.h"
+
+namespace lockstep {
+
+struct LedgerEntry {
+  TensorKey key;
+  Role role = Role::kOutput;
+  double total = 0;      // as it is
+  double local = 0;      // on the reference's inputs
+  double inherited = 0;  // the difference between the two runs
+  double gain = 0;       // total / the error of what it was made from; 0 when that was none
+  double floor = 0;      // beyond which a local error counts
+  std::string word;      // "source", "amplifier", "carrier", "healer", "clean"
+};
+
+struct Ledger {
+  std::vector<LedgerEntry> entries;  // in the reference's order
+  std::vector<size_t> sources;       // independent mistakes, in execution order
+};
+
+Ledger make_ledger(const RunView& reference, const RunView& as_it_is, const RunView& substituted);
+
+Json json_from(const Ledger& ledger);
+std::string text_from(const Ledger& ledger, bool all, bool color);
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// A run as compare sees it: records in execution order whose values are loaded only when asked for. Where the values
+// come from (a run on disk, a folder of files, a test) is the loader's business.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "capture/record.h"
+#include "tensor/tap.h"
+
+namespace lockstep {
+
+class Run;
+
+struct RecordedTensor {
+  TensorKey key;
+  Role role = Role::kOutput;
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::string where;             // "file:line function", empty when unknown
+  std::string checksum;          // of the bytes; equal checksums of equal dtype and shape need no reading
+  std::function<Tensor()> load;  // empty: only statistics were kept
+};
+
+struct RunView {
+  std::string id;
+  Json header;  // run.json
+  std::vector<RecordedTensor> records;
+};
+
+RunView view_of(std::shared_ptr<const Run> run);  // the view keeps the run alive
+
+}  // namespace lockstep

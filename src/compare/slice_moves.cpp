@@ -1,0 +1,239 @@
+// Rearrangements that move whole slices along one axis.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "compare/axis_words.h"
+#include "compare/layouts.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kNone = -1;
+
+float pseudo_random(uint64_t i, uint64_t seed) {
+  uint64_t x = (i + 1) * 0x9E3779B97F4A7C15ull ^ seed * 0xD1B54A32D192ED03ull;
+  x ^= x >> 31, x *= 0xBF58476D1CE4E5B9ull, x ^= x >> 27, x *= 0x94D049BB133111EBull, x ^= x >> 31;
+  return static_cast<float>(static_cast<double>(x >> 11) * 0x1p-53 * 2 - 1);
+}
+
+struct AxisView {
+  int64_t outer = 1, n = 1, inner = 1;
+  AxisView(const Shape& shape, size_t axis) {
+    for (size_t i = 0; i < shape.size(); ++i) (i < axis ? outer : i == axis ? n : inner) *= shape[i];
+  }
+  size_t at(int64_t o, int64_t j, int64_t i) const { return static_cast<size_t>((o * n + j) * inner + i); }
+};
+
+// Two numbers per slice that are equal only for equal slices.
+std::vector<std::array<double, 2>> signatures(const Values& x, const AxisView& view) {
+  std::vector<std::array<double, 2>> out(static_cast<size_t>(view.n));
+  for (int64_t o = 0; o < view.outer; ++o)
+    for (int64_t j = 0; j < view.n; ++j)
+      for (int64_t i = 0; i < view.inner; ++i) {
+        const double value = x.v[view.at(o, j, i)];
+        const uint64_t place = static_cast<uint64_t>(o * view.inner + i);
+        out[static_cast<size_t>(j)][0] += value * pseudo_random(place, 1);
+        out[static_cast<size_t>(j)][1] += value * pseudo_random(place, 2);
+      }
+  return out;
+}
+
+double slice_error(const Values& c, const Values& r, const AxisView& view, int64_t jc, int64_t jr) {
+  double dd = 0, rr = 0;
+  for (int64_t o = 0; o < view.outer; ++o)
+    for (int64_t i = 0; i < view.inner; ++i) {
+      const double y = r.v[view.at(o, jr, i)], d = c.v[view.at(o, jc, i)] - y;
+      dd += d * d, rr += y * y;
+    }
+  return rr == 0 ? (dd == 0 ? 0 : INFINITY) : std::sqrt(dd / rr);
+}
+
+std::vector<int64_t> match_slices(const Values& c, const Values& r, const AxisView& view, double tolerance) {
+  const auto sc = signatures(c, view), sr = signatures(r, view);
+  std::vector<int64_t> order(static_cast<size_t>(view.n));
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
+  std::sort(order.begin(), order.end(),
+            [&](int64_t a, int64_t b) { return sr[static_cast<size_t>(a)][0] < sr[static_cast<size_t>(b)][0]; });
+  const double spread =
+      rms(r.v) * std::sqrt(static_cast<double>(view.outer * view.inner)) * std::max(6 * tolerance, 1e-6);
+  std::vector<int64_t> map(static_cast<size_t>(view.n), kNone);
+  for (int64_t j = 0; j < view.n; ++j) {
+    const auto& want = sc[static_cast<size_t>(j)];
+    if (slice_error(c, r, view, j, j) <= tolerance) {  // in place: of equal slices the nearest counts
+      map[static_cast<size_t>(j)] = j;
+      continue;
+    }
+    const auto begin = std::lower_bound(order.begin(), order.end(), want[0] - spread,
+                                        [&](int64_t a, double value) { return sr[static_cast<size_t>(a)][0] < value; });
+    double best = tolerance;
+    for (auto it = begin; it != order.end() && sr[static_cast<size_t>(*it)][0] <= want[0] + spread; ++it) {
+      if (std::fabs(sr[static_cast<size_t>(*it)][1] - want[1]) > spread) continue;
+      const double error = slice_error(c, r, view, j, *it);
+      if (error <= best) best = error, map[static_cast<size_t>(j)] = *it;
+    }
+  }
+  return map;
+}
+
+struct Described {
+  std::string id, words;
+  int complexity = 1;
+};
+
+std::string ordinal_parts(size_t parts) {
+  static const char* const kNames[] = {"",       "",       "halves",   "thirds", "quarters",
+                                       "fifths", "sixths", "sevenths", "eighths"};
+  return parts < std::size(kNames) ? kNames[parts] : fmt::format("{} parts", parts);
+}
+
+std::optional<Described> describe_blocks(const std::vector<int64_t>& map, const std::string& word) {
+  const int64_t n = static_cast<int64_t>(map.size());
+  for (int64_t parts = 2; parts <= n / 2 && parts <= 64; ++parts) {
+    if (n % parts) continue;
+    const int64_t size = n / parts;
+    bool blocks = true;
+    std::string order;
+    for (int64_t p = 0; p < parts && blocks; ++p) {
+      const int64_t from = map[static_cast<size_t>(p * size)];
+      blocks = from % size == 0;
+      for (int64_t i = 1; i < size && blocks; ++i) blocks = map[static_cast<size_t>(p * size + i)] == from + i;
+      order += (order.empty() ? "" : ", ") + std::to_string(from / size);
+    }
+    if (blocks)
+      return Described{
+          "layout.parts_exchanged",
+          fmt::format("{} of the {}s in the order {}", ordinal_parts(static_cast<size_t>(parts)), word, order), 1};
+  }
+  return std::nullopt;
+}
+
+std::optional<Described> describe_map(const std::vector<int64_t>& map, const std::string& word) {
+  const int64_t n = static_cast<int64_t>(map.size());
+  const auto all = [&](auto&& rule) {
+    for (int64_t j = 0; j < n; ++j)
+      if (!rule(j, map[static_cast<size_t>(j)])) return false;
+    return true;
+  };
+  const int64_t matched = n - std::count(map.begin(), map.end(), kNone);
+  if (matched == n && all([&](int64_t j, int64_t m) { return m == n - 1 - j; }))
+    return Described{
+        "layout.reversed",
+        n == 2 ? fmt::format("the two {} exchanged", plural(word)) : fmt::format("{} in reverse order", plural(word)),
+        1};
+  const std::set<int64_t> distinct(map.begin(), map.end());
+  if (matched == n && distinct.size() == 1)
+    return Described{"layout.repeated", fmt::format("every {} repeats {} {} of the reference", word, word, map[0]), 1};
+  if (matched == n)
+    if (auto blocks = describe_blocks(map, word)) return blocks;
+  if (matched == n && map[0] > 0 && all([&](int64_t j, int64_t m) { return m == (j + map[0]) % n; }))
+    return Described{"layout.rolled",
+                     fmt::format("{} rolled by {}", plural(word), map[0] <= n / 2 ? map[0] : map[0] - n), 1};
+  for (int64_t g = 2; g <= n / 2 && matched == n; ++g)
+    if (n % g == 0 && all([&](int64_t j, int64_t m) { return m == j % g * (n / g) + j / g; }))
+      return Described{"layout.interleaved",
+                       fmt::format("{} taken in steps of {} instead of in blocks", plural(word), n / g), 1};
+  // A shift leaves slices at one end without a partner.
+  for (int64_t j = 0; j < n; ++j) {
+    if (map[static_cast<size_t>(j)] == kNone || map[static_cast<size_t>(j)] == j) continue;
+    const int64_t shift = map[static_cast<size_t>(j)] - j;
+    int64_t agree = 0;
+    for (int64_t k = 0; k < n; ++k) agree += map[static_cast<size_t>(k)] == k + shift;
+    if (agree >= std::max<int64_t>({3, n / 8, (n - std::abs(shift)) * 9 / 10}))
+      return Described{"layout.shifted",
+                       fmt::format("{} shifted: {} {} is the reference's {}", plural(word), word, j, j + shift), 1};
+    break;
+  }
+  if (matched == n && static_cast<int64_t>(distinct.size()) < n)
+    return Described{
+        "layout.repeated",
+        fmt::format("{} of {} {} are repeats of others", n - static_cast<int64_t>(distinct.size()), n, plural(word)),
+        2};
+  if (matched == n) {
+    std::string first;
+    for (int64_t j = 0; j < std::min<int64_t>(n, 8); ++j)
+      first += (j ? ", " : "") + std::to_string(map[static_cast<size_t>(j)]);
+    return Described{"layout.permuted",
+                     fmt::format("{} in another order: {}{}", plural(word), first, n > 8 ? ", ..." : ""), 3};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Rearrangement> find_slice_moves(std::string_view name, const Values& candidate, const Values& reference,
+                                              double tolerance) {
+  if (candidate.shape != reference.shape || reference.size() < 4) return std::nullopt;
+  const std::vector<std::string> words = axis_words(name, reference.shape);
+  std::optional<Rearrangement> best;
+  for (size_t axis = 0; axis < reference.rank(); ++axis) {
+    if (reference.shape[axis] < 2) continue;
+    const AxisView view(reference.shape, axis);
+    if (view.outer * view.inner < 2) continue;  // single numbers match too easily
+    const std::vector<int64_t> map = match_slices(candidate, reference, view, tolerance);
+    const auto described = describe_map(map, words[axis]);
+    if (!described) continue;
+    Rearrangement found{described->id, described->words, 0, described->complexity, make_values(reference.shape)};
+    double dd = 0, rr = 0;
+    for (int64_t o = 0; o < view.outer; ++o)
+      for (int64_t j = 0; j < view.n; ++j)
+        for (int64_t i = 0; i < view.inner; ++i) {
+          const int64_t from = map[static_cast<size_t>(j)];
+          const double y = from == kNone ? candidate.v[view.at(o, j, i)] : reference.v[view.at(o, from, i)];
+          found.restored.v[view.at(o, j, i)] = static_cast<float>(y);
+          const double d = candidate.v[view.at(o, j, i)] - y;
+          dd += d * d, rr += y * y;
+        }
+    found.residual = rr > 0 ? std::sqrt(dd / rr) : 0;
+    if (found.residual <= tolerance && (!best || found.complexity < best->complexity)) best = std::move(found);
+  }
+  return best;
+}
+
+// A vector has no slices to recognise, but its halves, thirds, ... are long enough.
+std::optional<Rearrangement> find_part_moves(std::string_view name, const Values& candidate, const Values& reference,
+                                             double tolerance) {
+  const int64_t n = reference.last();
+  if (candidate.shape != reference.shape || reference.size() != n) return std::nullopt;
+  for (const int64_t parts : {2, 3, 4, 6, 8, 12}) {
+    if (n % parts || n / parts < 4) continue;
+    const Shape shape{parts, n / parts};
+    const AxisView view(shape, 0);
+    const Values c = reshaped(candidate, shape), r = reshaped(reference, shape);
+    const std::vector<int64_t> map = match_slices(c, r, view, tolerance);
+    bool moved = false, all = true;
+    std::string order;
+    Rearrangement found{"layout.parts_exchanged", "", 0, 1, reference};
+    for (int64_t p = 0; p < parts && all; ++p) {
+      const int64_t from = map[static_cast<size_t>(p)];
+      all = from != kNone;
+      moved = moved || from != p;
+      order += (order.empty() ? "" : ", ") + std::to_string(from);
+      if (all) std::copy_n(r.row(from).begin(), n / parts, found.restored.v.begin() + p * (n / parts));
+    }
+    if (!all || !moved) continue;
+    const std::string word = axis_words(name, reference.shape).back();
+    found.words =
+        fmt::format("{} of the {} in the order {}", ordinal_parts(static_cast<size_t>(parts)), plural(word), order);
+    found.residual = relative_error(candidate.v, found.restored.v);
+    if (found.residual <= tolerance) return found;
+  }
+  return std::nullopt;
+}
+
+std::vector<Rearrangement> find_rearrangements(std::string_view name, const Values& candidate, const Values& reference,
+                                               double tolerance) {
+  std::vector<Rearrangement> out;
+  if (auto moves = find_slice_moves(name, candidate, reference, tolerance)) out.push_back(std::move(*moves));
+  if (auto parts = find_part_moves(name, candidate, reference, tolerance)) out.push_back(std::move(*parts));
+  if (!out.empty() && out[0].complexity == 1) return out;
+  if (auto order = find_axis_order(candidate, reference, tolerance)) out.push_back(std::move(*order));
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Rearrangement& a, const Rearrangement& b) { return a.complexity < b.complexity; });
+  return out;
+}
+
+}  // namespace lockstep

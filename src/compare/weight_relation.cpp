@@ -1,0 +1,117 @@
+#include "compare/weight_relation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compare/layouts.h"
+#include "compare/region.h"
+
+namespace lockstep {
+namespace {
+
+bool all_held(const Values& x, float (*round)(float)) {
+  return std::all_of(x.v.begin(), x.v.end(), [&](float value) { return round(value) == value; });
+}
+
+struct Shape4 {
+  double mean, deviation, kurtosis, largest;
+};
+
+Shape4 moments(const Values& x) {
+  double sum = 0, second = 0, fourth = 0, largest = 0;
+  for (const float value : x.v) sum += value, largest = std::max(largest, std::fabs(static_cast<double>(value)));
+  const double n = static_cast<double>(x.size()), mean = sum / n;
+  for (const float value : x.v) {
+    const double d = value - mean;
+    second += d * d, fourth += d * d * d * d;
+  }
+  const double variance = second / n;
+  return {mean, std::sqrt(variance), variance > 0 ? fourth / n / (variance * variance) : 0, largest};
+}
+
+std::string random_words(const Values& c) {
+  const Shape4 m = moments(c);
+  const double inputs = c.rank() > 1 ? static_cast<double>(c.size() / c.shape[0]) : 0;
+  if (inputs > 0 && std::fabs(m.kurtosis - 1.8) < 0.15 && std::fabs(m.largest * std::sqrt(inputs) - 1) < 0.1)
+    return "uniform within 1/sqrt(inputs): a framework's default initialisation, never overwritten";
+  if (std::fabs(m.kurtosis - 3) < 0.3)
+    return fmt::format("normal with deviation {:.3g}: initialised, never overwritten, or of another model",
+                       m.deviation);
+  return "unrelated values";
+}
+
+}  // namespace
+
+Values quantised(const Values& weight, int bits, int64_t group, bool affine) {
+  Values out = weight;
+  const int64_t width = weight.last();
+  if (group <= 0 || width % group) group = width;
+  const double levels = affine ? (1 << bits) - 1 : (1 << (bits - 1)) - 1;
+  for (int64_t begin = 0; begin + group <= weight.size(); begin += group) {
+    const std::span<float> part(out.v.data() + begin, static_cast<size_t>(group));
+    const auto [low, high] = std::minmax_element(part.begin(), part.end());
+    if (affine) {
+      const double base = *low, step = (static_cast<double>(*high) - base) / levels;
+      for (float& value : part)
+        value = static_cast<float>(step > 0 ? base + step * std::nearbyint((value - base) / step) : base);
+    } else {
+      const double step = std::max(std::fabs(*low), std::fabs(*high)) / levels;
+      for (float& value : part) value = static_cast<float>(step > 0 ? step * std::nearbyint(value / step) : 0);
+    }
+  }
+  return out;
+}
+
+WeightRelation relate_weights(const std::string& name, const Values& candidate, const Values& reference) {
+  WeightRelation out{"weights.different", "", 0};
+  if (candidate.size() != reference.size()) {
+    out.id = "weights.shape";
+    out.words = fmt::format("shape {} against {}", to_string(candidate.shape), to_string(reference.shape));
+    return out;
+  }
+  out.error = relative_error(candidate.v, reference.v);
+  if (candidate.shape == reference.shape && out.error == 0) return {"identical", "", 0};
+  const auto rounds = [&](float (*round)(float)) { return all_held(candidate, round) && !all_held(reference, round); };
+  if (candidate.shape == reference.shape && out.error < 0.2) {
+    if (out.error < 5e-3 && rounds([](float x) { return float_from(bfloat16_from(x)); }))
+      return {"weights.rounded_bf16", "rounded to bfloat16", out.error};
+    if (out.error < 1e-3 && rounds([](float x) { return float_from(half_from(x)); }))
+      return {"weights.rounded_f16", "rounded to float16", out.error};
+    if (rounds([](float x) { return float_from(float8_e4m3_from(x)); }))
+      return {"weights.rounded_f8", "rounded to float8 e4m3", out.error};
+    for (const int bits : {8, 4})
+      for (const int64_t group : {int64_t{32}, int64_t{64}, int64_t{128}, candidate.last()})
+        for (const bool affine : {false, true})
+          if (relative_error(candidate.v, quantised(reference, bits, group, affine).v) < 0.05 * out.error)
+            return {"weights.quantised", fmt::format("{}-bit in groups of {}{}", bits, group, affine ? ", affine" : ""),
+                    out.error};
+    if (out.error < 0.02)
+      return {"weights.small_error", fmt::format("off by {:.2g}: dequantisation or rounding", out.error), out.error};
+  }
+  const auto found = find_rearrangements("weight", candidate, reference, std::min(1e-3, out.error / 4));
+  if (!found.empty()) {
+    const bool transposed = found[0].id == "layout.axes" || found[0].id == "layout.strided";
+    out.id = transposed                                ? "weights.transposed"
+             : found[0].id == "layout.parts_exchanged" ? "weights.parts_exchanged"
+                                                       : "weights.rearranged";
+    out.words = found[0].words;
+    return out;
+  }
+  if (std::all_of(candidate.v.begin(), candidate.v.end(), [](float x) { return x == 0; }))
+    return {"weights.zeros", "all zeros", out.error};
+  const double related = correlation(candidate.v, reference.v);
+  if (std::fabs(related) > 1 - 1e-6) {
+    const double factor =
+        std::sqrt(squared_norm(candidate.v) / std::max(1e-300, squared_norm(reference.v))) * (related < 0 ? -1 : 1);
+    return {"weights.scaled", fmt::format("{:.6g} times the reference", factor), out.error};
+  }
+  if (std::fabs(related) < 6 / std::sqrt(static_cast<double>(reference.size())) + 0.02)
+    return {"weights.random", random_words(candidate), out.error};
+  const Region region = describe_region(name, candidate, reference, 1e-3);
+  out.words = fmt::format("relative error {:.3g}, {}", out.error, region.words);
+  return out;
+}
+
+}  // namespace lockstep

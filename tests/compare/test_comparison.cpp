@@ -1,0 +1,201 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "compare/comparison.h"
+#include "compare/structure.h"
+#include "synthetic.h"
+
+namespace lockstep {
+namespace {
+
+using namespace synthetic;
+
+double silu(double x) {
+  return x / (1 + std::exp(-x));
+}
+
+// block: norm → act → out = x + act; inputs recorded.
+RunView chain(double (*act)(double), unsigned rounding, bool residual = true) {
+  RunMaker maker;
+  Values x = noise({1, 12, 16}, 1);
+  for (int block = 0; block < 3; ++block) {
+    const std::string name = "net.blocks." + std::to_string(block);
+    const Values y = with_rounding(mapped(x, act), rounding + static_cast<unsigned>(block));
+    Values out = y;
+    for (size_t i = 0; i < out.v.size(); ++i) out.v[i] += residual ? x.v[i] : 0;
+    maker.in(name, x).in(name + ".act", x).add(name + ".act", y).add(name, out);
+    x = out;
+  }
+  return maker.run;
+}
+
+TEST(Compare, EqualRunsMatch) {
+  const RunView a = chain(silu, 0);
+  const Comparison result = compare_runs(a, a, {});
+  EXPECT_EQ(result.verdict, "match");
+  EXPECT_EQ(result.compared, a.records.size());
+  EXPECT_FALSE(result.first.has_value());
+}
+
+TEST(Compare, RoundingMatches) {
+  const Comparison result = compare_runs(chain(silu, 0), chain(silu, 50), {});
+  EXPECT_EQ(result.verdict, "match");
+}
+
+TEST(Compare, NothingComparedIsNoPass) {
+  RunMaker a, b;
+  a.add("x", noise({4, 4}, 1));
+  b.add("y", noise({4, 4}, 1));
+  EXPECT_EQ(compare_runs(a.run, b.run, {}).verdict, "nothing_compared");
+}
+
+TEST(Compare, ModuleIsBlamedWhenItsInputIsRight) {
+  RunView bad = chain(silu, 0);
+  // the second block's activation is ReLU; everything after follows from it
+  const RunView relu = chain([](double x) { return x > 0 ? x : 0; }, 0);
+  for (size_t i = 6; i < bad.records.size(); ++i) bad.records[i].load = relu.records[i].load;
+  // its own output alone must be what ReLU makes of the right input
+  const Values x = values_from(bad.records[5].load());
+  const Values y = mapped(x, [](double v) { return v > 0 ? v : 0; });
+  bad.records[6].load = [y] { return Tensor::from<float>(y.shape, y.v); };
+  const Comparison result = compare_runs(chain(silu, 0), bad, {});
+  ASSERT_TRUE(result.first.has_value());
+  EXPECT_EQ(result.first->stage, "net.blocks.1.act");
+  EXPECT_EQ(result.first->kind, "module");
+  ASSERT_FALSE(result.causes.empty());
+  EXPECT_EQ(result.causes[0].cause, "activation.kind");
+}
+
+TEST(Compare, GlueIsBlamedWhenAllItsPartsAreRight) {
+  const RunView good = chain(silu, 0);
+  RunView bad = chain(silu, 0);
+  const RunView without = chain(silu, 0, false);  // the residual of block 0 is missing
+  bad.records[3].load = without.records[3].load;
+  for (size_t i = 4; i < bad.records.size(); ++i) bad.records[i].load = without.records[i].load;
+  const Comparison result = compare_runs(good, bad, {});
+  ASSERT_TRUE(result.first.has_value());
+  EXPECT_EQ(result.first->kind, "glue");
+  EXPECT_EQ(result.first->parent, "net.blocks.0");
+  ASSERT_FALSE(result.causes.empty());
+  EXPECT_TRUE(result.causes[0].cause == "residual.missing" || result.causes[0].cause == "stage.replaced")
+      << result.causes[0].cause;
+}
+
+TEST(Compare, OtherLayoutIsRecognisedByContentAndSaid) {
+  RunMaker a, b;
+  const Values x = noise({1, 6, 4, 5}, 3);
+  a.add("vae.conv", x);
+  b.add("vae.conv", permuted(x, {0, 2, 3, 1}));  // NHWC
+  const Comparison result = compare_runs(a.run, b.run, {});
+  EXPECT_EQ(result.verdict, "match");
+  EXPECT_EQ(result.results[0].state, PairState::kLayout);
+  ASSERT_FALSE(result.notes.empty());
+  EXPECT_NE(result.notes[0].find("layout"), std::string::npos);
+}
+
+TEST(Compare, SameShapeOfOtherValuesIsNotForgiven) {
+  RunMaker a, b;
+  a.add("x", noise({1, 6, 4, 5}, 3));
+  b.add("x", noise({1, 4, 5, 6}, 4));
+  EXPECT_EQ(compare_runs(a.run, b.run, {}).verdict, "mismatch");
+}
+
+TEST(Compare, CaptureOfAnotherStageIsTold) {
+  RunMaker a, b;
+  const Values x = noise({1, 8, 16}, 1), y = noise({1, 8, 16}, 2), z = noise({1, 8, 16}, 3);
+  a.add("net.m.one", x).add("net.m.two", y).add("net.m", z).add("net", z);
+  b.add("net.m.one", x).add("net.m.two", x).add("net.m", z).add("net", z);
+  const Comparison result = compare_runs(a.run, b.run, {});
+  ASSERT_TRUE(result.first.has_value());
+  EXPECT_EQ(result.first->kind, "capture");
+  ASSERT_FALSE(result.causes.empty());
+  EXPECT_EQ(result.causes[0].cause, "capture.other_stage");
+}
+
+TEST(Compare, NoFamilyIsAnAnswer) {
+  RunMaker a, b;
+  Values x = noise({1, 8, 16}, 1), y = noise({1, 8, 16}, 2);
+  for (float& value : x.v) value = value * value * value;  // no standard normal, so no "other noise"
+  a.add("net.m", x);
+  b.add("net.m", y);
+  const Comparison result = compare_runs(a.run, b.run, {});
+  EXPECT_EQ(result.verdict, "mismatch");
+  EXPECT_TRUE(result.causes.empty()) << result.causes[0].cause;
+}
+
+TEST(Compare, RegionIsSaidInWords) {
+  RunMaker a, b;
+  const Values x = noise({1, 32, 16}, 1);
+  Values y = x;
+  for (int64_t t = 20; t < 32; ++t)
+    for (float& value : y.row(t)) value += 1;
+  a.add("net.m", x);
+  b.add("net.m", y);
+  const Comparison result = compare_runs(a.run, b.run, {});
+  ASSERT_TRUE(result.first.has_value());
+  EXPECT_EQ(result.first->region, "only tokens 20 and later");
+}
+
+TEST(Compare, OneWrongTokenOfManyIsFound) {
+  RunMaker a, b;
+  const Values x = noise({1, 4096, 8}, 1);
+  Values y = with_rounding(x, 2, 1e-3f);
+  for (float& value : y.row(77)) value = -value;
+  a.add("net.m", x), b.add("net.m", y);
+  CompareOptions options;
+  for (RecordedTensor* record : {&a.run.records[0], &b.run.records[0]}) record->dtype = DType::kBF16;  // bf16's floor
+  const Comparison result = compare_runs(a.run, b.run, options);
+  ASSERT_TRUE(result.first.has_value());
+  EXPECT_EQ(result.first->region, "only token 77");
+}
+
+TEST(Compare, ToleranceFileReplacesTheFloor) {
+  RunMaker a, b;
+  const Values x = noise({4, 16}, 1);
+  a.add("x", x), b.add("x", with_rounding(x, 2, 1e-2f));
+  EXPECT_EQ(compare_runs(a.run, b.run, {}).verdict, "mismatch");
+  CompareOptions options;
+  options.tolerances["x*"] = 0.05;
+  EXPECT_EQ(compare_runs(a.run, b.run, options).verdict, "match");
+}
+
+TEST(Compare, NoiseRunIsTheFloor) {
+  RunMaker a, b, n;
+  const Values x = noise({4, 64}, 1);
+  a.add("x", x), b.add("x", with_rounding(x, 2, 1e-2f)), n.add("x", with_rounding(x, 3, 1e-2f));
+  CompareOptions options;
+  options.noise = &n.run;
+  EXPECT_EQ(compare_runs(a.run, b.run, options).verdict, "match");
+}
+
+TEST(Pairing, MapRulesCarryCaptures) {
+  MapRule rule{"blocks.*.q", "net.layers.*.to_q", {}, {}, {}};
+  EXPECT_EQ(mapped_name(rule, "blocks.12.q").value(), "net.layers.12.to_q");
+  EXPECT_FALSE(mapped_name(rule, "blocks.12.k").has_value());
+}
+
+TEST(Structure, TupleOutputsBelongToTheirModule) {
+  RunMaker a;
+  const Values x = noise({2, 2}, 1);
+  a.add("net.block.attn", x)
+      .add("net.block.0", x)
+      .add("net.block.1", x)
+      .add("net.list.0", x)
+      .add("net.list.0.child", x);
+  const Structure structure(a.run);
+  EXPECT_EQ(structure.site(1).module, "net.block");
+  EXPECT_EQ(structure.site(2).slot, "1");
+  EXPECT_EQ(structure.site(3).module, "net.list.0");
+}
+
+TEST(Growth, StepAgainstSmooth) {
+  const std::vector<std::string> names{"a", "b", "c", "d", "e", "f"};
+  EXPECT_EQ(fit_growth({1e-7, 1.4e-7, 2e-7, 3e-7, 4e-7, 6e-7}, names).kind, "smooth");
+  const Growth step = fit_growth({1e-7, 1.4e-7, 2e-7, 0.3, 0.35, 0.4}, names);
+  EXPECT_EQ(step.kind, "step");
+  EXPECT_EQ(step.jump_at, 3u);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+#include "compare/weights_compare.h"
+
+#include <gtest/gtest.h>
+
+#include "compare/weight_relation.h"
+#include "synthetic.h"
+
+namespace lockstep {
+namespace {
+
+using namespace synthetic;
+
+std::string kind_of(const WeightsComparison& result, const std::string& name) {
+  for (const WeightFinding& finding : result.findings)
+    if (finding.name == name) return finding.kind;
+  return "";
+}
+
+MemoryWeights model() {
+  MemoryWeights out;
+  for (int i = 0; i < 3; ++i) {
+    out.add("layers." + std::to_string(i) + ".q.weight", noise({16, 16}, static_cast<unsigned>(10 + i), 0.2f));
+    out.add("layers." + std::to_string(i) + ".up.weight", noise({32, 16}, static_cast<unsigned>(20 + i), 0.2f));
+  }
+  return out;
+}
+
+TEST(WeightsCompare, IdenticalMatch) {
+  const WeightsComparison result = compare_weights(model(), model());
+  EXPECT_TRUE(result.match());
+  EXPECT_EQ(result.identical, 6u);
+}
+
+TEST(WeightsCompare, FindsWhatHappenedByContent) {
+  const MemoryWeights a = model();
+  MemoryWeights b;
+  b.add("layers.0.q.weight", permuted(*a.find("layers.0.q.weight"), {1, 0}));
+  b.add("layers.1.q.weight", *a.find("layers.2.q.weight"));
+  b.add("layers.2.q.weight", *a.find("layers.2.q.weight"));
+  Values halves = *a.find("layers.0.up.weight");
+  std::rotate(halves.v.begin(), halves.v.begin() + 16 * 16, halves.v.end());
+  b.add("layers.0.up.weight", halves);
+  b.add("layers.1.fc.weight", *a.find("layers.1.up.weight"));
+  b.add("extra", noise({7}, 99));
+  b.add("layers.2.up.weight", quantised(*a.find("layers.2.up.weight"), 8, 16, false));
+  const WeightsComparison result = compare_weights(a, b);
+  EXPECT_FALSE(result.match());
+  EXPECT_EQ(kind_of(result, "layers.0.q.weight"), "weights.transposed");
+  EXPECT_EQ(kind_of(result, "layers.1.q.weight"), "other_layer");
+  EXPECT_EQ(kind_of(result, "layers.0.up.weight"), "weights.parts_exchanged");
+  EXPECT_EQ(kind_of(result, "layers.1.up.weight"), "renamed");
+  EXPECT_EQ(kind_of(result, "extra"), "unused");
+  EXPECT_EQ(kind_of(result, "layers.2.up.weight"), "weights.quantised");
+}
+
+TEST(WeightsCompare, MissingIsSaid) {
+  MemoryWeights b;
+  b.add("layers.0.q.weight", *model().find("layers.0.q.weight"));
+  EXPECT_EQ(kind_of(compare_weights(model(), b), "layers.1.q.weight"), "missing");
+}
+
+TEST(WeightRelation, DefaultInitialisationIsRecognised) {
+  Values c = make_values({64, 64});
+  std::mt19937 engine(3);
+  std::uniform_real_distribution<float> uniform(-0.125f, 0.125f);
+  for (float& value : c.v) value = uniform(engine);
+  const WeightRelation relation = relate_weights("w", c, noise({64, 64}, 4, 0.125f));
+  EXPECT_EQ(relation.id, "weights.random");
+  EXPECT_NE(relation.words.find("default initialisation"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+"""The layer check itself: it must fail on what it forbids, or it proves nothing."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = pathlib.Path(__file__).resolve().parent.parent.parent / "tools" / "check_layers.py"
+LAYERS = "# comment\nbase:\ntensor: base\nio: tensor\nbackend: tensor\nops: backend\ncli: ops io\n"
+
+
+def check(root):
+    done = subprocess.run([sys.executable, str(SCRIPT), str(root)], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def tree(tmp_path):
+    def write(files, layers=LAYERS):
+        (tmp_path / "cmake").mkdir(exist_ok=True)
+        (tmp_path / "cmake" / "layers.txt").write_text(layers)
+        for name, text in files.items():
+            path = tmp_path / "src" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return tmp_path
+
+    return write
+
+
+def test_downward_includes_pass(tree):
+    status, text = check(tree({"ops/add.cpp": '#include "backend/backend.h"\n#include "base/error.h"\n#include <vector>\n', "base/error.h": ""}))
+    assert status == 0 and "0 forbidden" in text
+
+
+@pytest.mark.parametrize(
+    ("file", "include", "why"),
+    [
+        ("tensor/tensor.h", '#include "io/npy.h"', "may not include 'io'"),  # upward
+        ("io/npy.cpp", '#include "backend/backend.h"', "may not include 'backend'"),  # sideways
+        ("base/error.cpp", '  #  include   "tensor/tensor.h"', "may not include 'tensor'"),  # odd spacing
+        ("backend/cpu/gemm.cpp", '#include "backend/cuda/gemm.h"', "never see each other"),
+        ("tensor/tensor.h", '#include "nowhere/x.h"', "is no layer"),
+        ("stray/file.cpp", "", "is no layer of"),
+    ],
+)
+def test_forbidden_includes_fail(tree, file, include, why):
+    status, text = check(tree({file: include + "\n", "base/ok.h": ""}))
+    assert status == 1 and why in text and file in text
+
+
+def test_a_list_out_of_order_is_refused(tree):
+    status, text = check(tree({"base/ok.h": ""}, layers="tensor: base\nbase:\n"))
+    assert status != 0 and "not listed above" in text
+
+
+def test_this_repository_passes():
+    status, text = check(SCRIPT.parent.parent)
+    assert status == 0, text

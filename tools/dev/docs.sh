@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Writes docs/cli.md from the program's own help. With --check: fails when the file is stale.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+fresh=$(mktemp)
+trap 'rm -f "$fresh"' EXIT
+build/bin/lockstep docs >"$fresh"
+if [ "${1:-}" = --check ]; then
+  diff -u docs/cli.md "$fresh" || { echo "docs/cli.md is stale: run ./dev docs" >&2; exit 1; }
+else
+  mkdir -p docs
+  cp "$fresh" docs/cli.md
+  echo "docs/cli.md written"
+fi
