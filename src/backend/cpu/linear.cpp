@@ -91,42 +91,43 @@ class PanelLinear {
     const int64_t sums_bytes = sums_rows * kPanel * 4, panel_bytes = packed_ ? 0 : block_ * kPanel * item_;
     const std::shared_ptr<std::byte> scratch =
         allocate_bytes(static_cast<size_t>(threads * (sums_bytes + panel_bytes)));
-    parallel_items(threads, panels * parts, each * kPanel * inner_ / 16, [&](int64_t item, int worker) {
-      std::byte* mine = scratch.get() + worker * (sums_bytes + panel_bytes);
-      float* sums = reinterpret_cast<float*>(mine + panel_bytes);
-      const int64_t column = item / parts * kPanel, begin = item % parts * each, end = std::min(begin + each, rows);
-      const int64_t last = std::min(column + kPanel, columns);
-      const auto finish = [&](int64_t first_row, int64_t last_row, const float* y) {
-        EpilogueRows task = epilogue;
-        task.y = y;
-        task.y_stride = kPanel;
-        epilogue_block(task, first_row, last_row, column, last);
-      };
-      for (int64_t k = 0; k < inner_ || k == 0; k += block_) {
-        const int64_t count = std::min(block_, inner_ - k);
-        const std::byte* panel = mine;
-        if (packed_)
-          panel = packed_->panels.get() + (column * inner_ + k * kPanel) * item_;
-        else
-          pack_panel(weight_, column, k, std::min(count, weight_.inputs() - k), dtype_, mine);
-        const int64_t stride = single ? kRowsAtOnce : end - begin;
-        for (int64_t row = begin; row < end; row += stride) {
-          const int64_t stop = std::min(row + stride, end);
-          multiply_({.a = static_cast<const std::byte*>(x) + (row * x_stride + k) * item_,
-                     .a_stride = x_stride,
-                     .panel = panel,
-                     .c = sums,
-                     .c_stride = kPanel,
-                     .rows = stop - row,
-                     .k = count,
-                     .columns = last - column,
-                     .accumulate = k > 0});
-          if (single) finish(row, stop, sums);
-        }
-        if (inner_ == 0) break;
-      }
-      if (!single) finish(begin, end, sums);
-    });
+    parallel_items(
+        threads, panels * parts, each * kPanel * inner_ / kProductsPerOperation, [&](int64_t item, int worker) {
+          std::byte* mine = scratch.get() + worker * (sums_bytes + panel_bytes);
+          float* sums = reinterpret_cast<float*>(mine + panel_bytes);
+          const int64_t column = item / parts * kPanel, begin = item % parts * each, end = std::min(begin + each, rows);
+          const int64_t last = std::min(column + kPanel, columns);
+          const auto finish = [&](int64_t first_row, int64_t last_row, const float* y) {
+            EpilogueRows task = epilogue;
+            task.y = y;
+            task.y_stride = kPanel;
+            epilogue_block(task, first_row, last_row, column, last);
+          };
+          for (int64_t k = 0; k < inner_ || k == 0; k += block_) {
+            const int64_t count = std::min(block_, inner_ - k);
+            const std::byte* panel = mine;
+            if (packed_)
+              panel = packed_->panels.get() + (column * inner_ + k * kPanel) * item_;
+            else
+              pack_panel(weight_, column, k, std::min(count, weight_.inputs() - k), dtype_, mine);
+            const int64_t stride = single ? kRowsAtOnce : end - begin;
+            for (int64_t row = begin; row < end; row += stride) {
+              const int64_t stop = std::min(row + stride, end);
+              multiply_({.a = static_cast<const std::byte*>(x) + (row * x_stride + k) * item_,
+                         .a_stride = x_stride,
+                         .panel = panel,
+                         .c = sums,
+                         .c_stride = kPanel,
+                         .rows = stop - row,
+                         .k = count,
+                         .columns = last - column,
+                         .accumulate = k > 0});
+              if (single) finish(row, stop, sums);
+            }
+            if (inner_ == 0) break;
+          }
+          if (!single) finish(begin, end, sums);
+        });
   }
 
  private:
