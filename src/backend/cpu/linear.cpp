@@ -174,7 +174,7 @@ DType Linear::compute_dtype(DType activations) const {
   return activations == DType::kBF16 && level_ >= Level::kAvx512Bf16 ? DType::kBF16 : DType::kF32;
 }
 
-void Linear::prepare(LinearWeight& weight, DType activations) {
+bool Linear::prepare(LinearWeight& weight, DType activations) {
   check(weight);
   auto packed = std::make_shared<PackedLinear>();
   packed->dtype = compute_dtype(activations);
@@ -189,6 +189,7 @@ void Linear::prepare(LinearWeight& weight, DType activations) {
       packed->matrix = onednn_.pack(weight.weight, packed->dtype);
   }
   weight.prepared = packed;
+  return packed->panels || packed->matrix;
 }
 
 void Linear::run(const LinearArgs& args) {
