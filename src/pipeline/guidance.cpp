@@ -8,7 +8,8 @@ namespace lockstep {
 
 bool runs_as_batch(GuidanceRun run, int64_t image_tokens, int64_t cond_tokens, int64_t uncond_tokens) {
   if (run != GuidanceRun::kAuto) return run == GuidanceRun::kBatch;
-  constexpr int64_t kFewTokens = 320;  // ./dev bench guidance: 1.07x to 1.38x from 16 to 256 image tokens, not measured beyond
+  constexpr int64_t kFewTokens =
+      320;  // ./dev bench guidance: 1.07x to 1.38x from 16 to 256 image tokens, not measured beyond
   return image_tokens + std::max(cond_tokens, uncond_tokens) <= kFewTokens;
 }
 

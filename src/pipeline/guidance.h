@@ -1,4 +1,5 @@
-// True guidance needs a conditional and an unconditional velocity: two passes of the transformer, or one batch of two rows.
+// True guidance needs a conditional and an unconditional velocity: two passes of the transformer, or one batch of two
+// rows.
 #pragma once
 #include "backend/backend.h"
 
@@ -6,8 +7,8 @@ namespace lockstep {
 
 enum class GuidanceRun { kAuto, kPasses, kBatch };
 
-// Whichever is faster. A pass of few tokens is bound by what each kernel call costs, and a batch halves the calls; with more
-// tokens the shorter prompt's padding costs more than that.
+// Whichever is faster. A pass of few tokens is bound by what each kernel call costs, and a batch halves the calls; with
+// more tokens the shorter prompt's padding costs more than that.
 bool runs_as_batch(GuidanceRun run, int64_t image_tokens, int64_t cond_tokens, int64_t uncond_tokens);
 
 struct PaddedText {
