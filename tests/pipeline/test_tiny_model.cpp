@@ -1,6 +1,7 @@
 // The embedded model draws what held-out prompts say. LOCKSTEP_ALL_PROMPTS=1 judges all of them, not the fixed forty.
-// To choose a model or its settings, LOCKSTEP_PROMPTS and LOCKSTEP_MODEL name another set of prompts (training/grammar.py
-// writes a development set, so that the evaluation set stays unseen) and another folder.
+// To choose a model or its settings, LOCKSTEP_PROMPTS and LOCKSTEP_MODEL name another set of prompts
+// (training/grammar.py writes a development set, so that the evaluation set stays unseen) and another folder;
+// LOCKSTEP_PICTURES names a folder of pictures drawn elsewhere to judge instead, <seed>.png.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +55,13 @@ TEST(TinyModel, DrawsWhatHeldOutPromptsSay) {
     requests.push_back(std::move(request));
   }
   ASSERT_EQ(requests.size(), other_prompts ? file.at("prompts").size() : all ? 200u : 40u);
-  const std::vector<GeneratedImage> images = generate(model, *make_backend("cpu"), {}, requests);
+  std::vector<GeneratedImage> images;
+  if (const char* drawn = std::getenv("LOCKSTEP_PICTURES")) {
+    for (const Expected& e : expected)
+      images.push_back({read_image(fs::path(drawn) / fmt::format("{}.png", e.seed)).pixels});
+  } else {
+    images = generate(model, *make_backend("cpu"), {}, requests);
+  }
 
   std::array<int, kMeasures.size()> right{}, of{};
   for (size_t i = 0; i < images.size(); ++i) {
