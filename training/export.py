@@ -19,7 +19,7 @@ SCHEDULER = dict(num_train_timesteps=1000, shift=1.0, use_dynamic_shifting=True,
                  max_image_seq_len=256, shift_terminal=0.02, time_shift_type="exponential", invert_sigmas=False, stochastic_sampling=False,
                  use_karras_sigmas=False, use_exponential_sigmas=False, use_beta_sigmas=False)
 
-GUIDANCE = 4.5  # chosen on grammar.development_prompts()
+GUIDANCE = 3.5  # chosen on grammar.development_prompts()
 
 
 def text_config(encoder):
@@ -115,7 +115,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--weights", required=True)
     p.add_argument("--out", required=True)
-    p.add_argument("--notes", default="")
+    p.add_argument("--notes", default="", help="what is known of these weights alone, for the model card")
     a = p.parse_args()
     vae_path = os.path.join(a.weights, "vae.safetensors")
     with safe_open(vae_path, "pt") as f:

@@ -343,7 +343,7 @@ def sprites(scene):
     return glyph, geom, color, COLOR_INDEX[scene["background"]]
 
 
-def evaluation_prompts(count=200, seed=20250, without=()):
+def _held_out_prompts(count, seed, first_noise, without):
     """Held-out prompts, none of `without`, with what a checker may expect of the picture."""
     rng = random.Random(seed)
     kinds = ["single", "pair", "pair", "count", "word"]
@@ -354,7 +354,7 @@ def evaluation_prompts(count=200, seed=20250, without=()):
         if prompt in seen:
             continue
         seen.add(prompt)
-        row = {"id": len(rows), "prompt": prompt, "kind": kind, "seed": 1000 + len(rows), "background": scene["background"]}
+        row = {"id": len(rows), "prompt": prompt, "kind": kind, "seed": first_noise + len(rows), "background": scene["background"]}
         if kind == "word":
             row.update(word=scene["word"], color=scene["color"], colors=[scene["color"]])
         else:
@@ -365,9 +365,29 @@ def evaluation_prompts(count=200, seed=20250, without=()):
             row["place"] = scene["place"]
             row["size"] = scene["objects"][0]["size"] if scene["size_stated"] else None
         rows.append(row)
+    return rows
+
+
+def _retired_prompts():
+    """The first evaluation set. The first model's guidance was chosen on it, so it says nothing any more."""
+    return _held_out_prompts(200, 20250, 1000, ())
+
+
+def development_prompts(count=200):
+    """For choosing recipe and settings, 400 at most: none of them is in the evaluation set."""
+    return _held_out_prompts(count, 424242, 1000, {r["prompt"] for r in _retired_prompts()})
+
+
+def evaluation_prompts():
+    """To be judged once, when everything is chosen."""
+    return _held_out_prompts(200, 60131, 3000, {r["prompt"] for r in _retired_prompts() + development_prompts(400)})
+
+
+def prompts_file(rows):
+    """All that a checker in another language needs."""
     return {
-        "about": "prompts in wordings never used in training; relation: where shapes[0] is as seen from shapes[1]; 128x128, 20 steps, "
-                 "guidance 3, negative prompt a single blank",
+        "about": "prompts in wordings never used in training; relation: where shapes[0] is as seen from shapes[1]; to be drawn with the "
+                 "default settings of the model (lockstep.json)",
         "colors": {k: list(v) for k, v in scenes.COLORS.items()},
         "shapes": {"unit": "half extent 1, y down", "circle": {"radius": 1.0}, "ring": {"outer": scenes.RING_OUTER, "inner": scenes.RING_INNER},
                    "polygons": {s: [[round(x, 4), round(y, 4)] for x, y in scenes.outline(s)] for s in scenes.SHAPES if scenes.outline(s)}},
@@ -376,15 +396,10 @@ def evaluation_prompts(count=200, seed=20250, without=()):
     }
 
 
-def development_prompts(count=200):
-    """For choosing recipe and settings: other prompts than the evaluation's."""
-    return evaluation_prompts(count, 424242, {r["prompt"] for r in evaluation_prompts()["prompts"]})
-
-
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         with open(sys.argv[1], "w") as f:
-            json.dump(development_prompts(int(sys.argv[2])) if len(sys.argv) > 2 else evaluation_prompts(), f, indent=1)
+            json.dump(prompts_file(development_prompts(int(sys.argv[2])) if len(sys.argv) > 2 else evaluation_prompts()), f, indent=1)
     else:
         rng = random.Random(1)
         for i in range(60):

@@ -24,6 +24,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import check
+import export
 import grammar
 import models
 import scenes
@@ -162,8 +163,6 @@ def random_times(size, device, shift):
 
 def inference_sigmas(tokens, steps):
     """The official scheduler's sigmas under export.SCHEDULER."""
-    import export
-
     c = export.SCHEDULER
     slope = (c["max_shift"] - c["base_shift"]) / (c["max_image_seq_len"] - c["base_image_seq_len"])
     mu = math.exp(c["base_shift"] + slope * (tokens - c["base_image_seq_len"]))
@@ -249,7 +248,7 @@ def main():
     p.add_argument("--no-compile", action="store_true")
     p.add_argument("--no-graph", action="store_true", help="no CUDA graphs")
     p.add_argument("--judge", type=int, default=200, help="development prompts to draw and judge at the end")
-    p.add_argument("--guidance", type=float, nargs="*", default=[4.5], help="for those")
+    p.add_argument("--guidance", type=float, nargs="*", default=[export.GUIDANCE], help="for those")
     a = p.parse_args()
     os.makedirs(a.out, exist_ok=True)
     deadline = START + a.minutes * 60
@@ -495,7 +494,7 @@ def main():
 
     sheet("samples.png", draw(SHEET, range(len(SHEET)), a.guidance[0]), 8)
     say("samples drawn")
-    rows = grammar.development_prompts(a.judge)["prompts"] if a.judge else []
+    rows = grammar.development_prompts(a.judge)
     for guidance in a.guidance if rows else []:
         images = draw([r["prompt"] for r in rows], [r["seed"] for r in rows], guidance)
         sheet(f"development-{guidance:g}.png", images, 20)
