@@ -98,7 +98,8 @@ negative prompt a single blank.
 - Data: entirely synthetic. Every picture was drawn by `training/scenes.py`, every caption written by `training/grammar.py`. No photograph, no
   scraped text and no other model was used.
 - Training: `training/README.md`; one GPU, under half an hour.
-- Limits: it knows only the words of its grammar; other text is accepted and mostly ignored. The vision tower of the text encoder is untrained
+- Limits: sides of 64 to 192 pixels; larger pictures may stay empty (256x256 does).
+  It knows only the words of its grammar; other text is accepted and mostly ignored. The vision tower of the text encoder is untrained
   (text-to-image never runs it). Temporal kernels of the autoencoder other than the newest tap are zero: single pictures only.
 {notes}
 ```python
