@@ -1,5 +1,5 @@
-// Times one stage of the engine (transformer, vae, text_encoder) from a component's folder: driven by benchmarks/stages.py,
-// which runs the official modules beside it and prints ratios.
+// Times one stage of the engine (transformer, vae, text_encoder) from a component's folder: driven by
+// benchmarks/stages.py, which runs the official modules beside it and prints ratios.
 //   bench_stages STAGE FOLDER DTYPE SIZE TEXT_TOKENS ROUNDS THREADS [QUANTIZE_BITS]
 // Prints one JSON line: seconds of every round, of loading, floating point operations, peak memory, rate of one linear.
 #include <sys/resource.h>
@@ -73,10 +73,9 @@ Stage vae(const fs::path& folder, const nn::Execution& execution, int64_t size) 
   const auto model = load<models::VaeDecoder>(folder, config, execution.backend, {.dtype = execution.dtype});
   const Tensor latents = random_tensor(execution.dtype, {1, config.latent_channels, 1, size / 8, size / 8});
   const double megapixels = static_cast<double>(size * size) / (1024.0 * 1024.0);
-  return {[=, &execution] {
-            models::decode_latents(*model, config, latents, std::nullopt, nn::Ctx(execution, "vae"));
-          },
-          4.71e12 * megapixels};  // of the released widths; the middle's attention is left out, it is not linear in size
+  return {
+      [=, &execution] { models::decode_latents(*model, config, latents, std::nullopt, nn::Ctx(execution, "vae")); },
+      4.71e12 * megapixels};  // of the released widths; the middle's attention is left out, it is not linear in size
 }
 
 Stage text_encoder(const fs::path& folder, const nn::Execution& execution, int64_t tokens) {
@@ -117,8 +116,7 @@ int run(const std::vector<std::string>& arguments) {
   const fs::path folder = arguments[1];
   const int64_t size = std::stoll(arguments[3]), text = std::stoll(arguments[4]);
   const auto backend = make_backend("cpu", std::stoi(arguments[6]));
-  const nn::Execution execution{.backend = *backend,
-                                .dtype = arguments[2] == "bf16" ? DType::kBF16 : DType::kF32};
+  const nn::Execution execution{.backend = *backend, .dtype = arguments[2] == "bf16" ? DType::kBF16 : DType::kF32};
   const int bits = arguments.size() > 7 ? std::stoi(arguments[7]) : 0;
   Stage stage;
   const double loading = seconds_of([&] {
