@@ -10,6 +10,8 @@
 namespace lockstep {
 namespace {
 
+constexpr int kMaxLevels = 64;
+
 bool is_number(const std::string& text) {
   return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
 }
@@ -19,8 +21,11 @@ bool is_number(const std::string& text) {
 WeightsTree::WeightsTree(const std::vector<const TensorInfo*>& tensors) {
   for (const TensorInfo* info : tensors) {
     Node* node = &root_;
-    for (size_t begin = 0; begin <= info->name.size();) {
-      const size_t end = std::min(info->name.find('.', begin), info->name.size());
+    int level = 1;
+    for (size_t begin = 0; begin <= info->name.size(); ++level) {
+      // A name of a million dots is one long leaf, not a tree that no stack holds.
+      const size_t dot = level < kMaxLevels ? info->name.find('.', begin) : std::string::npos;
+      const size_t end = std::min(dot, info->name.size());
       const std::string part = info->name.substr(begin, end - begin);
       const auto [at, fresh] = node->index.emplace(part, node->children.size());
       if (fresh) node->children.emplace_back(part, std::make_unique<Node>());
@@ -112,8 +117,12 @@ Json WeightsTree::node_json(const Node& node, int depth) {
       {"tensors", node.tensors}, {"parameters", node.elements}, {"bytes", node.bytes}, {"dtypes", node.dtypes}};
   if (node.tensor) json["shape"] = node.tensor->shape;
   if (depth == 0 || node.children.empty()) return json;
-  json["children"] = Json::object();
-  for (const auto& [name, child] : node.children) json["children"][name] = node_json(*child, depth - 1);
+  Json children = Json::object();
+  // Appended, not looked up: the names are distinct, and an ordered object looks through all of them.
+  auto& entries = children.get_ref<Json::object_t&>();
+  entries.reserve(node.children.size());
+  for (const auto& [name, child] : node.children) entries.emplace_back(name, node_json(*child, depth - 1));
+  json["children"] = std::move(children);
   return json;
 }
 
