@@ -18,6 +18,10 @@ Json read_json(const fs::path& path, uint64_t max_bytes) {
   return parse_json(read_text(path, max_bytes), path.string());
 }
 
+void append_member(Json& object, std::string key, Json value) {
+  object.get_ref<Json::object_t&>().emplace_back(std::move(key), std::move(value));
+}
+
 Json json_number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";

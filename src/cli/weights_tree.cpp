@@ -149,10 +149,8 @@ Json WeightsTree::node_json(const Node& node, int depth) {
   if (node.tensor) json["shape"] = node.tensor->shape;
   if (depth == 0 || node.children.empty()) return json;
   Json children = Json::object();
-  // Appended, not looked up: the names are distinct, and an ordered object looks through all of them.
-  auto& entries = children.get_ref<Json::object_t&>();
-  entries.reserve(node.children.size());
-  for (const auto& [name, child] : node.children) entries.emplace_back(name, node_json(*child, depth - 1));
+  for (const auto& [name, child] : node.children)
+    append_member(children, std::string(name), node_json(*child, depth - 1));
   json["children"] = std::move(children);
   return json;
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/names.h"
 #include "io/checkpoint.h"
 #include "io/npy.h"
@@ -107,6 +108,8 @@ void add_folder(TensorSource& source, const fs::path& folder) {
   const bool model = !components.empty() && std::all_of(files.begin(), files.end(), [](const fs::path& path) {
     return path.extension() == ".safetensors" || path.extension() == ".bin";
   });
+  note("open", "{} is taken as {}", folder.string(),
+       model ? "a model: one checkpoint a folder" : "a folder of tensor files");
   if (model) {
     for (const fs::path& component : components) {
       std::string prefix = component == folder ? "" : component.lexically_relative(folder).string() + ".";
@@ -197,6 +200,7 @@ std::unique_ptr<TensorSource> open_tensors(const fs::path& path) {
   else
     add_file(*source, path, path.stem().string(), false);
   source->finish();
+  note("tensors", "{}: {} tensors", path.string(), source->tensors().size());
   return source;
 }
 
