@@ -80,8 +80,14 @@ void print_source(const Terminal& terminal, const Json& info) {
   for (const auto& [dtype, count] : info["dtypes"].items())
     dtypes += fmt::format("{}{} x {}", dtypes.empty() ? "" : ", ", count.get<int64_t>(), dtype);
   line("dtypes", dtypes);
-  for (const auto& [key, value] : info["metadata"].items())
-    line("metadata", key + " = " + shortened(value.get<std::string>(), 200));
+  constexpr size_t kMostMetadata = 20;
+  size_t shown = 0;
+  for (const auto& [key, value] : info["metadata"].items()) {
+    if (shown++ == kMostMetadata) break;
+    line("metadata", shortened(key, 100) + " = " + shortened(value.get<std::string>(), 200));
+  }
+  if (const size_t all = info["metadata"].size(); all > kMostMetadata)
+    line("metadata", fmt::format("... {} more: --json for all", all - kMostMetadata));
 }
 
 void print_tensor(const Terminal& terminal, const TensorInfo& info) {

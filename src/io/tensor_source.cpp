@@ -49,6 +49,12 @@ bool is_torch_name(const fs::path& path) {
   return path.extension() == ".pt" || path.extension() == ".pth";
 }
 
+// A header's length, then the header, an object.
+bool may_be_safetensors(std::span<const std::byte> bytes) {
+  constexpr size_t kLengthBytes = 8;
+  return bytes.size() > kLengthBytes && bytes[kLengthBytes] == std::byte{'{'};
+}
+
 bool is_npz(const MappedFile& file) {
   if (!starts_with(file.bytes(), "PK")) return false;
   // By name first: what is called .npz should be judged, and refused, as one. Then by content.
@@ -69,14 +75,18 @@ void add_checkpoint(TensorSource& source, const fs::path& path, const std::strin
 void add_file(TensorSource& source, const fs::path& path, const std::string& name, bool nested) {
   const auto file = MappedFile::open(path);
   const std::string prefix = nested ? name + "/" : "";
-  if (starts_with(file->bytes(), "\x93NUMPY"))
+  // What is called .npy is judged, and refused, as one.
+  if (starts_with(file->bytes(), "\x93NUMPY") || path.extension() == ".npy")
     add_npy(source, file, name);
   else if (is_npz(*file))
     add_all(source, NpzFile::parse(file->bytes(), path, file), prefix);
   else if (TorchFile::looks_like(file->bytes()) || is_torch_name(path))
     add_all(source, TorchFile::parse(file->bytes(), path, file), prefix, name);
-  else
+  else if (path.extension() == ".safetensors" || may_be_safetensors(file->bytes()))
     add_safetensors(source, SafetensorsFile::parse(file->bytes(), path, file), prefix);
+  else
+    fail(Code::kBadInput, "open", path.string() + " holds no tensors we know",
+         {.expected = "the content of a .npy, .npz, .safetensors, .pt, .pth or .bin file"});
 }
 
 std::vector<fs::path> tensor_files(const fs::path& folder) {
