@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace lockstep {
 namespace {
@@ -53,6 +54,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const fs::path& path) {
     if (data == MAP_FAILED) fail_system("map", path);
     mapped->data_ = static_cast<const std::byte*>(data);
   }
+  note("open", "{}: {} bytes mapped", path.string(), file.size);
   return mapped;
 }
 
@@ -84,6 +86,7 @@ std::string read_text(const fs::path& path, uint64_t max_bytes) {
     done += static_cast<size_t>(n);
   }
   text.resize(done);
+  note("read", "{}: {} bytes", path.string(), done);
   return text;
 }
 
@@ -134,6 +137,7 @@ void AtomicFile::commit() {
     errno = error;
     fail_system("write", path_);
   }
+  note("write", "{}", path_.string());
 }
 
 void write_atomically(const fs::path& path, std::string_view text) {

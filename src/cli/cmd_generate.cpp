@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "capture/store.h"
 #include "cli/app.h"
@@ -221,6 +222,7 @@ void run_generate(App& app, const Options& options) {
     set_memory_limit(*limit);
   }
   const std::unique_ptr<Backend> backend = make_backend(options.device, options.threads);
+  note("backend", "{}; {} compute; model {}", backend->description(), options.dtype, model.path().string());
   const std::unique_ptr<DebugRun> debug =
       DebugRun::start(app, options.debug, run_details(options, first, model.path(), *backend));
   StageBars bars(!app.global.quiet && !app.global.json && !(debug && !options.debug.reference.empty()));
@@ -231,7 +233,10 @@ void run_generate(App& app, const Options& options) {
                       : options.guidance_run == "passes" ? GuidanceRun::kPasses
                                                          : GuidanceRun::kAuto;
   if (options.tiling) settings.tiling = models::Tiling{};
-  settings.progress = [&bars](std::string_view stage, int64_t done, int64_t total) { bars.update(stage, done, total); };
+  settings.progress = [&bars](std::string_view stage, int64_t done, int64_t total) {
+    if (done == total) note("stage", "{} done ({})", stage, total);
+    bars.update(stage, done, total);
+  };
   if (debug) settings.tap = debug->tap();
   const std::vector<GeneratedImage> images = generate(model, *backend, settings, requests);
   for (size_t i = 0; i < jobs.size(); ++i) write_result(jobs[i], images[i], model.path());

@@ -35,7 +35,10 @@ class Checkpoint {
   fs::path path_;
   std::vector<std::shared_ptr<const SafetensorsFile>> files_;
   std::vector<TensorInfo> tensors_;
-  std::unordered_map<std::string, std::pair<size_t, size_t>> index_;  // name → tensors_ index, files_ index
+  struct Place {
+    size_t tensor, file;  // in tensors_, in files_
+  };
+  std::unordered_map<std::string_view, Place> index_;  // the keys are the names in files_, which never change
   std::map<std::string, std::string> metadata_;
 };
 

@@ -19,7 +19,7 @@ constexpr std::string_view kMetadataKey = "__metadata__";
 
 class HeaderParser {
  public:
-  HeaderParser(const fs::path& origin, uint64_t data_at) : origin_(origin), data_at_(data_at) {}
+  HeaderParser(const fs::path& origin, uint64_t data_at) : origin_(origin), file_(origin), data_at_(data_at) {}
 
   void parse(std::string_view json) {
     simdjson::dom::parser parser;
@@ -65,7 +65,7 @@ class HeaderParser {
   void read_tensor(std::string_view name, simdjson::dom::element value) {
     TensorInfo& info = tensors.emplace_back();
     info.name = name;
-    info.file = origin_;
+    info.file = file_;
     simdjson::dom::object object;
     if (value.get(object)) corrupt("the entry of \"" + info.name + "\" is not an object");
     bool dtype = false, shape = false, offsets = false;
@@ -125,6 +125,7 @@ class HeaderParser {
   }
 
   const fs::path& origin_;
+  SharedPath file_;
   uint64_t data_at_;
 };
 

@@ -59,7 +59,7 @@ std::string formula(const Choice& choice) {
 
 class Search {
  public:
-  Search(Case& failing, const std::vector<const Item*>& items) : failing_(failing), items_(items) {
+  Search(Case& failing, const std::vector<const Item*>& items) : items_(items) {
     stride_ = std::max<size_t>(1, failing.r.v.size() / 20000);
     thin(failing.r, y_r_), thin(failing.c, y_c_);
     for (const Item* item : items) {
@@ -101,7 +101,6 @@ class Search {
   void thin(const Values& from, std::vector<float>& to) const {
     for (size_t i = 0; i < from.v.size(); i += stride_) to.push_back(from.v[i]);
   }
-  Case& failing_;
   const std::vector<const Item*>& items_;
   size_t stride_ = 1;
   std::vector<float> y_r_, y_c_;
