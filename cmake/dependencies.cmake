@@ -12,6 +12,7 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_package(simdjson REQUIRED)
 
@@ -21,3 +22,4 @@ set(LOCKSTEP_LIBS_io PNG::PNG JPEG::JPEG PkgConfig::WEBP ZLIB::ZLIB simdjson::si
 set(LOCKSTEP_LIBS_backend PkgConfig::HWY ${DNNL_LIBRARY})
 set(LOCKSTEP_LIBS_text PkgConfig::PCRE2 PkgConfig::UTF8PROC simdjson::simdjson)
 set(LOCKSTEP_LIBS_capture PkgConfig::XXHASH simdjson::simdjson)
+set(LOCKSTEP_LIBS_rest PkgConfig::HTTPLIB)

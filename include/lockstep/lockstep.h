@@ -141,6 +141,15 @@ LOCKSTEP_API void lockstep_tensor_free(lockstep_tensor* tensor);
 LOCKSTEP_API lockstep_status lockstep_save(const char* home, const char* name, const lockstep_view* view);
 LOCKSTEP_API lockstep_status lockstep_load(const char* home, const char* name, lockstep_tensor** tensor);
 
+/* The numbers that a record keeps of a tensor, in one pass and without a run. NaN and infinities are counted and
+ * otherwise left out. */
+typedef struct lockstep_statistics {
+  int64_t count;
+  double min, max, mean, std, rms, absmax;
+  int64_t nan, inf, zero, denormal;
+} lockstep_statistics;
+LOCKSTEP_API lockstep_status lockstep_view_statistics(const lockstep_view* view, lockstep_statistics* statistics);
+
 #ifdef __cplusplus
 }
 #endif

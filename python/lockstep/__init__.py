@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 _off = not _session.asked_for()
+_debugger = None  # set by a live debugger: called with each checkpoint, whether it is recorded or not
 
 
 def checkpoint(name=None, tensor=None, /, *, step=None, tags=None, **named):
@@ -98,7 +99,9 @@ def _place(frame):
     return code.co_filename, frame.f_lineno, getattr(code, "co_qualname", code.co_name)
 
 
-def _record(name, tensor, step, tags, named, frame):
+def _record(name, tensor, step, tags, named, frame, skip=False):
+    if _debugger is not None:
+        _debugger(name, tensor, step, tags, named, frame, skip)
     session = _session.current()
     if session is None:
         return _given(tensor, named) if named else tensor
@@ -125,7 +128,7 @@ def _record_locals(session, name, step, tags, frame, where):
 def debug_checkpoint(
     checkpoint_name, stream=None, context=None, metadata=None, skip=False, verified=False, terminate_after=False, **variables
 ):
-    """checkpoint() under the name and with the arguments that mflux ports use. It never pauses: `lockstep debug` does."""
+    """checkpoint() under the name and with the arguments that mflux ports use. Under `lockstep debug` it may stop, unless skip."""
     if not _off:
         tags = {key: str(value) for key, value in {**(context or {}), **(metadata or {})}.items()}
         if verified:
@@ -134,7 +137,7 @@ def debug_checkpoint(
             tags["stream"] = str(stream)
         step = tags.pop("timestep", None)
         step = int(step) if isinstance(step, str) and step.isdigit() else None
-        _record(checkpoint_name, None, step, tags, variables, sys._getframe(1))
+        _record(checkpoint_name, None, step, tags, variables, sys._getframe(1), skip)
     if terminate_after:
         sys.exit(0)
 
@@ -156,3 +159,8 @@ def run(name=None, **settings):
         _set_off(was_off)
         _session.restore(previous)
         session.close(status)
+
+
+# Under `lockstep debug` the debugger is there before us.
+if "_lockstep_debugger" in sys.modules:
+    sys.modules["_lockstep_debugger"].package_imported(sys.modules[__name__])

@@ -22,6 +22,8 @@ std::string_view code_name(Code code) {
       return "device";
     case Code::kCancelled:
       return "cancelled";
+    case Code::kConflict:
+      return "conflict";
     case Code::kInternal:
       return "internal";
   }
@@ -35,6 +37,7 @@ int exit_status(Code code) {
     case Code::kNotFound:
     case Code::kCorrupt:
     case Code::kUnsupported:
+    case Code::kConflict:
       return 2;
     case Code::kIo:
     case Code::kMemory:

@@ -16,11 +16,12 @@ enum class Code {
   kMemory,       // not enough memory, or a limit would be passed
   kDevice,       // an accelerator or CPU feature failed
   kCancelled,    // interrupted by the user
+  kConflict,     // not possible in the present state; possible in another
   kInternal,     // a bug of ours
 };
 
 std::string_view code_name(Code code);  // stable, for --json: "bad_input", "not_found", ...
-int exit_status(Code code);             // 2 usage or bad input, 3 failure, 4 our bug, 130 interrupted
+int exit_status(Code code);             // 2 usage, bad input or conflict, 3 failure, 4 our bug, 130 interrupted
 
 class Error : public std::runtime_error {
  public:

@@ -7,6 +7,7 @@
 #include "capture/saved_tensors.h"
 #include "capture/session.h"
 #include "lockstep/lockstep.h"
+#include "tensor/statistics.h"
 
 using namespace lockstep;
 
@@ -256,6 +257,16 @@ lockstep_status lockstep_load(const char* home, const char* name, lockstep_tenso
     if (!name || !tensor) bad_call("load", "no name or nowhere to put the tensor");
     *tensor = nullptr;
     *tensor = new lockstep_tensor{load_tensor(home_folder(text_or(home)), name).contiguous()};
+    return LOCKSTEP_OK;
+  });
+}
+
+lockstep_status lockstep_view_statistics(const lockstep_view* view, lockstep_statistics* statistics) {
+  return guarded([&] {
+    if (!statistics) bad_call("statistics", "nowhere to put the numbers");
+    const Statistics found = tensor_statistics(tensor_from_view(view, "statistics"));
+    *statistics = {found.count,  found.min, found.max, found.mean, found.std,     found.rms,
+                   found.absmax, found.nan, found.inf, found.zero, found.denormal};
     return LOCKSTEP_OK;
   });
 }

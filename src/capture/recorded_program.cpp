@@ -27,15 +27,6 @@ fs::path own_folder() {
   return error ? fs::current_path() : exe.parent_path();
 }
 
-fs::path capture_library() {
-  for (const fs::path& candidate :
-       {own_folder() / "../lib/liblockstep_capture.so", own_folder() / "liblockstep_capture.so"}) {
-    std::error_code error;
-    if (fs::exists(candidate, error)) return fs::weakly_canonical(candidate);
-  }
-  return {};
-}
-
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
@@ -54,7 +45,7 @@ Environment current_environment() {
 }
 
 Environment environment_for(const RecordRequest& request, const fs::path& run, const std::string& name) {
-  Environment variables = current_environment();
+  Environment variables = request.environment.empty() ? current_environment() : request.environment;
   const auto set = [&](const char* variable, const std::string& value) {
     if (value.empty())
       variables.erase(variable);
@@ -76,7 +67,7 @@ Environment environment_for(const RecordRequest& request, const fs::path& run, c
   set("LOCKSTEP_REFERENCE", request.reference);
   set("LOCKSTEP_SUBSTITUTE", request.substitute);
   if (const fs::path library = capture_library(); !library.empty()) set("LOCKSTEP_LIBRARY", library.string());
-  const std::string before = environment("PYTHONPATH");
+  const std::string before = variables["PYTHONPATH"];
   const fs::path inject = python_package_folder() / "lockstep" / "inject";
   set("PYTHONPATH", inject.string() + (before.empty() ? "" : ":" + before));
   // Its output goes through a pipe, where Python would otherwise hold it back until the end.
@@ -109,13 +100,15 @@ struct Pipe {
   }
 };
 
-pid_t spawn(const std::vector<std::string>& command, const Environment& variables, const Pipe& out, const Pipe& err) {
+pid_t spawn(const std::vector<std::string>& command, const Environment& variables, const fs::path& cwd, const Pipe& out,
+            const Pipe& err) {
   std::vector<std::string> arguments = command, entries;
   for (const auto& [name, value] : variables) entries.push_back(name + "=" + value);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, out.write_end, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err.write_end, STDERR_FILENO);
+  if (!cwd.empty()) posix_spawn_file_actions_addchdir_np(&actions, cwd.c_str());
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   // Our own Ctrl-C handling must not be inherited as "ignored".
@@ -194,6 +187,15 @@ std::string name_after(const std::vector<std::string>& argv) {
 
 }  // namespace
 
+fs::path capture_library() {
+  for (const fs::path& candidate :
+       {own_folder() / "../lib/liblockstep_capture.so", own_folder() / "liblockstep_capture.so"}) {
+    std::error_code error;
+    if (fs::exists(candidate, error)) return fs::weakly_canonical(candidate);
+  }
+  return {};
+}
+
 fs::path python_package_folder() {
   std::vector<fs::path> candidates;
   if (const std::string told = environment("LOCKSTEP_PYTHON_PACKAGE"); !told.empty()) candidates.push_back(told);
@@ -232,7 +234,10 @@ RecordOutcome record_program(const RecordRequest& request) {
                 {"created", utc_now()},
                 {"finished", nullptr},
                 {"status", "running"},
-                {"program", {{"argv", command}, {"cwd", fs::current_path().string()}, {"exit_code", nullptr}}}};
+                {"program",
+                 {{"argv", command},
+                  {"cwd", (request.cwd.empty() ? fs::current_path() : request.cwd).string()},
+                  {"exit_code", nullptr}}}};
   merge_into(manifest, request.details);
   RunLock watching(Keeper::kWatcher);
   watching.acquire(made.path);
@@ -242,7 +247,7 @@ RecordOutcome record_program(const RecordRequest& request) {
   int status = 0;
   try {
     Pipe out, err;
-    const pid_t pid = spawn(command, environment_for(resolved, made.path, name), out, err);
+    const pid_t pid = spawn(command, environment_for(resolved, made.path, name), request.cwd, out, err);
     store.point_latest(name, made.path);
     store.archive_older(name, 1);
     status = follow(pid, out, err, log, request);

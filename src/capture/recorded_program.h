@@ -1,5 +1,6 @@
 // Runs a program with the recorder inside it and keeps what it printed and how it ended.
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,9 +17,11 @@ struct RecordRequest {
   std::string modules, tap, no_tap, steps, full, budget;  // as on the command line; empty: not given
   bool inputs = false, stats_only = false;
   std::string reference, substitute;
-  bool output_to_stderr = false;  // what the program prints on stdout goes to stderr, for --json
-  bool quiet = false;             // what it prints goes to output.log only
-  Json details = Json::object();  // merged into run.json
+  fs::path cwd;                                    // empty: ours
+  std::map<std::string, std::string> environment;  // empty: ours
+  bool output_to_stderr = false;                   // what the program prints on stdout goes to stderr, for --json
+  bool quiet = false;                              // what it prints goes to output.log only
+  Json details = Json::object();                   // merged into run.json
 };
 
 struct RecordOutcome {
@@ -31,5 +34,7 @@ struct RecordOutcome {
 RecordOutcome record_program(const RecordRequest& request);
 
 fs::path python_package_folder();  // holds the package `lockstep`; Error{kNotFound} says where it was looked for
+
+fs::path capture_library();  // liblockstep_capture.so beside the program; empty: not there
 
 }  // namespace lockstep

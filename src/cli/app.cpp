@@ -12,6 +12,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/number_text.h"
+#include "cli/debug_words.h"
 #include "cli/help.h"
 
 namespace lockstep {
@@ -92,17 +93,20 @@ void print_json(const Json& document) {
 
 int run_app(int argc, char** argv) {
   App app;
-  const std::vector<std::string> arguments = split_empty_values(argc, argv);
+  const std::vector<std::string> arguments = with_program_apart(split_empty_values(argc, argv));
   install_interrupt_handler();
   add_global_options(app);
   add_compare(app);
+  add_debug(app);
   add_doctor(app);
   add_generate(app);
   add_docs(app);
   add_ledger(app);
+  add_mcp(app);
   add_record(app);
   add_reference(app);
   add_runs(app);
+  add_serve(app);
   add_tensors(app);
   add_weights(app);
   app.cli.require_subcommand(1);

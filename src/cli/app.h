@@ -22,13 +22,16 @@ void print_json(const Json& document);  // on stdout, one line; bytes that are n
 
 // One line each; defined in the command's own file.
 void add_compare(App& app);
+void add_debug(App& app);
 void add_doctor(App& app);
 void add_generate(App& app);
 void add_docs(App& app);
 void add_ledger(App& app);
+void add_mcp(App& app);
 void add_record(App& app);
 void add_reference(App& app);
 void add_runs(App& app);
+void add_serve(App& app);
 void add_tensors(App& app);
 void add_weights(App& app);
 

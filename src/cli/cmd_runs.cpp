@@ -8,6 +8,7 @@
 #include "capture/run_reader.h"
 #include "capture/store.h"
 #include "cli/app.h"
+#include "service/run_json.h"
 
 namespace lockstep {
 namespace {
@@ -16,16 +17,7 @@ void list_runs(const App& app) {
   const Store store(home_folder(app.global.home));
   const std::vector<RunSummary> runs = store.list();
   if (app.global.json) {
-    Json all = Json::array();
-    for (const RunSummary& run : runs)
-      all.push_back({{"id", run.id},
-                     {"name", run.name},
-                     {"status", run.status},
-                     {"created", run.created},
-                     {"archived", run.archived},
-                     {"bytes", folder_bytes(run.path)},
-                     {"path", run.path.string()}});
-    fmt::print("{}\n", Json{{"home", store.home().string()}, {"runs", all}}.dump());
+    print_json(runs_json(store));
     return;
   }
   if (runs.empty()) {
@@ -40,27 +32,11 @@ void list_runs(const App& app) {
                run.created.substr(0, 19), text_from_bytes(folder_bytes(run.path)), run.archived ? "  archived" : "");
 }
 
-Json summary_of(const Run& run) {
-  int64_t kept = 0, inputs = 0, nan = 0;
-  for (const Record& record : run.records()) {
-    kept += run.has_values(record);
-    inputs += record.role == Role::kInput;
-    nan += record.stats && record.stats->nan + record.stats->inf > 0;
-  }
-  return {{"records", run.records().size()},
-          {"full_tensors", kept},
-          {"inputs", inputs},
-          {"not_finite", nan},
-          {"bytes", folder_bytes(run.path())},
-          {"skipped_lines", run.skipped_lines()}};
-}
-
 void show_run(const App& app, const std::string& spec) {
   const Run run = Run::open(spec, home_folder(app.global.home));
-  const Json summary = summary_of(run);
+  const Json summary = run_summary(run);
   if (app.global.json) {
-    fmt::print("{}\n", Json{{"run", run.manifest()}, {"path", run.path().string()}, {"summary", summary}}.dump(
-                           -1, ' ', false, Json::error_handler_t::replace));
+    print_json(run_json(run));
     return;
   }
   fmt::print("{}  {}  {}\n{}\n", run.id(), run.name(), run.status(), run.path().string());

@@ -123,18 +123,6 @@ void run_info(App& app, TensorSelection& selection) {
 
 }  // namespace
 
-Json json_from(const TensorInfo& info) {
-  // Member by member: a list of pairs would be built, copied and taken apart again, ten thousand times.
-  Json json = Json::object();
-  append_member(json, "name", info.name);
-  append_member(json, "dtype", dtype_name(info.dtype));
-  append_member(json, "shape", info.shape);
-  append_member(json, "bytes", info.size_bytes);
-  append_member(json, "file", info.file.string());
-  append_member(json, "offset", info.offset_bytes);
-  return json;
-}
-
 void add_tensors(App& app) {
   CLI::App* group = app.cli.add_subcommand("tensors", "look at tensors in files and folders, and compare them");
   group->require_subcommand(1);

@@ -1,7 +1,7 @@
 // The verbs of `lockstep tensors`, one file each.
 #pragma once
 #include "cli/app.h"
-#include "io/tensor_info.h"
+#include "service/tensor_pick.h"
 
 namespace lockstep {
 
@@ -12,7 +12,5 @@ void add_tensors_export(App& app, CLI::App& group);
 
 // `tensors diff` and `weights compare` are one command under two names.
 void add_diff(App& app, CLI::App& group, const std::string& name, const std::string& help, const std::string& examples);
-
-Json json_from(const TensorInfo& info);
 
 }  // namespace lockstep

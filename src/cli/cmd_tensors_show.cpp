@@ -22,22 +22,6 @@ struct ShowOptions {
 
 constexpr int64_t kMostJsonValues = 10000;
 
-Json value_json(const std::byte* at, DType dtype) {
-  if (dtype == DType::kBool) return *reinterpret_cast<const uint8_t*>(at) != 0;
-  if (is_integer(dtype)) return parse_json(text_from_element(at, dtype, 0), "value");  // exact, 64 bits too
-  return json_number(element_as_double(at, dtype));
-}
-
-// Nested as the shape is.
-Json values_json(const Tensor& packed, size_t axis, int64_t& at) {
-  const size_t item = dtype_bytes(packed.dtype());
-  if (axis == packed.rank())
-    return value_json(packed.strided_data() + item * static_cast<size_t>(at++), packed.dtype());
-  Json values = Json::array();
-  for (int64_t i = 0; i < packed.shape()[axis]; ++i) values.push_back(values_json(packed, axis + 1, at));
-  return values;
-}
-
 void run_show(App& app, ShowOptions& options) {
   options.selection.settle();
   const auto source = open_tensors(options.selection.path);
@@ -47,12 +31,11 @@ void run_show(App& app, ShowOptions& options) {
     if (tensor.numel() > kMostJsonValues)
       fail(Code::kUsage, "show", fmt::format("{} values are too many for one JSON document", tensor.numel()),
            {.expected = fmt::format("at most {}", kMostJsonValues), .hint = "a slice, or tensors export"});
-    int64_t at = 0;
     print_json({{"name", info.name},
                 {"slice", options.selection.slice},
                 {"dtype", dtype_name(tensor.dtype())},
                 {"shape", tensor.shape()},
-                {"values", values_json(tensor.contiguous(), 0, at)}});
+                {"values", values_json(tensor)}});
     return;
   }
   const Terminal terminal(app.global);

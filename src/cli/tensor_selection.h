@@ -1,10 +1,8 @@
 // Which tensors a command is about: a path, a name or glob, a slice.
 #pragma once
-#include <memory>
 #include <string>
-#include <vector>
 
-#include "io/tensor_source.h"
+#include "service/tensor_pick.h"
 
 namespace CLI {
 class App;
@@ -20,12 +18,5 @@ struct TensorSelection {
   void add_to(CLI::App& command, Slices slices = Slices::kAllowed);
   void settle();  // call before use: moves a slice given in the place of the name
 };
-
-// Everything the pattern names, in file order; all without one. Error{kNotFound} with the nearest names.
-std::vector<const TensorInfo*> select_tensors(const TensorSource& source, const std::string& pattern);
-const TensorInfo& select_one(const TensorSource& source, const std::string& name);
-bool is_glob(const std::string& pattern);
-
-Tensor load_selected(const TensorSource& source, const TensorInfo& info, const std::string& slice);
 
 }  // namespace lockstep

@@ -118,7 +118,7 @@ cmd_docs() { cmd_build lockstep; tools/dev/docs.sh "$@"; }
 # clean: remove what was built (not .venv)
 cmd_clean() { rm -rf build build-*; }
 
-source_files() { git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'fuzz/*.h' 'fuzz/*.cpp' 'benchmarks/*.cpp' 'benchmarks/*.h' 'include/*.h' 'include/*.hpp' 'examples/*.cpp'; }
+source_files() { git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'fuzz/*.h' 'fuzz/*.cpp' 'benchmarks/*.cpp' 'benchmarks/*.h' 'include/*.h' 'include/*.hpp' 'examples/*.cpp' 'python/agent/*.h' 'python/agent/*.cpp'; }
 
 # help [COMMAND]: this list, or what one command does
 cmd_help() {

@@ -1,0 +1,90 @@
+"""What is run with and without a debugger: programs.py NAME prints seconds of the part that counts."""
+
+import sys
+import time
+
+
+def add(a, b):
+    return a + b
+
+
+def calls():
+    """3 M calls."""
+    total = 0
+    began = time.perf_counter()
+    for i in range(3_000_000):
+        total = add(total, i)
+    return time.perf_counter() - began
+
+
+def lines():
+    """10 M lines in one function."""
+    total = 0
+    began = time.perf_counter()
+    for i in range(3_000_000):
+        total += i
+        if total < 0:
+            total = 0  # COLD: never reached
+    return time.perf_counter() - began
+
+
+def false_condition():
+    """A line that is reached 1 M times; its breakpoint's condition is never true."""
+    total = 0
+    wanted = [1, 2]
+    began = time.perf_counter()
+    for i in range(1_000_000):
+        total += 1  # CONDITION
+    return (time.perf_counter() - began) + 0 * len(wanted)
+
+
+def imports():
+    began = time.perf_counter()
+    import diffusers  # noqa: F401
+    import torch  # noqa: F401
+    import transformers  # noqa: F401
+    from diffusers import QwenImageTransformer2DModel  # noqa: F401
+
+    return time.perf_counter() - began
+
+
+def forwards():
+    import torch
+    from diffusers import QwenImageTransformer2DModel
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = QwenImageTransformer2DModel(
+        patch_size=2, in_channels=16, out_channels=4, num_layers=2, attention_head_dim=16, num_attention_heads=3,
+        joint_attention_dim=16, axes_dims_rope=(8, 4, 4)).eval()
+    arguments = dict(
+        hidden_states=torch.randn(1, 16, 16), encoder_hidden_states=torch.randn(1, 7, 16), encoder_hidden_states_mask=torch.ones(1, 7).long(),
+        timestep=torch.tensor([0.5]), img_shapes=[[(1, 4, 4)]], txt_seq_lens=[7], return_dict=False)
+    with torch.no_grad():
+        for _ in range(20):
+            model(**arguments)
+        began = time.perf_counter()
+        for _ in range(150):
+            model(**arguments)
+    return time.perf_counter() - began
+
+
+def tensors():
+    import torch
+
+    torch.set_num_threads(1)
+    frame_of_tensors([torch.randn(64, 64) for _ in range(30)], torch.randn(4_000_000))
+    return 0.0
+
+
+def frame_of_tensors(many, big):
+    a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9 = many
+    many = None
+    for i in range(100_000):
+        x = i  # STOP
+        y = x
+    return a0, big, y
+
+
+if __name__ == "__main__":
+    print(f"SECONDS {globals()[sys.argv[1]]():.6f}")

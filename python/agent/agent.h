@@ -1,0 +1,76 @@
+// The debugger's part inside a Python program, where speed counts: hooks that breakpoints call, the tracer used while
+// stepping, monitoring callbacks, JSON and the socket. Decisions are made in python/lockstep/agent.
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <frameobject.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep_agent {
+
+// A reference that is given back.
+class Ref {
+ public:
+  explicit Ref(PyObject* owned = nullptr) : object_(owned) {}
+  Ref(const Ref&) = delete;
+  Ref& operator=(const Ref&) = delete;
+  Ref(Ref&& other) noexcept : object_(other.object_) { other.object_ = nullptr; }
+  ~Ref() { Py_XDECREF(object_); }
+  PyObject* get() const { return object_; }
+  explicit operator bool() const { return object_ != nullptr; }
+  PyObject* release() {
+    PyObject* object = object_;
+    object_ = nullptr;
+    return object;
+  }
+  void reset(PyObject* owned) {
+    PyObject* old = object_;
+    object_ = owned;
+    Py_XDECREF(old);
+  }
+
+ private:
+  PyObject* object_;
+};
+
+// A place in a program at which something may happen; Python knows it by its index.
+struct Point {
+  bool enabled = true;
+  uint64_t reached = 0;           // how often; counted here or by the Counter that rewritten code holds
+  PyObject* condition = nullptr;  // function of `names`, for monitored code: false means nothing happens
+  PyObject* names = nullptr;      // tuple of local variables
+};
+
+struct State {
+  PyObject* on_point = nullptr;  // (index) → None: decides whether to stop, and stops
+  PyObject* on_step = nullptr;   // (frame, reason, value) → None
+  PyObject* on_code = nullptr;   // (code) → code, of code that exec is about to run
+  PyObject* on_start = nullptr;  // (code) → None, of monitored programs: the first start of each function
+  PyObject* disable = nullptr;   // sys.monitoring.DISABLE
+  bool off = false;              // a forked child, or no one listens any more
+  std::vector<Point> points;
+};
+extern State state;
+extern thread_local int busy;  // > 0: this thread is inside the debugger, nothing stops it
+
+class Busy {
+ public:
+  Busy() { ++busy; }
+  ~Busy() { --busy; }
+};
+
+Point* point_at(Py_ssize_t index);
+// Calls on_point; -1 with an exception when the program shall end here.
+int reach(Py_ssize_t index);
+
+int add_hooks(PyObject* module);
+int add_tracer(PyObject* module);
+int add_monitor(PyObject* module);
+int add_json(PyObject* module);
+int add_channel(PyObject* module);
+int add_code_search(PyObject* module);
+int add_statistics(PyObject* module);
+
+}  // namespace lockstep_agent

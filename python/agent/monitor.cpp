@@ -1,0 +1,162 @@
+// Callbacks of sys.monitoring (Python 3.12 and later). A line without a breakpoint switches itself off.
+#include <unordered_map>
+
+#include "agent.h"
+
+namespace lockstep_agent {
+namespace {
+
+struct Monitored {
+  std::unordered_map<int, std::vector<Py_ssize_t>> lines;
+};
+std::unordered_map<PyObject*, Monitored> monitored;       // by code, held
+std::unordered_map<PyObject*, Py_ssize_t> started_files;  // functions that ran at least once, by file name, held
+
+unsigned long pause_thread = 0;  // shall stop at its next line, wherever that is
+
+int pause_here() {
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (!frame || !state.on_step) return 0;
+  pause_thread = 0;
+  Busy inside;
+  Ref result(PyObject_CallFunction(state.on_step, "OsOi", frame, "pause", Py_None, 0));
+  return result ? 0 : -1;
+}
+
+#if PY_VERSION_HEX >= 0x030C0000
+// 1: true or unknown, 0: false, and nothing more is to be done.
+int condition_holds(const Point& point) {
+  constexpr Py_ssize_t kMost = 16;
+  const Py_ssize_t count = PyTuple_GET_SIZE(point.names);
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (!frame || count > kMost) return 1;
+  PyObject* values[kMost];
+  Py_ssize_t have = 0;
+  for (; have < count; ++have) {
+    values[have] = PyFrame_GetVar(frame, PyTuple_GET_ITEM(point.names, have));
+    if (!values[have]) break;
+  }
+  int holds = 1;
+  if (have == count) {
+    Busy inside;
+    Ref result(PyObject_Vectorcall(point.condition, values, static_cast<size_t>(count), nullptr));
+    if (result) holds = PyObject_IsTrue(result.get());
+  }
+  for (Py_ssize_t i = 0; i < have; ++i) Py_DECREF(values[i]);
+  if (PyErr_Occurred()) {  // Python evaluates it again and reports what it raised
+    PyErr_Clear();
+    return 1;
+  }
+  return holds;
+}
+#endif
+
+PyObject* line_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  if (count != 2) Py_RETURN_NONE;
+  if (state.off || busy) Py_RETURN_NONE;
+  if (pause_thread && pause_thread == PyThread_get_thread_ident() && pause_here() < 0) return nullptr;
+  const auto found = monitored.find(arguments[0]);
+  if (pause_thread && found == monitored.end()) Py_RETURN_NONE;
+  if (found == monitored.end()) return Py_NewRef(state.disable ? state.disable : Py_None);
+  const auto points = found->second.lines.find(static_cast<int>(PyLong_AsLong(arguments[1])));
+  if (points == found->second.lines.end()) return Py_NewRef(state.disable ? state.disable : Py_None);
+  if (points->second.size() == 1) {
+    Point& point = state.points[static_cast<size_t>(points->second[0])];
+    if (!point.enabled) Py_RETURN_NONE;
+    ++point.reached;
+#if PY_VERSION_HEX >= 0x030C0000
+    if (point.condition && condition_holds(point) == 0) Py_RETURN_NONE;
+#endif
+    if (reach(points->second[0]) < 0) return nullptr;
+    Py_RETURN_NONE;
+  }
+  const std::vector<Py_ssize_t> indices = points->second;  // stopping may change the table
+  for (const Py_ssize_t index : indices) {
+    Point& point = state.points[static_cast<size_t>(index)];
+    if (!point.enabled) continue;
+    ++point.reached;
+    if (reach(index) < 0) return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* start_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  if (count < 1 || state.off || busy) Py_RETURN_NONE;
+  auto* code = reinterpret_cast<PyCodeObject*>(arguments[0]);
+  auto [entry, is_new] = started_files.try_emplace(code->co_filename, 0);
+  if (is_new) Py_INCREF(code->co_filename);
+  ++entry->second;
+  if (state.on_start && PyUnicode_CompareWithASCIIString(code->co_name, "<module>") == 0) {
+    Busy inside;
+    Ref result(PyObject_CallFunctionObjArgs(state.on_start, arguments[0], nullptr));
+    if (!result) PyErr_Clear();
+  }
+  return Py_NewRef(state.disable ? state.disable : Py_None);
+}
+
+// monitor(code, {line: [index, ...]} or None)
+PyObject* monitor(PyObject*, PyObject* arguments) {
+  PyObject *code, *lines;
+  if (!PyArg_ParseTuple(arguments, "O!O", &PyCode_Type, &code, &lines)) return nullptr;
+  if (lines == Py_None) {
+    if (monitored.erase(code)) Py_DECREF(code);
+    Py_RETURN_NONE;
+  }
+  Monitored fresh;
+  PyObject *line, *indices;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(lines, &at, &line, &indices)) {
+    auto& points = fresh.lines[static_cast<int>(PyLong_AsLong(line))];
+    for (Py_ssize_t i = 0; i < PyList_Size(indices); ++i) {
+      const Py_ssize_t index = PyLong_AsSsize_t(PyList_GetItem(indices, i));
+      if (PyErr_Occurred()) return nullptr;
+      if (!point_at(index)) return PyErr_Format(PyExc_IndexError, "no point %zd", index);
+      points.push_back(index);
+    }
+  }
+  if (PyErr_Occurred()) return nullptr;
+  if (monitored.find(code) == monitored.end()) Py_INCREF(code);
+  monitored[code] = std::move(fresh);
+  Py_RETURN_NONE;
+}
+
+PyObject* pause_at_line(PyObject*, PyObject* ident) {
+  pause_thread = PyLong_AsUnsignedLong(ident);
+  if (PyErr_Occurred()) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* set_disable(PyObject*, PyObject* value) {
+  Py_INCREF(value);
+  Py_XDECREF(state.disable);
+  state.disable = value;
+  Py_RETURN_NONE;
+}
+
+PyObject* started(PyObject*, PyObject*) {
+  Ref result(PyDict_New());
+  if (!result) return nullptr;
+  for (const auto& [file, count] : started_files) {
+    PyObject* before = PyDict_GetItemWithError(result.get(), file);
+    Ref number(PyLong_FromSsize_t(count + (before ? PyLong_AsSsize_t(before) : 0)));
+    if (!number || PyDict_SetItem(result.get(), file, number.get()) < 0) return nullptr;
+  }
+  return result.release();
+}
+
+PyMethodDef methods[] = {
+    {"line_event", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(line_event)), METH_FASTCALL, nullptr},
+    {"start_event", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(start_event)), METH_FASTCALL, nullptr},
+    {"monitor", monitor, METH_VARARGS, nullptr},
+    {"set_disable", set_disable, METH_O, nullptr},
+    {"pause_at_line", pause_at_line, METH_O, nullptr},
+    {"started", started, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+int add_monitor(PyObject* module) {
+  return PyModule_AddFunctions(module, methods);
+}
+
+}  // namespace lockstep_agent

@@ -1,0 +1,171 @@
+"""The connection to the service and the trace file."""
+
+import _thread
+import os
+import time
+
+from . import native
+
+MOST_MESSAGE = 1 << 20
+_SEND_SECONDS = 5.0
+
+
+def _codec():
+    if native.module is not None:
+        return native.module.dumps, native.module.loads
+    import json  # the pure-Python agent says in `hello` that it imports this
+
+    def strict(value):
+        if isinstance(value, float) and not (value - value == 0.0):
+            return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+        if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+            return str(value)
+        if isinstance(value, dict):
+            return {str(key): strict(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [strict(item) for item in value]
+        return value
+
+    def dumps(value):
+        return json.dumps(strict(value), separators=(",", ":"), default=str, allow_nan=False).encode("ascii")
+
+    return dumps, json.loads
+
+
+class Channel:
+    def __init__(self, path):
+        self.dumps, self.loads = _codec()
+        self.open = False
+        self._lock = _thread.allocate_lock()
+        self._sequence = 0
+        self._rest = b""
+        self._skipping = False
+        self._socket = None
+        if native.module is not None:
+            self._fd = native.module.connect(path)
+        else:
+            import socket
+
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._socket.connect(path)
+            self._fd = self._socket.fileno()
+        self.open = True
+
+    def send(self, message):
+        """True when it went out. Never raises: the program comes first."""
+        try:
+            data = self.dumps(message)
+            if len(data) >= MOST_MESSAGE:
+                data = self.dumps(self._too_large(message, len(data)))
+            data += b"\n"
+            with self._lock:
+                if not self.open:
+                    return False
+                if self._socket is None:
+                    good = native.module.send_all(self._fd, data, _SEND_SECONDS)
+                else:
+                    self._socket.settimeout(_SEND_SECONDS)
+                    self._socket.sendall(data)
+                    good = True
+                if not good:
+                    self.open = False
+                return good
+        except OSError:
+            self.open = False
+            return False
+
+    @staticmethod
+    def _too_large(message, size):
+        if "id" in message:
+            error = {"code": "too_large", "message": f"the answer has {size} bytes", "hint": "ask for less: a slice, a smaller limit"}
+            return {"id": message["id"], "ok": False, "error": error}
+        kept = {key: value for key, value in message.items() if not isinstance(value, (dict, list)) or key in ("location", "thread")}
+        return {**kept, "truncated": True}
+
+    def event(self, name, fields):
+        with self._lock:
+            self._sequence += 1
+            number = self._sequence
+        return self.send({"event": name, "seq": number, "time": time.time(), **fields})
+
+    def receive(self, seconds):
+        """Messages that came; None when the other side is gone."""
+        if self._socket is None:
+            data = native.module.receive(self._fd, seconds)
+        else:
+            import select
+
+            ready, _, _ = select.select([self._fd], [], [], seconds if seconds >= 0 else None)
+            data = None
+            if ready:
+                try:
+                    data = os.read(self._fd, 65536)
+                except OSError:
+                    data = b""
+        if data is None:
+            return []
+        if not data:
+            self.open = False
+            return None
+        self._rest += data
+        if len(self._rest) > MOST_MESSAGE and b"\n" not in self._rest:
+            self._rest, self._skipping = b"", True
+            self.send({"id": None, "ok": False, "error": {"code": "too_large", "message": "a request of more than 1 MiB", "hint": ""}})
+            return []
+        *lines, self._rest = self._rest.split(b"\n")
+        if lines and self._skipping:
+            lines, self._skipping = lines[1:], False
+        messages = []
+        for line in lines:
+            if line.strip():
+                try:
+                    messages.append(self.loads(line))
+                except ValueError as error:
+                    self.send({"id": None, "ok": False, "error": {"code": "bad_request", "message": str(error), "hint": "one JSON object a line"}})
+        return messages
+
+    def close(self):
+        with self._lock:
+            if self._fd >= 0:
+                self.open = False
+                try:
+                    if self._socket is not None:
+                        self._socket.close()
+                    else:
+                        os.close(self._fd)
+                except OSError:
+                    pass
+                self._fd = -1
+
+
+class Trace:
+    """trace.jsonl: each line is one write to a file opened for appending, so that nothing is lost when the program is killed."""
+
+    def __init__(self, folder, dumps):
+        self._dumps = dumps
+        self._fd = -1
+        self._sequence = 0
+        if folder:
+            try:
+                self._fd = os.open(os.path.join(folder, "trace.jsonl"), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except OSError:
+                pass
+
+    def write(self, kind, fields):
+        if self._fd < 0:
+            return
+        self._sequence += 1
+        now = time.time()
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}+00:00"
+        try:
+            os.write(self._fd, self._dumps({"time": stamp, "seq": self._sequence, "source": "agent", "kind": kind, **fields}) + b"\n")
+        except OSError:
+            pass
+
+    def close(self):
+        if self._fd >= 0:
+            try:
+                os.close(self._fd)
+            except OSError:
+                pass
+            self._fd = -1

@@ -1,0 +1,132 @@
+"""Outputs of torch and MLX modules, under the names that recordings give them."""
+
+import sys
+
+
+class ModuleWatch:
+    """Stands where the recorder stands when a program is recorded: module calls go through call()."""
+
+    def __init__(self, features):
+        self._features = features
+        self._interest = {}  # module name → breakpoints
+        self._stacks = {}  # thread → modules whose call is running
+        self.ready = False
+        self._waiting = {"torch.nn.modules.module": self._patch_torch, "mlx.nn.layers.base": self._patch_mlx}
+        for name in list(self._waiting):
+            module = sys.modules.get(name)
+            if module is not None:
+                self._arrived(name, module)
+        if self._waiting:
+            sys.meta_path.insert(0, self)
+
+    # -- waiting for the frameworks: a finder on sys.meta_path ----------------------------------------------------------
+    def find_spec(self, name, path=None, target=None):
+        if name not in self._waiting:
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
+                continue
+            spec = find(name, path, target)
+            if spec is not None:
+                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader, lambda module: self._arrived(name, module))
+                return spec
+        return None
+
+    def _arrived(self, name, module):
+        patch = self._waiting.pop(name, None)
+        if patch is None:
+            return
+        agent = self._features.agent
+        agent._enter()
+        try:
+            patch(module)
+            self.ready = True
+            self._features.modules_ready()
+        except Exception as error:
+            agent.output("warning", f"modules of {name} are not watched: {type(error).__name__}: {error}")
+        finally:
+            agent._leave()
+
+    def _patch_torch(self, module):
+        from .features import load_package
+
+        load_package()
+        from lockstep.recorder import torch_modules
+
+        torch_modules.patch(module, self)
+
+    def _patch_mlx(self, module):
+        from .features import load_package
+
+        load_package()
+        from lockstep.recorder import mlx_modules
+
+        mlx_modules.patch(module, self)
+
+    # -- what the recorder's patches expect -----------------------------------------------------------------------------
+    def announce_aliases(self, aliases):
+        pass
+
+    def stack(self):
+        import _thread
+
+        return self._stacks.setdefault(_thread.get_ident(), [])
+
+    def forget_interest(self):
+        self._interest.clear()
+
+    def names(self):
+        return list(self._interest)
+
+    def call(self, names, function, module, args, kwargs):
+        agent = self._features.agent
+        if agent.dead or not self._features._data_breaks:
+            return function(module, *args, **kwargs)
+        stack = self.stack()
+        name = None
+        agent._enter()
+        try:
+            name = names.name_of(module, stack[-1] if stack else None) or type(module).__name__
+        except Exception:
+            pass
+        finally:
+            agent._leave()
+        stack.append(module)
+        try:
+            output = function(module, *args, **kwargs)
+        finally:
+            stack.pop()
+        if name is None:
+            return output
+        wanted = self._interest.get(name)
+        if wanted is None:
+            wanted = self._interest[name] = self._features.wants(name)
+        if wanted:
+            agent._enter()
+            try:
+                self._features.module_output(name, module, output, wanted, sys._getframe(1))
+            finally:
+                agent._leave()
+        return output
+
+
+class _Loader:
+    """The module's own loader, with a call at the end."""
+
+    def __init__(self, loader, action):
+        self._loader, self._action = loader, action
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._action(module)
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)

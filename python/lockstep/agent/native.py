@@ -1,0 +1,67 @@
+"""The C++ extension where one fits this Python, else None with the reason."""
+
+import os
+import sys
+
+module = None
+reason = ""
+
+
+def _candidates(told):
+    import _imp
+
+    suffix = next(iter(_imp.extension_suffixes()))
+    name = "_lockstep_agent" + suffix
+    if told:
+        yield told
+        return
+    here = os.path.dirname(os.path.abspath(__file__))
+    package = os.path.dirname(here)
+    root = os.path.dirname(os.path.dirname(package))
+    for folder in (here, package, os.path.join(root, "build", "lib"), os.path.join(os.path.dirname(root), "lib"),
+                   os.path.join(root, "lib"), os.path.join(os.path.dirname(root), "lib", "lockstep")):
+        yield os.path.join(folder, name)
+
+
+def load(told):
+    """told: the value of LOCKSTEP_AGENT_NATIVE."""
+    global module, reason
+    if told == "0":
+        reason = "LOCKSTEP_AGENT_NATIVE=0"
+        return
+    if sys.implementation.name != "cpython" or not (3, 10) <= sys.version_info[:2] <= (3, 14):
+        reason = f"no extension for {sys.implementation.name} {sys.version_info[0]}.{sys.version_info[1]}"
+        return
+    frozen, external = sys.modules["_frozen_importlib"], sys.modules["_frozen_importlib_external"]
+    tried = []
+    for path in _candidates(told):
+        tried.append(path)
+        if not os.path.exists(path):
+            continue
+        try:
+            loader = external.ExtensionFileLoader("_lockstep_agent", path)
+            spec = frozen.ModuleSpec("_lockstep_agent", loader, origin=path)
+            found = frozen.module_from_spec(spec)
+            loader.exec_module(found)
+        except (ImportError, OSError) as error:
+            reason = f"{path}: {error}"
+            continue
+        module, reason = found, ""
+        return
+    if not reason:
+        reason = "no extension for this Python was found; looked for " + ", ".join(tried)
+
+
+def library_path():
+    """liblockstep_capture.so, for statistics; None when it is not there."""
+    told = os.environ.get("LOCKSTEP_LIBRARY")
+    if told:
+        return told
+    here = os.path.dirname(os.path.abspath(__file__))
+    package = os.path.dirname(here)
+    root = os.path.dirname(os.path.dirname(package))
+    for folder in (package, os.path.join(root, "build", "lib"), os.path.join(os.path.dirname(root), "lib"), os.path.join(root, "lib")):
+        path = os.path.join(folder, "liblockstep_capture.so")
+        if os.path.exists(path):
+            return path
+    return None

@@ -1,0 +1,131 @@
+"""Runs the program as Python would: its own __main__, argv, path, exceptions and exit status."""
+
+import os
+import sys
+
+from . import native, sources
+
+
+def _options(text):
+    if not text:
+        return {}
+    from . import channel
+
+    loads = native.module.loads if native.module is not None else channel._codec()[1]
+    try:
+        options = loads(text.encode("utf-8"))
+    except ValueError:
+        options = {}
+    return options if isinstance(options, dict) else {}
+
+
+def main(began):
+    environment = {name: os.environ.pop(name, "") for name in (
+        "LOCKSTEP_AGENT_SOCKET", "LOCKSTEP_AGENT_TOKEN", "LOCKSTEP_AGENT_SESSION", "LOCKSTEP_AGENT_OPTIONS", "LOCKSTEP_AGENT_NATIVE")}
+    arguments = sys.argv[1:]
+    if not arguments or (arguments[0] == "-m" and len(arguments) < 2):
+        sys.stderr.write("lockstep: usage: bootstrap.py SCRIPT ARGS... or bootstrap.py -m MODULE ARGS...\n")
+        sys.exit(2)
+    native.load(environment["LOCKSTEP_AGENT_NATIVE"])
+    agent = None
+    try:
+        if not environment["LOCKSTEP_AGENT_SOCKET"]:
+            raise OSError("LOCKSTEP_AGENT_SOCKET is not set")
+        from .agent import Agent
+
+        agent = Agent(environment, _options(environment["LOCKSTEP_AGENT_OPTIONS"]), began)
+    except Exception as error:  # without a debugger the program still runs
+        sys.stderr.write(f"lockstep: not debugged: {type(error).__name__}: {error}\n")
+    if arguments[0] == "-m":
+        code, namespace = _module(arguments[1], arguments[2:])
+    else:
+        code, namespace = _script(arguments[0], arguments[1:])
+    _run(agent, code, namespace)
+
+
+def _fresh_main(**names):
+    main = type(sys)("__main__")
+    vars(main).update(__builtins__=sys.modules["builtins"], __annotations__={}, **names)
+    sys.modules["__main__"] = main
+    return vars(main)
+
+
+def _script(path, arguments):
+    sys.argv[:] = [path, *arguments]
+    full = os.path.abspath(path)
+    if os.path.isdir(full) or full.endswith((".zip", ".pyz")):
+        sys.path[0] = full
+        import runpy
+
+        _, spec, code = runpy._get_main_module_details()
+        return code, _fresh_main(__file__=code.co_filename, __spec__=spec, __loader__=spec.loader, __package__=spec.parent, __doc__=None)
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.path.dirname(os.path.realpath(full))
+    elif sys.path and sys.path[0] == sources.own_folder():
+        del sys.path[0]
+    external = sys.modules["_frozen_importlib_external"]
+    loader = external.SourceFileLoader("__main__", full)
+    namespace = _fresh_main(__file__=full, __spec__=None, __loader__=loader, __package__=None, __cached__=None, __doc__=None)
+    try:
+        with open(full, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        sys.stderr.write(f"{sys.executable}: can't open file {full!r}: {error}\n")
+        sys.exit(2)
+    return compile_main(source, full), namespace
+
+
+def compile_main(source, full):
+    try:
+        return compile(source, full, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        return error
+
+
+def _module(name, arguments):
+    import runpy  # as `python -m` does
+
+    sys.argv[:] = ["-m", *arguments]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.getcwd()
+    try:
+        _, spec, code = runpy._get_module_details(name)
+    except runpy._Error as error:
+        sys.stderr.write(f"{sys.executable}: {error}\n")
+        sys.exit(1)
+    sys.argv[0] = spec.origin
+    namespace = _fresh_main(__file__=spec.origin, __spec__=spec, __loader__=spec.loader, __package__=spec.parent, __doc__=None,
+                            __cached__=spec.cached)
+    return code, namespace
+
+
+def _run(agent, code, namespace):
+    if isinstance(code, Exception):  # the program's own syntax error
+        if agent is not None:
+            agent.note_exit("exception", 1, code)
+        sys.excepthook(type(code), code.with_traceback(None), None)
+        sys.exit(1)
+    run = sys.modules["builtins"].exec
+    if agent is not None:
+        code = agent.begin(code, namespace)
+    try:
+        run(code, namespace)
+    except SystemExit as error:
+        if agent is not None:
+            agent.note_system_exit(error)
+        raise
+    except BaseException as error:
+        error.__traceback__ = _without_ours(error.__traceback__)
+        if agent is not None:
+            agent.note_exit("exception", 130 if isinstance(error, KeyboardInterrupt) else 1, error)
+            agent.post_mortem(error)
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(130 if isinstance(error, KeyboardInterrupt) else 1)
+    if agent is not None:
+        agent.note_exit("finished", 0, None)
+
+
+def _without_ours(traceback):
+    while traceback is not None and sources.is_own(traceback.tb_frame.f_code.co_filename):
+        traceback = traceback.tb_next
+    return traceback

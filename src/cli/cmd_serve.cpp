@@ -1,0 +1,141 @@
+// lockstep serve: REST and MCP over HTTP, and the service behind `lockstep debug`. lockstep mcp: the same over stdio.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "capture/store.h"
+#include "cli/app.h"
+#include "cli/mcp_endpoint.h"
+#include "rest/rest_server.h"
+#include "rest/service_process.h"
+
+namespace lockstep {
+namespace {
+
+struct ServeArguments {
+  std::string host = "127.0.0.1", token_file;
+  int port = 0, ready = -1;
+  double idle = 0;
+  bool stop = false;
+};
+
+bool is_loopback(const std::string& host) {
+  return host == "127.0.0.1" || host == "localhost" || host == "::1";
+}
+
+std::string token_for(const ServeArguments& arguments) {
+  std::string token;
+  if (!arguments.token_file.empty()) token = read_text(arguments.token_file, 4096);
+  if (const char* told = std::getenv("LOCKSTEP_TOKEN"); token.empty() && told) token = told;
+  while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back()))) token.pop_back();
+  if (!token.empty() && token.size() < 16)
+    fail(Code::kUsage, "serve", "the token is too short", {.expected = "at least 16 characters"});
+  if (!token.empty()) return token;
+  if (!is_loopback(arguments.host))
+    fail(Code::kUsage, "serve", "others could reach " + arguments.host + ", and no token was chosen for them",
+         {.hint = "--token-file FILE, or no --host"});
+  return new_token();
+}
+
+// Two services of one home would start each other's sessions.
+void take_home(const fs::path& home) {
+  std::error_code error;
+  fs::create_directories(home / "service", error);
+  ::chmod((home / "service").c_str(), 0700);
+  const int fd = ::open((home / "service" / "serving").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) != 0)
+    fail(Code::kConflict, "serve", "a service is running for " + home.string(), {.hint = "lockstep serve --stop"});
+  // Held until the process ends, however it ends.
+}
+
+void serve(const App& app, const ServeArguments& arguments) {
+  const fs::path home = fs::absolute(home_folder(app.global.home));
+  if (arguments.stop) {
+    const bool stopped = stop_service(home);
+    if (!app.global.quiet)
+      fmt::print(stderr, "lockstep: {}\n", stopped ? "the service has stopped" : "no service runs");
+    return;
+  }
+  RestOptions options;
+  options.host = arguments.host == "localhost" ? "127.0.0.1" : arguments.host;
+  options.port = arguments.port;
+  options.token = token_for(arguments);
+  options.idle_secs = arguments.idle;
+  take_home(home);
+  Service service(home);
+  RestServer server(service, options);
+  McpServer mcp([&service](const Operation& operation, const Json& given, CallControl& control) {
+    return service.call(operation, given, control);
+  });
+  McpEndpoint endpoint(mcp);
+  server.mount("/mcp", [&endpoint](const HttpRequest& request) { return endpoint.answer(request); });
+  const int port = server.bind();
+  {
+    const ServiceFiles files(home, options.host, port, options.token);
+    if (arguments.ready >= 0) {
+      if (::write(arguments.ready, "r", 1) != 1) fmt::print(stderr, "lockstep: nobody waits for us\n");
+      ::close(arguments.ready);
+    }
+    if (!app.global.quiet)
+      fmt::print(stderr, "lockstep: http://{}:{}/v1 and /mcp; the token is in {}\n", options.host, port,
+                 (home / "service" / "token").string());
+    std::thread interrupts([&server] {
+      while (!server.stopping() && !interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      if (!server.stopping()) server.stop();
+    });
+    server.run();
+    interrupts.join();
+  }
+  // Programs that live on do what they were told to do when we are gone; unwinding would end them.
+  if (service.sessions().live() > 0) {
+    std::fflush(nullptr);
+    ::_exit(0);
+  }
+}
+
+}  // namespace
+
+void add_serve(App& app) {
+  CLI::App* command = app.cli.add_subcommand("serve", "REST at /v1 and MCP at /mcp, on this machine only");
+  command->footer("lockstep serve --port 8700\nlockstep serve --stop");
+  auto arguments = std::make_shared<ServeArguments>();
+  command->add_option("--port", arguments->port, "port; 0 for any")->check(CLI::Range(0, 65535))->capture_default_str();
+  command->add_option("--host", arguments->host, "address to listen on; another than this machine's own needs a token")
+      ->type_name("ADDRESS")
+      ->capture_default_str();
+  command
+      ->add_option("--token-file", arguments->token_file, "file with the token (else LOCKSTEP_TOKEN, else a new one)")
+      ->type_name("FILE");
+  command
+      ->add_option("--idle", arguments->idle, "stop after so many seconds without a call or a live program; 0: never")
+      ->type_name("SECS")
+      ->capture_default_str();
+  command->add_flag("--stop", arguments->stop, "stop the running service");
+  command->add_option("--ready-fd", arguments->ready, "")->group("");
+  command->callback([&app, arguments] { serve(app, *arguments); });
+}
+
+void add_mcp(App& app) {
+  CLI::App* command = app.cli.add_subcommand("mcp", "the Model Context Protocol on stdin and stdout, for AI agents");
+  command->footer("lockstep mcp");
+  command->callback([&app] {
+    const fs::path home = home_folder(app.global.home);
+    McpServer server([home](const Operation& operation, const Json& given, CallControl& control) {
+      const Json arguments = with_callers_view(operation, given);
+      checked_arguments(operation, arguments);
+      return call_service(ensure_service(home), operation, arguments, control);
+    });
+    app.status = serve_mcp_stdio(server);
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,116 @@
+#include "debugger/agent_socket.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kLongestPath = 100;  // a socket address holds 108 bytes
+
+[[noreturn]] void refuse(const std::string& what) {
+  fail(Code::kIo, "start", what + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
+AgentListener::AgentListener(const fs::path& session_folder) : path_(session_folder / "agent.sock") {
+  if (path_.string().size() > kLongestPath) {
+    std::string pattern = "/tmp/lockstep-XXXXXX";
+    if (!::mkdtemp(pattern.data())) refuse(pattern);
+    own_folder_ = pattern;
+    path_ = own_folder_ / "agent.sock";
+  }
+  fd_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd_ < 0) refuse("socket");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path_.c_str(), sizeof address.sun_path - 1);
+  if (::bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::chmod(path_.c_str(), 0600) != 0 || ::listen(fd_, 4) != 0) {
+    const int error = errno;
+    close();
+    errno = error;
+    refuse(path_.string());
+  }
+}
+
+AgentListener::~AgentListener() {
+  close();
+}
+
+void AgentListener::close() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  fd_ = -1;
+  ::unlink(path_.c_str());
+  if (!own_folder_.empty()) ::rmdir(own_folder_.c_str());
+}
+
+int AgentListener::accept() {
+  const int fd = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return -1;
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != ::geteuid()) {
+    ::close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+AgentSocket::~AgentSocket() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+bool AgentSocket::send(const Json& message, double timeout_secs) const {
+  const std::string text = message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (text.size() > kMostMessageBytes)
+    fail(Code::kBadInput, "debug", "the request is too large", {.expected = "at most 1 MiB"});
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_secs);
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::send(fd_, text.data() + done, text.size() - done, MSG_NOSIGNAL);
+    if (n > 0) {
+      done += static_cast<size_t>(n);
+    } else if (n < 0 && errno == EAGAIN) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      pollfd watched{fd_, POLLOUT, 0};
+      ::poll(&watched, 1, 50);
+    } else if (n >= 0 || errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool AgentSocket::receive(const std::function<void(Json)>& use) {
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t n = ::recv(fd_, buffer, sizeof buffer, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return true;
+    if (n <= 0) return false;
+    pending_.append(buffer, static_cast<size_t>(n));
+    size_t from = 0;
+    for (size_t end; (end = pending_.find('\n', from)) != std::string::npos; from = end + 1) {
+      Json message = Json::parse(pending_.begin() + static_cast<std::ptrdiff_t>(from),
+                                 pending_.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+      if (message.is_object()) use(std::move(message));
+    }
+    pending_.erase(0, from);
+    if (pending_.size() > 2 * kMostMessageBytes) return false;  // no message of ours is so long
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+// The debugged program as a process: started in a session of its own, so that ending it ends its children too and a
+// Ctrl-C at our terminal does not reach it. Its output goes straight to a file: it loses no line when we die.
+#pragma once
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+
+namespace lockstep {
+
+using Environment = std::map<std::string, std::string>;
+
+Environment current_environment();
+
+struct ChildRequest {
+  std::vector<std::string> argv;  // argv[0] is looked up in the PATH of `environment`
+  Environment environment;
+  fs::path cwd;
+  fs::path output;                               // appended to; stdout and stderr share it, so that their order is kept
+  fs::path input;                                // empty: /dev/null, so that a program which reads stdin sees its end
+  std::vector<std::pair<int, int>> descriptors;  // our descriptor → its number in the child
+};
+
+// How a process ended, as the system tells it.
+struct ChildEnd {
+  int status = 0;  // waitpid's
+  uint64_t peak_bytes = 0;
+
+  bool by_signal() const;
+  int exit_code() const;            // 128 + signal where there was one
+  int signal() const;               // 0: none
+  std::string signal_name() const;  // "SIGSEGV"; empty: none
+};
+
+class ChildProcess {
+ public:
+  explicit ChildProcess(const ChildRequest& request);
+  ~ChildProcess();  // kills what is still there
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  int end_descriptor() const { return pidfd_; }  // readable once the process has ended
+  bool try_wait(ChildEnd& end);                  // true once it has ended
+  void signal(int number, bool with_children) const;
+
+ private:
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+  bool waited_ = false;
+  ChildEnd end_;
+};
+
+// The file that `name` means on this PATH. Error{kNotFound}.
+fs::path find_program(const std::string& name, const Environment& environment, const fs::path& cwd);
+
+// How often the kernel has killed for want of memory in our control group; -1 where it does not say.
+int64_t memory_kills();
+
+}  // namespace lockstep

@@ -1,0 +1,410 @@
+#include "debugger/session.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <random>
+
+#include "base/error.h"
+#include "capture/store.h"
+#include "debugger/session_end.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostEvents = 2000;
+
+double now_secs() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string random_token() {
+  std::random_device device;
+  std::string token;
+  for (int i = 0; i < 8; ++i) {
+    char digits[9];
+    std::snprintf(digits, sizeof digits, "%08x", device());
+    token += digits;
+  }
+  return token;
+}
+
+int64_t whole(const Json& object, const char* name, int64_t otherwise = 0) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
+}
+
+std::string text(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+bool resumes(const std::string& operation) {
+  return operation == "continue" || operation == "next" || operation == "step" || operation == "finish" ||
+         operation == "until";
+}
+
+[[noreturn]] void refuse(const std::string& operation, const Json& error) {
+  const std::string code = text(error, "code"), message = text(error, "message");
+  Code kind = Code::kConflict;  // not_stopped, timeout, busy
+  if (code == "bad_request" || code == "bad_expression" || code == "raised" || code == "too_large")
+    kind = Code::kBadInput;
+  else if (code == "not_found")
+    kind = Code::kNotFound;
+  else if (code == "unsupported")
+    kind = Code::kUnsupported;
+  else if (code == "internal")
+    kind = Code::kDevice;  // the program's side failed; we have not
+  std::string hint = text(error, "hint");
+  if (hint.empty() && code == "not_stopped") hint = "pause, or wait until it stops";
+  fail(kind, operation, message.empty() ? code : message, {.hint = hint});
+}
+
+}  // namespace
+
+Session::Session(SessionIdentity identity, SessionRequest request)
+    : identity_(std::move(identity)),
+      request_(std::move(request)),
+      token_(random_token()),
+      trace_(identity_.folder / "trace.jsonl"),
+      tail_(identity_.folder / "output.log"),
+      listener_(identity_.folder),
+      memory_kills_(memory_kills()),
+      began_(now_secs()) {
+  child_ = std::make_unique<ChildProcess>(child_for(request_, identity_.folder, listener_.path(), token_));
+  trace_.add("session", {{"session_id", identity_.id}, {"name", identity_.name}, {"request", json_from(request_)}});
+  write_record();
+  thread_ = std::thread([this] { listen(); });
+}
+
+Session::~Session() {
+  if (live()) terminate(true);
+  thread_.join();
+}
+
+void Session::listen() {
+  while (look()) {
+  }
+}
+
+bool Session::look() {
+  pollfd watched[4];
+  nfds_t count = 0;
+  const auto watch = [&](int fd) {
+    if (fd >= 0) watched[count++] = {fd, POLLIN, 0};
+  };
+  const int tells = child_->end_descriptor(), grows = tail_.watch_descriptor();
+  watch(tells);
+  watch(grows);
+  if (socket_ && !detached_) watch(socket_->descriptor());
+  if (!socket_) watch(listener_.descriptor());
+  ::poll(watched, count, tells < 0 || grows < 0 ? 50 : 1000);
+
+  if (!socket_)
+    if (const int fd = listener_.accept(); fd >= 0) {
+      const std::lock_guard lock(mutex_);
+      socket_ = std::make_shared<AgentSocket>(fd);
+      listener_.close();
+    }
+  ChildEnd end;
+  const bool ended = child_->try_wait(end);  // before the last look, so that nothing said or printed is missed
+  tail_.read(ended, [this](const std::string& line) {
+    trace_.add("output", {{"text", line}});
+    push_event({{"event", "output"}, {"category", "program"}, {"text", line}});
+  });
+  if (socket_ && !detached_ && !socket_->receive([this](Json message) { handle(std::move(message)); })) {
+    const std::lock_guard lock(mutex_);
+    detached_ = true;
+    stopped_.clear();
+    changed_.notify_all();
+  }
+  if (ended) finish(end);
+  return !ended;
+}
+
+void Session::handle(Json message) {
+  if (message.contains("event")) return handle_event(std::move(message));
+  const std::lock_guard lock(mutex_);
+  const int64_t id = whole(message, "id", -1);
+  const auto asked = asked_.find(id);
+  if (asked == asked_.end()) return;  // whoever asked has given up
+  // It goes on after this reply: from here on it is running, and the next stop is a new one.
+  if (resumes(asked->second) && message.value("ok", false) && message["result"].is_object() &&
+      message["result"].contains("resumed") && message["result"]["resumed"].is_array())
+    for (const Json& thread : message["result"]["resumed"])
+      if (thread.is_number_integer()) stopped_.erase(thread.get<int64_t>());
+  replies_[id] = std::move(message);
+  changed_.notify_all();
+}
+
+void Session::handle_event(Json event) {
+  const std::string kind = text(event, "event");
+  {
+    const std::lock_guard lock(mutex_);
+    if (kind == "hello") {
+      if (text(event, "token") != token_) {  // not the program that we started
+        detached_ = true;
+        return;
+      }
+      event.erase("token");
+      hello_ = event;
+      connected_ = true;
+      changed_.notify_all();
+    } else if (!connected_) {
+      return;
+    } else if (kind == "stopped") {
+      stopped_[whole(event, "thread")] = event;
+      last_stop_ = event;
+      ++stops_;
+    } else if (kind == "continued") {
+      stopped_.erase(whole(event, "thread"));
+    } else if (kind == "final") {
+      report_ = event;
+    } else if (kind == "exited") {
+      exited_ = event;
+      stopped_.clear();
+    } else if (kind == "breakpoint" && (text(event, "change") == "removed" || text(event, "change") == "done")) {
+      const auto found = event.find("breakpoint");
+      if (found != event.end() && found->is_object()) breakpoints_.erase(whole(*found, "id", -1));
+    }
+  }
+  push_event(std::move(event));
+}
+
+void Session::push_event(Json event) {
+  const std::lock_guard lock(mutex_);
+  if (text(event, "category") == "program") ++output_lines_;
+  Json numbered{{"number", next_event_++}};
+  numbered.update(event);
+  events_.push_back(std::move(numbered));
+  if (events_.size() > kMostEvents) events_.pop_front();
+  changed_.notify_all();
+}
+
+void Session::finish(const ChildEnd& end) {
+  EndEvidence evidence{end, {}, identity_.folder, {}, false, memory_kills_, memory_kills(), true};
+  {
+    const std::lock_guard lock(mutex_);
+    evidence.exited = exited_;
+    evidence.last_stop = last_stop_;
+    evidence.terminated = terminated_;
+    evidence.connected = connected_;
+  }
+  const Json described = describe_end(evidence);
+  trace_.add("end", {{"end", described}});
+  listener_.close();
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = described;
+    stopped_.clear();
+    if (terminated_) child_->signal(SIGKILL, true);  // children that it has left behind
+  }
+  write_record();
+  push_event({{"event", "ended"}, {"end", described}});
+}
+
+void Session::write_record() const {
+  Json record = status();
+  record["request"] = json_from(request_);
+  record["report"] = report();
+  try {
+    write_atomically(identity_.folder / "session.json", record.dump(1, ' ', false, Json::error_handler_t::replace));
+  } catch (const Error&) {  // a full disk must not end the session
+  }
+}
+
+std::string Session::state_locked() const {
+  if (!end_.is_null()) return "ended";
+  if (detached_) return "detached";
+  if (!stopped_.empty()) return "stopped";
+  return connected_ ? "running" : "starting";
+}
+
+std::string Session::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_locked();
+}
+
+int64_t Session::stops() const {
+  const std::lock_guard lock(mutex_);
+  return stops_;
+}
+
+int64_t Session::last_output() const {
+  const std::lock_guard lock(mutex_);
+  return output_lines_;
+}
+
+Json Session::end() const {
+  const std::lock_guard lock(mutex_);
+  return end_;
+}
+
+Json Session::report() const {
+  const std::lock_guard lock(mutex_);
+  return report_;
+}
+
+Json Session::status() const {
+  const std::lock_guard lock(mutex_);
+  Json status{{"session", identity_.name}, {"id", identity_.id}, {"state", state_locked()}};
+  if (!end_.is_null()) {
+    status["end"] = end_;
+  } else if (!stopped_.empty()) {
+    // The thread that stopped last is the current one; it may have gone on while another still stands.
+    const auto current = stopped_.find(whole(last_stop_, "thread"));
+    Json stop = current == stopped_.end() ? stopped_.begin()->second : current->second;
+    stop.erase("event");
+    stop.erase("seq");
+    if (const auto place = stop.find("location"); place != stop.end())
+      if (const Json code = code_around(*place, 3); !code.is_null()) stop["code"] = code;
+    status["stop"] = std::move(stop);
+    if (stopped_.size() > 1) status["stopped_threads"] = stopped_.size();
+  }
+  status["program"] = request_.module.empty() ? request_.script : "-m " + request_.module;
+  status["arguments"] = request_.arguments;
+  status["cwd"] = request_.cwd.string();
+  status["pid"] = child_ ? child_->pid() : -1;
+  if (hello_.is_object())
+    for (const char* name : {"python", "executable", "engine", "native", "native_reason"})
+      if (hello_.contains(name)) status[name] = hello_[name];
+  status["stops"] = stops_;
+  status["breakpoints"] = breakpoints_.size();
+  status["output_lines"] = output_lines_;
+  status["secs"] = std::round((now_secs() - began_) * 1000) / 1000;
+  status["output"] = (identity_.folder / "output.log").string();
+  status["trace"] = (identity_.folder / "trace.jsonl").string();
+  return status;
+}
+
+Json Session::ask(const std::string& operation, const Json& arguments, double timeout_secs,
+                  const Cancelled& cancelled) {
+  std::shared_ptr<AgentSocket> socket;
+  int64_t id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!end_.is_null())
+      fail(Code::kConflict, operation, "the program has ended: " + text(end_, "description"), {.hint = "restart"});
+    if (!socket_ || !connected_ || detached_)
+      fail(Code::kConflict, operation, "the program is not connected", {.got = state_locked(), .hint = "status"});
+    socket = socket_;
+    id = next_id_++;
+    asked_[id] = operation;
+  }
+  bool sent = false;
+  {
+    const std::lock_guard lock(sending_);
+    sent = socket->send({{"id", id}, {"op", operation}, {"args", arguments}}, timeout_secs);
+  }
+  bool answered = false;
+  const auto ready = [&] { return replies_.contains(id) || !end_.is_null() || detached_; };
+  if (sent) answered = wait_until(ready, timeout_secs, cancelled, {});
+  const std::lock_guard lock(mutex_);
+  asked_.erase(id);
+  const auto reply = replies_.find(id);
+  if (reply == replies_.end()) {
+    if (!answered && cancelled && cancelled()) fail(Code::kCancelled, operation, "cancelled");
+    if (!end_.is_null() || detached_)
+      fail(Code::kConflict, operation, "the program ended before it could answer",
+           {.got = text(end_, "description"), .hint = "status"});
+    fail(Code::kConflict, operation, "the program does not answer",
+         {.hint = "again later: it sits in C code that lets no Python run; or terminate"});
+  }
+  const Json answer = std::move(reply->second);
+  replies_.erase(reply);
+  if (!answer.value("ok", false)) refuse(operation, answer.value("error", Json::object()));
+  return answer.value("result", Json::object());
+}
+
+template <typename Ready>
+bool Session::wait_until(Ready ready, double secs, const Cancelled& cancelled,
+                         const std::function<void(double)>& progress) {
+  const double began = now_secs();
+  double told = began;
+  std::unique_lock lock(mutex_);
+  while (!ready()) {
+    const double now = now_secs();
+    if (now - began >= secs) return false;
+    const double slice = std::min(secs - (now - began), 0.05);  // how soon a cancelled call is noticed
+    changed_.wait_for(lock, std::chrono::duration<double>(slice));
+    if (ready()) return true;
+    lock.unlock();
+    const bool stop = cancelled && cancelled();
+    if (progress && now_secs() - told >= 1) {
+      told = now_secs();
+      progress(told - began);
+    }
+    lock.lock();
+    if (stop) return ready();
+  }
+  return true;
+}
+
+bool Session::wait_for_stop(int64_t stops, double secs, const Cancelled& cancelled,
+                            const std::function<void(double)>& progress) {
+  return wait_until([&] { return !end_.is_null() || detached_ || (stops < 0 ? !stopped_.empty() : stops_ > stops); },
+                    secs, cancelled, progress);
+}
+
+bool Session::wait_for_connection(double secs, const Cancelled& cancelled) {
+  return wait_until([&] { return !end_.is_null() || detached_ || connected_; }, secs, cancelled, {});
+}
+
+bool Session::wait_for_output(int64_t line, double secs, const Cancelled& cancelled) {
+  return wait_until([&] { return !end_.is_null() || output_lines_ >= line; }, secs, cancelled, {});
+}
+
+bool Session::wait_ended(double secs) {
+  return wait_until([&] { return !end_.is_null(); }, secs, {}, {});
+}
+
+void Session::terminate(bool force) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!end_.is_null()) return;
+    terminated_ = true;
+  }
+  if (!force) {
+    try {
+      ask("terminate", Json::object(), 2);
+    } catch (const Error&) {  // it does not listen: the signals below do not ask
+    }
+    if (wait_ended(3)) return;
+    child_->signal(SIGTERM, true);
+    if (wait_ended(1)) return;
+  }
+  child_->signal(SIGKILL, true);
+  wait_ended(10);
+}
+
+std::vector<Json> Session::events(int64_t after, double secs, const Cancelled& cancelled) {
+  wait_until([&] { return next_event_ - 1 > after || !end_.is_null(); }, secs, cancelled, {});
+  const std::lock_guard lock(mutex_);
+  std::vector<Json> fresh;
+  for (const Json& event : events_)
+    if (whole(event, "number") > after && fresh.size() < 200) fresh.push_back(event);
+  return fresh;
+}
+
+void Session::remember_breakpoint(int64_t id, const Json& arguments) {
+  const std::lock_guard lock(mutex_);
+  breakpoints_[id] = arguments;
+}
+
+void Session::forget_breakpoints(const Json& ids) {
+  const std::lock_guard lock(mutex_);
+  if (!ids.is_array()) return;
+  for (const Json& id : ids)
+    if (id.is_number_integer()) breakpoints_.erase(id.get<int64_t>());
+}
+
+Json Session::remembered_breakpoints() const {
+  const std::lock_guard lock(mutex_);
+  Json all = Json::array();
+  for (const auto& [id, arguments] : breakpoints_) all.push_back(arguments);
+  return all;
+}
+
+}  // namespace lockstep

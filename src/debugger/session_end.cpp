@@ -1,0 +1,146 @@
+#include "debugger/session_end.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <fstream>
+#include <regex>
+
+#include "base/error.h"
+#include "base/number_text.h"
+
+namespace lockstep {
+namespace {
+
+Json field(const Json& object, const char* name) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(name);
+  return found == object.end() ? Json(nullptr) : *found;
+}
+
+std::string text(const Json& object, const char* name) {
+  const Json value = field(object, name);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+std::string place(const Json& location) {
+  if (!location.is_object()) return {};
+  const Json line = field(location, "line");
+  return fmt::format(" at {}:{}", text(location, "file"), line.is_number_integer() ? line.get<int64_t>() : 0);
+}
+
+// The stack of the thread that crashed, as Python's fault handler wrote it.
+Json crashed_stack(const fs::path& file, Json& crash) {
+  Json stack = Json::array();
+  std::ifstream in(file);
+  static const std::regex frame(R"re(\s*File "([^"]{1,1000})", line (\d{1,9}) in (.{1,200}))re");
+  bool current = false;
+  std::string line;
+  for (int read = 0; read < 200 && std::getline(in, line); ++read) {
+    if (line.size() > 1500) line.resize(1500);
+    if (crash.size() < 40) crash.push_back(line);
+    if (line.starts_with("Current thread") || line.starts_with("Stack (most recent")) {
+      current = true;
+    } else if (line.starts_with("Thread ")) {
+      current = false;
+    }
+    std::smatch match;
+    if (current && stack.size() < 20 && std::regex_match(line, match, frame))
+      stack.push_back({{"file", match[1].str()}, {"line", std::stoll(match[2].str())}, {"function", match[3].str()}});
+  }
+  return stack;
+}
+
+bool is_memory_error(const Json& exception) {
+  if (text(exception, "type") == "MemoryError" || text(exception, "type") == "OutOfMemoryError") return true;
+  const std::string message = text(exception, "message");
+  return message.find("can't allocate memory") != std::string::npos ||
+         message.find("out of memory") != std::string::npos || message.find("Unable to allocate") != std::string::npos;
+}
+
+// The best place we know: where it crashed, where it said it was, or where it was seen last.
+void add_location(Json& end, const EndEvidence& evidence) {
+  Json crash = Json::array();
+  const Json stack = crashed_stack(evidence.folder / "crash.txt", crash);
+  if (!crash.empty()) end["crash"] = crash;
+  if (!stack.empty()) {
+    end["location"] = stack[0];
+    end["location_is"] = "where it crashed";
+    end["stack"] = stack;
+    return;
+  }
+  if (const Json said = field(evidence.exited, "location"); said.is_object()) {
+    end["location"] = said;
+    end["location_is"] = "the last line that ran";
+    return;
+  }
+  Json last;
+  try {
+    last = read_json(evidence.folder / "last.json", 1 << 20);
+  } catch (const Error&) {  // it ended before it could leave one
+  }
+  if (const Json known = field(last, "location"); known.is_object()) {
+    end["location"] = known;
+    end["location_is"] = "the last known place, at most a second before the end";
+    if (const Json frames = field(last, "stack"); frames.is_array()) end["stack"] = frames;
+  } else if (const Json stop = field(evidence.last_stop, "location"); stop.is_object()) {
+    end["location"] = stop;
+    end["location_is"] = "where it last stopped";
+  }
+}
+
+std::string how_it_ended(const EndEvidence& evidence, const Json& exception) {
+  const int signal = evidence.end.signal();
+  const std::string said = text(evidence.exited, "how");
+  if (evidence.terminated && (signal == SIGKILL || signal == SIGTERM || said == "terminated")) return "terminated";
+  if (signal == SIGKILL)
+    return evidence.memory_kills_before >= 0 && evidence.memory_kills_after > evidence.memory_kills_before
+               ? "out_of_memory"
+               : "killed";
+  if (signal != 0) return "signal";
+  if (said == "exception") return is_memory_error(exception) ? "out_of_memory" : "exception";
+  if (said.empty()) return "exit";
+  return said;
+}
+
+std::string sentence(const std::string& how, const EndEvidence& evidence, const Json& exception, const Json& location) {
+  const int code = evidence.end.exit_code();
+  const std::string raised = text(exception, "type") + (text(exception, "message").empty() ? "" : ": ") +
+                             text(exception, "message").substr(0, 300);
+  if (how == "finished") return fmt::format("the program finished, exit code {}", code);
+  if (how == "sys_exit") return fmt::format("the program called sys.exit, exit code {}{}", code, place(location));
+  if (how == "exception") return fmt::format("uncaught {}{}", raised, place(location));
+  if (how == "terminated") return "the program was terminated, as asked for";
+  if (how == "killed")
+    return fmt::format("the program was killed by SIGKILL, from outside{}; its peak memory was {}", place(location),
+                       text_from_bytes(evidence.end.peak_bytes));
+  if (how == "out_of_memory")
+    return evidence.end.signal() ? fmt::format("the system killed the program for want of memory{}; its peak was {}",
+                                               place(location), text_from_bytes(evidence.end.peak_bytes))
+                                 : fmt::format("out of memory: {}{}", raised, place(location));
+  if (how == "signal") return fmt::format("the program crashed with {}{}", evidence.end.signal_name(), place(location));
+  if (!evidence.connected) return fmt::format("Python could not start the program, exit code {}", code);
+  return fmt::format("the process left through os._exit or a library's exit, exit code {}{}", code, place(location));
+}
+
+}  // namespace
+
+Json describe_end(const EndEvidence& evidence) {
+  const Json exception = field(evidence.exited, "exception");
+  Json end{{"how", how_it_ended(evidence, exception)}, {"exit_code", evidence.end.exit_code()}};
+  const std::string how = text(end, "how");
+  if (evidence.end.by_signal()) end["signal"] = evidence.end.signal_name();
+  if (exception.is_object()) {
+    end["exception"] = exception;
+    if (const Json where = field(exception, "location"); where.is_object()) {
+      end["location"] = where;
+      end["location_is"] = "where it was raised";
+    }
+  }
+  if (!end.contains("location") && how != "finished" && how != "terminated") add_location(end, evidence);
+  end["peak_memory_bytes"] = evidence.end.peak_bytes;
+  end["description"] = sentence(how, evidence, exception, field(end, "location"));
+  return end;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,193 @@
+#include "mcp/mcp_server.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kParseError = -32700, kInvalidRequest = -32600, kNoMethod = -32601, kBadParameters = -32602;
+constexpr size_t kMostResultBytes = 24 << 10;  // what an agent's context can bear; the operations have ways to ask on
+constexpr const char* kVersions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
+
+constexpr const char* kInstructions =
+    "Lockstep debugs live Python programs (PyTorch, MLX) and compares recorded runs. Debugging: debug_start a script "
+    "(it "
+    "stops before its first line), debug_break where it matters, debug_continue, then debug_vars, debug_eval and "
+    "debug_stack look into the stopped frame; debug_next, debug_step and debug_finish move; debug_terminate ends it. "
+    "The "
+    "line shown has not run yet. Where a breakpoint does not stop, debug_why says the reason. Comparing: record a "
+    "program, or use folders of .npy, .pt or .safetensors files as runs; compare names the first divergence and its "
+    "cause. Answers are bounded: left_out says what was cut and how to ask for it.";
+
+Json failure(const Json& id, int code, const std::string& message) {
+  return {{"jsonrpc", "2.0"}, {"id", id}, {"error", {{"code", code}, {"message", message}}}};
+}
+
+Json success(const Json& id, Json result) {
+  return {{"jsonrpc", "2.0"}, {"id", id}, {"result", std::move(result)}};
+}
+
+Json initialize(const Json& parameters) {
+  const Json asked = parameters.value("protocolVersion", Json(""));
+  std::string version = kVersions[0];
+  for (const char* known : kVersions)
+    if (asked == known) version = known;
+  return {{"protocolVersion", version},
+          {"capabilities", {{"tools", {{"listChanged", false}}}}},
+          {"serverInfo", {{"name", "lockstep"}, {"title", "Lockstep"}, {"version", LOCKSTEP_VERSION}}},
+          {"instructions", kInstructions}};
+}
+
+Json tool_from(const Operation& operation) {
+  Json input = arguments_schema(operation);
+  input["properties"].erase("whole_environment");  // filled in by whoever starts the program
+  return {{"name", joined_name(operation, '_')},
+          {"description", operation.help},
+          {"inputSchema", input},
+          {"outputSchema", result_schema(operation)},
+          {"annotations",
+           {{"readOnlyHint", operation.reads},
+            {"destructiveHint", operation.name == "debug terminate"},
+            {"openWorldHint", false}}}};
+}
+
+Json list_tools() {
+  Json tools = Json::array();
+  for (const Operation& operation : operations()) tools.push_back(tool_from(operation));
+  return {{"tools", tools}};
+}
+
+Json text_content(const std::string& text) {
+  return Json::array({{{"type", "text"}, {"text", text}}});
+}
+
+Json tool_error(const std::string& message) {
+  return {{"content", text_content(message)}, {"isError", true}};
+}
+
+class ToolControl : public CallControl {
+ public:
+  ToolControl(std::shared_ptr<std::atomic<bool>> cancelled, Json token, const McpServer::Send& notify)
+      : cancelled_(std::move(cancelled)), token_(std::move(token)), notify_(notify) {}
+
+  bool cancelled() const override { return *cancelled_; }
+
+  void progress(double done, const std::string& message) override {
+    if (!notify_ || token_.is_null() || done <= last_) return;  // it must grow
+    last_ = done;
+    notify_({{"jsonrpc", "2.0"},
+             {"method", "notifications/progress"},
+             {"params", {{"progressToken", token_}, {"progress", done}, {"message", message}}}});
+  }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> cancelled_;
+  Json token_;
+  const McpServer::Send& notify_;
+  double last_ = 0;
+};
+
+Json progress_token(const Json& message) {
+  const auto parameters = message.find("params");
+  if (parameters == message.end() || !parameters->is_object()) return nullptr;
+  const auto meta = parameters->find("_meta");
+  if (meta == parameters->end() || !meta->is_object()) return nullptr;
+  const Json token = meta->value("progressToken", Json(nullptr));
+  return token.is_string() || token.is_number_integer() ? token : Json(nullptr);
+}
+
+std::string key_of(const std::string& client, const Json& id) {
+  return client + "\n" + id.dump(-1, ' ', false, Json::error_handler_t::replace);  // 1 and "1" are two requests
+}
+
+}  // namespace
+
+Json McpServer::parse_error(const std::string& what) {
+  return failure(nullptr, kParseError, what);
+}
+
+bool McpServer::is_request(const Json& message) {
+  return message.is_object() && message.contains("id") && message.contains("method");
+}
+
+bool McpServer::wants_progress(const Json& message) {
+  return is_request(message) && !progress_token(message).is_null();
+}
+
+Json McpServer::answer(const std::string& client, const Json& message, const Send& notify) {
+  if (!message.is_object() || message.value("jsonrpc", Json("")) != Json("2.0"))
+    return failure(nullptr, kInvalidRequest, "one JSON-RPC 2.0 message is expected, no batch");
+  const Json method = message.value("method", Json(nullptr));
+  const Json id = message.value("id", Json(nullptr));
+  if (!method.is_string()) return nullptr;  // a reply to a request that we never make
+  const Json given = message.value("params", Json(nullptr));
+  const Json parameters = given.is_object() ? given : Json::object();
+  const std::string name = method.get<std::string>();
+  if (!message.contains("id")) {
+    if (name == "notifications/cancelled") cancel(client, parameters);
+    return nullptr;
+  }
+  if (!id.is_string() && !id.is_number_integer())
+    return failure(nullptr, kInvalidRequest, "the id is neither a text nor a whole number");
+  if (name == "initialize") return success(id, initialize(parameters));
+  if (name == "ping") return success(id, Json::object());
+  if (name == "tools/list") return success(id, list_tools());
+  if (name == "tools/call") {
+    Json with_token = parameters;
+    with_token["_progress"] = progress_token(message);
+    return call_tool(client, id, with_token, notify);
+  }
+  return failure(id, kNoMethod, "there is no method " + name.substr(0, 100));
+}
+
+Json McpServer::call_tool(const std::string& client, const Json& id, const Json& parameters, const Send& notify) {
+  const Json name = parameters.value("name", Json(nullptr));
+  const Json arguments = parameters.value("arguments", Json::object());
+  if (!name.is_string()) return failure(id, kBadParameters, "the name of the tool is missing");
+  const Operation* operation = find_operation(name.get<std::string>());
+  if (!operation) {
+    try {
+      known_operation(name.get<std::string>());
+    } catch (const Error& error) {
+      return failure(id, kBadParameters, error.what());
+    }
+  }
+  const auto cancelled = std::make_shared<std::atomic<bool>>(false);
+  const std::string key = key_of(client, id);
+  {
+    const std::lock_guard lock(mutex_);
+    running_[key] = cancelled;
+  }
+  ToolControl control(cancelled, parameters["_progress"], notify);
+  Json result;
+  try {
+    const Json answer = bounded(call_(*operation, arguments, control), kMostResultBytes);
+    result = {{"content", text_content(answer.dump(-1, ' ', false, Json::error_handler_t::replace))},
+              {"structuredContent", answer},
+              {"isError", false}};
+  } catch (const Error& error) {
+    result = tool_error(error.what());
+  } catch (const std::exception& error) {
+    result = tool_error(std::string("[internal] ") + error.what() + "; this is a bug of ours");
+  }
+  const std::lock_guard lock(mutex_);
+  running_.erase(key);
+  if (*cancelled) return nullptr;  // nobody wants the reply to a cancelled request
+  return success(id, std::move(result));
+}
+
+void McpServer::cancel(const std::string& client, const Json& parameters) {
+  const std::lock_guard lock(mutex_);
+  const auto found = running_.find(key_of(client, parameters.value("requestId", Json(nullptr))));
+  if (found != running_.end()) *found->second = true;
+}
+
+void McpServer::cancel_all(const std::string& client) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, cancelled] : running_)
+    if (key.starts_with(client + "\n")) *cancelled = true;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+// HTTP, served and called: the only file that knows the library beneath. A request costs a bounded number of bytes, a
+// bounded time to arrive and one of a bounded number of threads.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+struct HttpRequest {
+  std::string method, path, body;
+  std::multimap<std::string, std::string> query;
+  std::multimap<std::string, std::string> headers;  // names in small letters
+
+  std::string header(const std::string& small_name) const;  // the first; empty: none
+  size_t header_count(const std::string& small_name) const { return headers.count(small_name); }
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string type = "application/json", body;
+  std::map<std::string, std::string> headers;
+  // Set: the body comes in pieces, each as it is ready. False: that was the last. Must look at client_gone() often.
+  std::function<bool(std::string& piece)> stream;
+};
+
+struct HttpLimits {
+  size_t body_bytes = 4 << 20;
+  size_t header_bytes = 64 << 10;
+  double request_secs = 10;  // a request must have arrived by then
+  double write_secs = 10;    // a reader that takes nothing for so long is given up
+  int threads = 48;
+};
+
+class HttpServer {
+ public:
+  using Guard = std::function<std::optional<HttpResponse>(const HttpRequest&)>;  // before the body is read
+  using Handler = std::function<HttpResponse(const HttpRequest&)>;
+
+  HttpServer(const HttpLimits& limits, Guard guard, Handler handler);
+  ~HttpServer();
+  int bind(const std::string& host, int port);  // port 0: any; returns the one taken. Error{kIo}
+  void run();                                   // until stop()
+  void stop();                                  // from any thread
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Whether the client of the request that this thread is serving has hung up.
+bool client_gone();
+
+struct HttpAnswer {
+  int status = 0;  // 0: nobody answered
+  std::string type, body, error;
+  std::map<std::string, std::string> headers;
+};
+
+struct HttpTarget {
+  std::string host = "127.0.0.1";
+  int port = 0;
+  std::string token;
+  double timeout_secs = 60;
+};
+
+HttpAnswer http_call(const HttpTarget& target, const std::string& method, const std::string& path,
+                     const std::string& body = {}, const std::function<bool()>& cancelled = {});
+// Hands on the body as it comes, until `use` says false or the server is done.
+HttpAnswer http_stream(const HttpTarget& target, const std::string& path,
+                       const std::function<bool(const std::string&)>& use);
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+// The service over HTTP: /v1 from the operations table. Nobody gets in without the token, under another name than the
+// server's own (DNS rebinding), or from a foreign page.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "base/error.h"
+#include "rest/http.h"
+#include "service/service.h"
+
+namespace lockstep {
+
+struct RestOptions {
+  std::string host = "127.0.0.1";
+  int port = 0;  // any
+  std::string token;
+  double idle_secs = 0;           // stop when nothing was asked and no program lived for so long; 0: never
+  double longest_wait_secs = 25;  // of one long-poll
+  int most_long_calls = 32;       // waits and event streams at a time
+};
+
+class RestServer {
+ public:
+  RestServer(Service& service, const RestOptions& options);
+
+  // Another protocol on the same server, behind the same guard: the MCP endpoint.
+  void mount(const std::string& path, HttpServer::Handler handler) { mounts_[path] = std::move(handler); }
+
+  int bind();  // the port
+  void run();  // until stop(), or until it has been idle
+  void stop();
+  bool stopping() const { return stopping_; }
+
+ private:
+  std::optional<HttpResponse> refused(const HttpRequest& request);
+  HttpResponse answer(const HttpRequest& request);
+  HttpResponse route(const HttpRequest& request);
+  HttpResponse call(const Operation& operation, const HttpRequest& request);
+  HttpResponse stream_events(const HttpRequest& request);
+  bool own_name(std::string name) const;
+  void watch_idle();
+
+  Service& service_;
+  RestOptions options_;
+  std::map<std::string, HttpServer::Handler> mounts_;
+  HttpServer http_;
+  std::atomic<int> active_{0}, long_calls_{0};
+  std::atomic<bool> stopping_{false};
+  std::atomic<int64_t> last_used_ms_{0};
+  int port_ = 0;
+};
+
+HttpResponse json_response(int status, const Json& body);
+HttpResponse error_response(Code code, const std::string& message, int status = 0);  // 0: by the code
+
+Json openapi_document();  // of the whole table
+
+}  // namespace lockstep

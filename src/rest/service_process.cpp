@@ -1,0 +1,273 @@
+#include "rest/service_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "base/error.h"
+#include "capture/store.h"
+
+extern char** environ;
+
+namespace lockstep {
+namespace {
+
+constexpr int kReadyDescriptor = 3;
+constexpr double kStartSecs = 20;
+constexpr double kIdleSecs = 600;
+
+fs::path folder_in(const fs::path& home) {
+  return fs::absolute(home) / "service";
+}
+
+// Ours alone from the first byte on.
+void write_private(const fs::path& file, const std::string& text) {
+  const fs::path fresh = file.string() + ".new";
+  ::unlink(fresh.c_str());
+  const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const bool ok = fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  if (fd >= 0) ::close(fd);
+  if (!ok || ::rename(fresh.c_str(), file.c_str()) != 0)
+    fail(Code::kIo, "serve", file.string() + ": " + std::strerror(errno));
+}
+
+void make_private_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder.parent_path(), error);
+  ::mkdir(folder.c_str(), 0700);
+  struct stat status {};
+  if (::lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode))
+    fail(Code::kIo, "serve", "cannot make the folder " + folder.string());
+  if (status.st_uid != ::geteuid())
+    fail(Code::kIo, "serve", folder.string() + " belongs to somebody else", {.hint = "another --home"});
+  ::chmod(folder.c_str(), 0700);
+}
+
+// One at a time may look for a service and start it.
+class StartLock {
+ public:
+  explicit StartLock(const fs::path& folder) {
+    make_private_folder(folder);
+    fd_ = ::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd_ >= 0) ::flock(fd_, LOCK_EX);
+  }
+  ~StartLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+std::string own_program() {
+  std::error_code error;
+  const fs::path exe = fs::read_symlink("/proc/self/exe", error);
+  return error ? "lockstep" : exe.string();
+}
+
+// Changes when the program is built anew: an old service would not know new operations.
+std::string own_version() {
+  struct stat status {};
+  ::stat("/proc/self/exe", &status);
+  return std::string(LOCKSTEP_VERSION) + " " + std::to_string(status.st_mtim.tv_sec) + "." +
+         std::to_string(status.st_mtim.tv_nsec) + " " + std::to_string(status.st_size);
+}
+
+std::string last_lines(const fs::path& file) {
+  const OutputPart part = read_output(file, 0, 5);
+  std::string text;
+  for (const std::string& line : part.lines) text += "\n  " + line;
+  return text;
+}
+
+void start_service(const fs::path& home, const fs::path& folder) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) fail(Code::kIo, "serve", std::string("pipe: ") + std::strerror(errno));
+  const std::string log = (folder / "service.log").string(), idle = std::to_string(kIdleSecs);
+  std::vector<std::string> words{own_program(), "--home",     fs::absolute(home).string(),     "serve", "--idle",
+                                 idle,          "--ready-fd", std::to_string(kReadyDescriptor)};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], kReadyDescriptor);
+  posix_spawn_file_actions_addclosefrom_np(&actions, kReadyDescriptor + 1);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);  // a Ctrl-C at this terminal is not for it
+  pid_t pid = -1;
+  const int error = ::posix_spawn(&pid, words[0].c_str(), &actions, &attributes, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  ::close(ends[1]);
+  char byte = 0;
+  pollfd watched{ends[0], POLLIN, 0};
+  const bool ready =
+      error == 0 && ::poll(&watched, 1, static_cast<int>(kStartSecs * 1000)) > 0 && ::read(ends[0], &byte, 1) == 1;
+  ::close(ends[0]);
+  if (!ready)
+    fail(Code::kIo, "serve", "the service did not start:" + last_lines(log),
+         {.hint = "lockstep serve, to see what is wrong"});
+}
+
+[[noreturn]] void rethrow(const HttpAnswer& answer) {
+  const Json body = Json::parse(answer.body, nullptr, false);
+  const Json error = body.is_object() ? body.value("error", Json::object()) : Json::object();
+  const std::string code = error.value("code", std::string("internal"));
+  std::string message = error.value("message", std::string("the service answered ") + std::to_string(answer.status));
+  if (const std::string hint = error.value("hint", std::string()); !hint.empty()) message += "; try " + hint;
+  for (const Code known : {Code::kUsage, Code::kBadInput, Code::kNotFound, Code::kCorrupt, Code::kUnsupported,
+                           Code::kIo, Code::kMemory, Code::kDevice, Code::kCancelled, Code::kConflict})
+    if (code_name(known) == code) throw Error(known, message);
+  throw Error(Code::kInternal, message);
+}
+
+std::string percent_encoded(const std::string& text) {
+  std::string out;
+  for (const unsigned char c : text) {
+    if (std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '~') {
+      out += static_cast<char>(c);
+    } else {
+      char hex[4];
+      std::snprintf(hex, sizeof hex, "%%%02X", c);
+      out += hex;
+    }
+  }
+  return out;
+}
+
+std::string query_from(const Json& arguments) {
+  std::string query;
+  for (const auto& [name, value] : arguments.items())
+    query += (query.empty() ? "?" : "&") + name + "=" +
+             percent_encoded(value.is_string() ? value.get<std::string>() : value.dump());
+  return query;
+}
+
+Json call_once(const ServiceProcess& service, const Operation& operation, const Json& arguments, CallControl& control) {
+  const std::string path = "/v1/" + joined_name(operation, '/');
+  const auto cancelled = [&] { return control.cancelled(); };
+  const HttpAnswer answer = operation.reads
+                                ? http_call(service.target, "GET", path + query_from(arguments), {}, cancelled)
+                                : http_call(service.target, "POST", path,
+                                            arguments.dump(-1, ' ', false, Json::error_handler_t::replace), cancelled);
+  if (answer.status == 0) {
+    if (control.cancelled()) fail(Code::kCancelled, operation.name, "cancelled");
+    fail(Code::kIo, operation.name, "the service has gone: " + answer.error, {.hint = "again; it is started anew"});
+  }
+  if (answer.status != 200) rethrow(answer);
+  return parse_json(answer.body, "the service's answer");
+}
+
+}  // namespace
+
+std::string new_token() {
+  std::random_device device;
+  std::string token;
+  for (int i = 0; i < 8; ++i) {
+    char digits[9];
+    std::snprintf(digits, sizeof digits, "%08x", device());
+    token += digits;
+  }
+  return token;
+}
+
+ServiceFiles::ServiceFiles(const fs::path& home, const std::string& host, int port, const std::string& token)
+    : folder_(folder_in(home)) {
+  make_private_folder(folder_);
+  write_private(folder_ / "token", token + "\n");
+  write_private(
+      folder_ / "service.json",
+      Json{{"pid", ::getpid()}, {"host", host}, {"port", port}, {"version", own_version()}, {"started", utc_now()}}
+          .dump(1));
+}
+
+ServiceFiles::~ServiceFiles() {
+  try {
+    if (read_json(folder_ / "service.json", 1 << 16).value("pid", Json(0)) != Json(::getpid())) return;
+  } catch (const std::exception&) {
+    return;  // another one has taken over
+  }
+  ::unlink((folder_ / "service.json").c_str());
+  ::unlink((folder_ / "token").c_str());
+}
+
+std::optional<ServiceProcess> running_service(const fs::path& home) {
+  const fs::path folder = folder_in(home);
+  try {
+    const Json where = read_json(folder / "service.json", 1 << 16);
+    ServiceProcess service;
+    service.pid = where.at("pid").get<pid_t>();
+    service.target.host = where.at("host").get<std::string>();
+    if (service.target.host == "0.0.0.0") service.target.host = "127.0.0.1";
+    service.target.port = where.at("port").get<int>();
+    service.target.token = read_text(folder / "token", 1000);
+    while (!service.target.token.empty() && service.target.token.back() == '\n') service.target.token.pop_back();
+    service.target.timeout_secs = 5;
+    const HttpAnswer health = http_call(service.target, "GET", "/v1/health");
+    if (health.status != 200) return std::nullopt;
+    // A program built since then may know more; but live sessions are worth more than new operations.
+    const Json body = Json::parse(health.body, nullptr, false);
+    if (where.value("version", std::string()) != own_version() && body.is_object() &&
+        body.value("live_sessions", Json(1)) == Json(0)) {
+      ::kill(service.pid, SIGTERM);
+      return std::nullopt;
+    }
+    service.target.timeout_secs = 3600;
+    return service;
+  } catch (const std::exception&) {  // no file, or not one of ours
+    return std::nullopt;
+  }
+}
+
+ServiceProcess ensure_service(const fs::path& home) {
+  const StartLock lock(folder_in(home));
+  if (const auto service = running_service(home)) return *service;
+  start_service(home, folder_in(home));
+  if (const auto service = running_service(home)) return *service;
+  fail(Code::kIo, "serve", "the service was started and does not answer", {.hint = "lockstep serve, to see why"});
+}
+
+bool stop_service(const fs::path& home) {
+  const StartLock lock(folder_in(home));
+  const auto service = running_service(home);
+  if (!service) return false;
+  ::kill(service->pid, SIGTERM);
+  for (int i = 0; i < 1000 && ::kill(service->pid, 0) == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return true;
+}
+
+Json call_service(const ServiceProcess& service, const Operation& operation, const Json& arguments,
+                  CallControl& control) {
+  const auto began = std::chrono::steady_clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
+  Json result = call_once(service, operation, arguments, control);
+  const Json asked = arguments.is_object() ? arguments.value("max_wait", Json(nullptr)) : Json(nullptr);
+  const Operation* wait = find_operation("debug wait");
+  if (!asked.is_number() || operation.result != wait->result) return result;
+  const double most = std::min(asked.get<double>(), control.longest_wait_secs);
+  while (result.value("state", Json("")) == Json("running") && elapsed() < most && !control.cancelled()) {
+    control.progress(elapsed(), "the program is running");
+    result =
+        call_once(service, *wait, {{"session", result["id"]}, {"max_wait", std::min(most - elapsed(), 1.0)}}, control);
+  }
+  if (control.cancelled()) fail(Code::kCancelled, operation.name, "cancelled; the program runs on");
+  return result;
+}
+
+}  // namespace lockstep

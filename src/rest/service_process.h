@@ -1,0 +1,38 @@
+// The service as a process of its own: where it listens is in a file of the home folder that its user alone can read,
+// and whoever needs it starts it.
+#pragma once
+#include <optional>
+
+#include "rest/http.h"
+#include "service/service.h"
+
+namespace lockstep {
+
+struct ServiceProcess {
+  pid_t pid = 0;
+  HttpTarget target;
+};
+
+// Its own token: 64 hex digits from the system's random source.
+std::string new_token();
+
+// <home>/service/service.json and <home>/service/token, for as long as this object lives.
+class ServiceFiles {
+ public:
+  ServiceFiles(const fs::path& home, const std::string& host, int port, const std::string& token);
+  ~ServiceFiles();
+
+ private:
+  fs::path folder_;
+};
+
+std::optional<ServiceProcess> running_service(const fs::path& home);  // that answers
+ServiceProcess ensure_service(const fs::path& home);                  // started where none runs
+bool stop_service(const fs::path& home);                              // false: none runs
+
+// A call of the service as the command line and MCP over stdio make it; errors come back as they were thrown. A wait is
+// made of shorter ones, so that it can be as long as asked for.
+Json call_service(const ServiceProcess& service, const Operation& operation, const Json& arguments,
+                  CallControl& control);
+
+}  // namespace lockstep

@@ -1,0 +1,19 @@
+// The table's rows, by what they are about. One file each.
+#pragma once
+#include <vector>
+
+#include "service/operation.h"
+
+namespace lockstep {
+
+std::vector<Operation> program_operations();     // debug start, restart, terminate, status, log, sessions, trace ...
+std::vector<Operation> breakpoint_operations();  // debug break, breaks, remove, clear, why
+std::vector<Operation> running_operations();     // debug continue, wait, pause, next, step, finish, until
+std::vector<Operation> looking_operations();     // debug eval, set, vars, stack, location, source, files ...
+std::vector<Operation> recorded_operations();    // record, runs, tensors, compare
+
+// What every operation on a session takes.
+Argument session_argument();
+Argument max_wait_argument(double standard);
+
+}  // namespace lockstep

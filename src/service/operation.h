@@ -1,0 +1,62 @@
+// One row of the operations table. The command line, the REST routes, the MCP tools, their help and their schemas are
+// all made from these rows; a name here is the same everywhere ("debug break": `lockstep debug break`,
+// POST /v1/debug/break, tool debug_break).
+#pragma once
+#include <atomic>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace lockstep {
+
+class Service;
+
+enum class ArgumentType { kText, kInteger, kNumber, kBool, kTextList, kTextMap };
+
+struct Argument {
+  std::string name;
+  ArgumentType type = ArgumentType::kText;
+  std::string help;
+  bool required = false;
+  bool positional = false;             // on the command line: a word, not an option
+  Json standard = nullptr;             // what it is when not given; null: absent
+  double least = 0, most = 0;          // of a number; both 0: any
+  std::vector<std::string> choices{};  // of a text; empty: any
+  bool path = false;                   // the caller's relative path is made absolute before it is sent
+};
+
+// How a caller follows and stops a call that takes long.
+class CallControl {
+ public:
+  virtual ~CallControl() = default;
+  virtual bool cancelled() const { return false; }
+  virtual void progress(double /*done*/, const std::string& /*message*/) {}
+  double longest_wait_secs = 24 * 3600.0;  // a call answers "still running" after this, whatever it was asked for
+};
+
+struct Operation {
+  std::string name;  // words with blanks: "debug trace show"
+  std::string help;  // one sentence
+  std::vector<Argument> arguments;
+  std::string result;  // fields of the answer: "session:string state:string stop?:object"; see result_schema
+  bool reads = false;  // changes nothing: GET in REST, a read-only tool in MCP
+  std::vector<std::string> examples{};  // command lines
+  Json (*call)(Service& service, const Json& arguments, CallControl& control) = nullptr;
+};
+
+std::string joined_name(const Operation& operation, char separator);  // "debug_trace_show", "debug/trace/show"
+
+Json argument_schema(const Argument& argument);     // of one argument
+Json arguments_schema(const Operation& operation);  // JSON Schema of the object that `call` takes
+Json result_schema(const Operation& operation);     // JSON Schema of the object that `call` gives
+
+// The arguments with their defaults filled in. Error{kBadInput} names what is wrong and the nearest known name.
+Json checked_arguments(const Operation& operation, const Json& given);
+
+// A text from outside (a query string, a command line) as the argument's type. Error{kBadInput} where it is none.
+Json value_from_text(const Operation& operation, const Argument& argument, std::string_view text);
+
+}  // namespace lockstep

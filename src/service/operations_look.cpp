@@ -1,0 +1,191 @@
+// debug eval, set, vars, stack, location, source, threads, files, checkpoints: the program's side does the looking.
+#include "base/error.h"
+#include "service/groups.h"
+#include "service/service.h"
+
+namespace lockstep {
+namespace {
+
+using enum ArgumentType;
+
+std::string text(const Json& arguments, const char* name) {
+  return arguments.contains(name) ? arguments[name].get<std::string>() : "";
+}
+
+Json look(const char* operation, Service& service, const Json& arguments, CallControl& control, double secs = 15) {
+  const auto session = service.sessions().find(text(arguments, "session"));
+  Json wanted = arguments;
+  wanted.erase("session");
+  return session->ask(operation, wanted, secs, [&] { return control.cancelled(); });
+}
+
+Json eval(Service& service, const Json& arguments, CallControl& control) {
+  return look("eval", service, arguments, control, arguments["timeout"].get<double>() + 10);
+}
+
+Json set(Service& service, const Json& arguments, CallControl& control) {
+  return look("set", service, arguments, control, 30);
+}
+
+Json vars(Service& service, const Json& arguments, CallControl& control) {
+  return look("vars", service, arguments, control, 30);
+}
+
+Json stack(Service& service, const Json& arguments, CallControl& control) {
+  return look("stack", service, arguments, control);
+}
+
+Json location(Service& service, const Json& arguments, CallControl& control) {
+  const auto session = service.sessions().find(text(arguments, "session"));
+  if (const Json end = session->end(); !end.is_null()) {
+    // Where it ended is the place that matters once it has.
+    const Json place = end.value("location", Json(nullptr));
+    Json code = code_around(place, static_cast<int>(arguments["around"].get<int64_t>()));
+    Json out{{"location", place}, {"not_run_yet", false}, {"note", end.value("description", std::string())}};
+    if (!code.is_null()) out["code"] = std::move(code);
+    return out;
+  }
+  return look("location", service, arguments, control);
+}
+
+Json source(Service& service, const Json& arguments, CallControl& control) {
+  return look("source", service, arguments, control);
+}
+
+Json threads(Service& service, const Json& arguments, CallControl& control) {
+  return look("threads", service, arguments, control);
+}
+
+Json files(Service& service, const Json& arguments, CallControl& control) {
+  return look("files", service, arguments, control);
+}
+
+Json checkpoints(Service& service, const Json& arguments, CallControl& control) {
+  const auto session = service.sessions().find(text(arguments, "session"));
+  if (!session->live()) {
+    const Json report = session->report();
+    return {{"checkpoints", report.is_object() ? report.value("checkpoints", Json::array()) : Json::array()}};
+  }
+  return look("checkpoints", service, arguments, control);
+}
+
+}  // namespace
+
+std::vector<Operation> looking_operations() {
+  const Argument session = session_argument();
+  const Argument frame{.name = "frame",
+                       .type = kInteger,
+                       .help = "which caller: 0 is the innermost frame",
+                       .standard = 0,
+                       .least = 0,
+                       .most = 1e6};
+  const Argument thread{
+      .name = "thread", .type = kInteger, .help = "id of a stopped thread (default: the current one)"};
+  return {
+      {.name = "debug eval",
+       .help = "evaluate Python in the stopped frame; assignments stick, the last expression's value is the answer",
+       .arguments =
+           {{.name = "expression", .help = "Python, one line or many", .required = true, .positional = true},
+            session,
+            frame,
+            thread,
+            {.name = "timeout", .type = kNumber, .help = "seconds", .standard = 10, .least = 0.001, .most = 3600},
+            {.name = "stats", .type = kBool, .help = "statistics and edges of a tensor", .standard = true}},
+       .result = "value:any assigned?:strings printed?:string took_us?:number",
+       .examples = {"lockstep debug eval 'latents.shape'",
+                    "lockstep debug eval 'import math; math.sqrt(scale)' --frame 1"},
+       .call = &eval},
+      {.name = "debug set",
+       .help = "assign to a variable, an attribute or an item in the stopped frame",
+       .arguments = {{.name = "name",
+                      .help = "what to assign to: x, self.scale, sigmas[0]",
+                      .required = true,
+                      .positional = true},
+                     {.name = "value", .help = "a Python expression", .required = true, .positional = true},
+                     session,
+                     frame,
+                     thread},
+       .result = "value:any assigned?:strings",
+       .examples = {"lockstep debug set scale 0.5"},
+       .call = &set},
+      {.name = "debug vars",
+       .help = "the variables of a frame; tensors by shape, dtype and device",
+       .arguments =
+           {session,
+            frame,
+            thread,
+            {.name = "scope", .help = "local or global", .standard = "local", .choices = {"local", "global"}},
+            {.name = "filter", .help = "glob of names"},
+            {.name = "limit", .type = kInteger, .help = "most variables", .standard = 100, .least = 1, .most = 2000}},
+       .result = "variables:objects total:integer truncated?:boolean",
+       .reads = true,
+       .examples = {"lockstep debug vars", "lockstep debug vars --frame 2 --filter 'hidden*'"},
+       .call = &vars},
+      {.name = "debug stack",
+       .help = "how the program came here",
+       .arguments =
+           {session,
+            thread,
+            {.name = "limit", .type = kInteger, .help = "most frames", .standard = 50, .least = 1, .most = 1000}},
+       .result = "frames:objects total:integer",
+       .reads = true,
+       .examples = {"lockstep debug stack"},
+       .call = &stack},
+      {.name = "debug location",
+       .help = "the line where it stands (it has not run yet) and the code around",
+       .arguments = {session,
+                     thread,
+                     {.name = "around",
+                      .type = kInteger,
+                      .help = "lines before and after",
+                      .standard = 5,
+                      .least = 0,
+                      .most = 200}},
+       .result = "location:any not_run_yet?:boolean note?:string code?:object stop?:any",
+       .reads = true,
+       .examples = {"lockstep debug location"},
+       .call = &location},
+      {.name = "debug source",
+       .help = "lines of a source file, which of them hold code, and where breakpoints are",
+       .arguments = {{.name = "file", .help = "the file (default: where it stands)", .positional = true, .path = true},
+                     session,
+                     {.name = "line", .type = kInteger, .help = "the line in the middle", .least = 1, .most = 1e9},
+                     {.name = "around",
+                      .type = kInteger,
+                      .help = "lines before and after",
+                      .standard = 10,
+                      .least = 0,
+                      .most = 200}},
+       .result = "file:string first:integer lines:strings executable?:array breakpoints?:array",
+       .reads = true,
+       .examples = {"lockstep debug source model.py --line 42"},
+       .call = &source},
+      {.name = "debug threads",
+       .help = "the program's threads and what each does",
+       .arguments = {session},
+       .result = "threads:objects",
+       .reads = true,
+       .examples = {"lockstep debug threads"},
+       .call = &threads},
+      {.name = "debug files",
+       .help = "which files really ran, and how often",
+       .arguments =
+           {session,
+            {.name = "filter", .help = "glob, or a part of the path"},
+            {.name = "limit", .type = kInteger, .help = "most files", .standard = 100, .least = 1, .most = 10000},
+            {.name = "all", .type = kBool, .help = "the standard library too", .standard = false}},
+       .result = "files:objects total:integer truncated?:boolean calls_counted?:boolean",
+       .reads = true,
+       .examples = {"lockstep debug files --filter diffusers"},
+       .call = &files},
+      {.name = "debug checkpoints",
+       .help = "the checkpoint names passed so far",
+       .arguments = {session},
+       .result = "checkpoints:objects",
+       .reads = true,
+       .examples = {"lockstep debug checkpoints"},
+       .call = &checkpoints},
+  };
+}
+
+}  // namespace lockstep

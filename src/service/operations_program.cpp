@@ -1,0 +1,295 @@
+// debug start, restart, terminate, status, sessions, log, trace show, trace export.
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "service/groups.h"
+#include "service/service.h"
+
+namespace lockstep {
+namespace {
+
+using enum ArgumentType;
+
+constexpr const char* kStatusFields =
+    "session:string id:string state:string stop?:object end?:object program?:string arguments?:strings cwd?:string "
+    "pid?:integer python?:string engine?:string native?:boolean output?:string trace?:string stops?:integer "
+    "breakpoints?:integer output_lines?:integer secs?:number hint?:string";
+
+std::string text(const Json& arguments, const char* name) {
+  return arguments.contains(name) ? arguments[name].get<std::string>() : "";
+}
+
+Environment environment_from(const Json& arguments) {
+  Environment variables;
+  if (arguments.contains("whole_environment"))
+    for (const auto& [name, value] : arguments["whole_environment"].items()) variables[name] = value.get<std::string>();
+  else
+    variables = current_environment();
+  if (arguments.contains("env"))
+    for (const auto& [name, value] : arguments["env"].items()) {
+      if (name.empty() || name.find('=') != std::string::npos)
+        fail(Code::kBadInput, "start", "env has a name that no variable can have", {.got = "'" + name + "'"});
+      variables[name] = value.get<std::string>();
+    }
+  return variables;
+}
+
+void check_program(const SessionRequest& request) {
+  if (request.script.empty() == request.module.empty())
+    fail(Code::kBadInput, "start", "what is to be started is not clear", {.expected = "a script, or a module (-m)"});
+  if (request.script.empty()) return;
+  const fs::path script = request.cwd / request.script;
+  std::error_code error;
+  if (!fs::exists(script, error))
+    fail(Code::kNotFound, "start", "there is no file " + script.string(), {.hint = "-m for a module"});
+}
+
+// What stands in the way of an answer: it died before its first line.
+[[noreturn]] void refuse_unstarted(const Session& session) {
+  const OutputPart last = read_output(session.identity().folder / "output.log", 0, 5);
+  std::string lines;
+  for (const std::string& line : last.lines) lines += "\n  " + line;
+  fail(Code::kIo, "start", session.end().value("description", std::string("the program did not start")) + lines,
+       {.hint = "--python with a Python of 3.10 to 3.14"});
+}
+
+Json started(Session& session, double max_wait, CallControl& control) {
+  const auto cancelled = [&] { return control.cancelled(); };
+  const double most = std::min(max_wait, control.longest_wait_secs);
+  if (session.request().run)
+    session.wait_for_connection(most, cancelled);
+  else
+    session.wait_for_stop(0, most, cancelled);
+  if (!session.live() && !session.status().contains("engine")) refuse_unstarted(session);
+  Json status = session.status();
+  status["hint"] =
+      fmt::format("output goes to {}; next: debug break WHERE, debug continue", status["output"].get<std::string>());
+  return status;
+}
+
+Json start(Service& service, const Json& arguments, CallControl& control) {
+  SessionRequest request;
+  request.home = service.home();
+  request.script = text(arguments, "script");
+  request.module = text(arguments, "module");
+  if (arguments.contains("arguments")) request.arguments = arguments["arguments"].get<std::vector<std::string>>();
+  request.name = text(arguments, "name");
+  request.python = text(arguments, "python");
+  request.environment = environment_from(arguments);
+  request.cwd = arguments.contains("cwd") ? fs::path(text(arguments, "cwd")) : fs::current_path();
+  request.input = text(arguments, "stdin");
+  request.run = arguments["run"].get<bool>();
+  request.check_bounds = arguments["check_bounds"].get<bool>();
+  request.count_calls = arguments["count_calls"].get<bool>();
+  request.on_disconnect = text(arguments, "on_disconnect");
+  request.on_exception = text(arguments, "on_exception");
+  if (arguments.contains("break"))
+    for (const Json& where : arguments["break"]) request.breakpoints.push_back({{"where", where}});
+  check_program(request);
+  const auto session = service.sessions().start(std::move(request));
+  int64_t id = 0;  // the program's side numbers them in this order
+  for (const Json& breakpoint : session->request().breakpoints) session->remember_breakpoint(++id, breakpoint);
+  return started(*session, arguments["max_wait"].get<double>(), control);
+}
+
+Json restart(Service& service, const Json& arguments, CallControl& control) {
+  const auto session = service.sessions().restart(text(arguments, "session"));
+  int64_t id = 0;
+  for (const Json& breakpoint : session->request().breakpoints) session->remember_breakpoint(++id, breakpoint);
+  return started(*session, arguments["max_wait"].get<double>(), control);
+}
+
+Json terminate(Service& service, const Json& arguments, CallControl&) {
+  const std::string spec = text(arguments, "session");
+  const auto session = service.sessions().find(spec);
+  session->terminate(arguments["force"].get<bool>());
+  Json status = session->status();
+  if (arguments["forget"].get<bool>()) service.sessions().forget(session->identity().id);
+  return status;
+}
+
+Json status(Service& service, const Json& arguments, CallControl&) {
+  return service.sessions().record_of(text(arguments, "session"));
+}
+
+Json sessions(Service& service, const Json& arguments, CallControl&) {
+  size_t total = 0;
+  Json all = service.sessions().list(static_cast<size_t>(arguments["limit"].get<int64_t>()), total);
+  return {{"sessions", std::move(all)}, {"total", total}, {"live", service.sessions().live()}};
+}
+
+Json log(Service& service, const Json& arguments, CallControl& control) {
+  const std::string spec = text(arguments, "session");
+  const int64_t from = arguments["from"].get<int64_t>(), most = arguments["lines"].get<int64_t>();
+  const fs::path folder = service.sessions().folder_of(spec);
+  const double wait = std::min(arguments["max_wait"].get<double>(), control.longest_wait_secs);
+  if (wait > 0 && from > 0)
+    if (const auto session = service.sessions().find(folder.filename().string()))
+      session->wait_for_output(from, wait, [&] { return control.cancelled(); });
+  const OutputPart part = read_output(folder / "output.log", from, most);
+  const Json record = service.sessions().record_of(folder.filename().string());
+  return {{"session", record.value("session", Json(""))},
+          {"state", record.value("state", Json(""))},
+          {"lines", part.lines},
+          {"first", part.first},
+          {"next", part.first + static_cast<int64_t>(part.lines.size())},
+          {"total", part.total},
+          {"output", (folder / "output.log").string()}};
+}
+
+Json trace_show(Service& service, const Json& arguments, CallControl&) {
+  const fs::path file = service.sessions().folder_of(text(arguments, "session")) / "trace.jsonl";
+  const int64_t after = arguments.contains("after") ? arguments["after"].get<int64_t>() : 0;
+  const int64_t most = arguments["limit"].get<int64_t>();
+  TracePart part = read_trace(file, after, arguments.contains("after") ? most : -most, text(arguments, "kind"));
+  return {{"lines", std::move(part.lines)}, {"total", part.total}, {"skipped", part.skipped}, {"trace", file.string()}};
+}
+
+Json trace_export(Service& service, const Json& arguments, CallControl&) {
+  const fs::path folder = service.sessions().folder_of(text(arguments, "session"));
+  const Json document = trace_document(folder / "trace.jsonl");
+  const fs::path to = arguments.contains("to") ? fs::path(text(arguments, "to")) : folder / "trace.json";
+  write_atomically(to, document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  return {{"path", to.string()},
+          {"session_id", document["session_id"]},
+          {"total_steps", document["total_steps"]},
+          {"breakpoints", document["breakpoints"].size()},
+          {"output_lines", document["output"].size()},
+          {"skipped_lines", document["skipped_lines"]}};
+}
+
+}  // namespace
+
+Argument session_argument() {
+  return {.name = "session", .help = "name or id of the session (default: the one started last)"};
+}
+
+Argument max_wait_argument(double standard) {
+  return {.name = "max_wait",
+          .type = kNumber,
+          .help = "seconds to wait for a stop before answering that it is still running",
+          .standard = standard,
+          .least = 0,
+          .most = 86400};
+}
+
+std::vector<Operation> program_operations() {
+  const Argument session = session_argument();
+  return {
+      {.name = "debug start",
+       .help = "start a Python program in its own process and stop before its first line",
+       .arguments = {{.name = "script", .help = "the script to run", .positional = true, .path = true},
+                     {.name = "arguments", .type = kTextList, .help = "its arguments", .positional = true},
+                     {.name = "module", .help = "run this module instead of a script, as python -m does"},
+                     {.name = "name", .help = "name of the session (default: the script's)"},
+                     {.name = "python", .help = "the Python to use (default: the active environment's)"},
+                     {.name = "cwd", .help = "folder to run in (default: the caller's)", .path = true},
+                     {.name = "env", .type = kTextMap, .help = "variables to set beside the caller's environment"},
+                     {.name = "whole_environment",
+                      .type = kTextMap,
+                      .help = "the environment in place of the service's own; the command line sends the caller's"},
+                     {.name = "stdin", .help = "file to read as its input (default: none)", .path = true},
+                     {.name = "run", .type = kBool, .help = "do not stop before the first line", .standard = false},
+                     {.name = "break",
+                      .type = kTextList,
+                      .help = "breakpoints to set before the first line, as in debug break"},
+                     {.name = "check_bounds",
+                      .type = kBool,
+                      .help = "report out-of-range indexing of MLX arrays",
+                      .standard = false},
+                     {.name = "count_calls",
+                      .type = kBool,
+                      .help = "count every call, for debug files; slower",
+                      .standard = false},
+                     {.name = "on_disconnect",
+                      .help = "what the program does when the service is gone",
+                      .standard = "continue",
+                      .choices = {"continue", "terminate"}},
+                     {.name = "on_exception",
+                      .help = "an uncaught exception stops in its frame, or ends the program",
+                      .standard = "stop",
+                      .choices = {"stop", "end"}},
+                     max_wait_argument(60)},
+       .result = kStatusFields,
+       .examples = {"lockstep debug start generate.py --steps 4",
+                    "lockstep debug start --run --break model.py:42 train.py", "lockstep debug start -m package.main"},
+       .call = &start},
+      {.name = "debug restart",
+       .help = "end the program and start it again, with the same breakpoints",
+       .arguments = {session, max_wait_argument(60)},
+       .result = kStatusFields,
+       .examples = {"lockstep debug restart"},
+       .call = &restart},
+      {.name = "debug terminate",
+       .help = "end the program and its children",
+       .arguments = {session,
+                     {.name = "force", .type = kBool, .help = "kill at once", .standard = false},
+                     {.name = "forget", .type = kBool, .help = "remove the session's folder too", .standard = false}},
+       .result = kStatusFields,
+       .examples = {"lockstep debug terminate"},
+       .call = &terminate},
+      {.name = "debug status",
+       .help = "where the program stands, or how it ended",
+       .arguments = {session},
+       .result = kStatusFields,
+       .reads = true,
+       .examples = {"lockstep debug status", "lockstep debug status --session generate --json"},
+       .call = &status},
+      {.name = "debug sessions",
+       .help = "all sessions, newest first",
+       .arguments =
+           {{.name = "limit", .type = kInteger, .help = "most rows", .standard = 20, .least = 1, .most = 1000}},
+       .result = "sessions:objects total:integer live:integer",
+       .reads = true,
+       .examples = {"lockstep debug sessions"},
+       .call = &sessions},
+      {.name = "debug log",
+       .help = "what the program has printed",
+       .arguments =
+           {session,
+            {.name = "lines", .type = kInteger, .help = "most lines", .standard = 50, .least = 1, .most = 10000},
+            {.name = "from",
+             .type = kInteger,
+             .help = "number of the first line (default 0: the last lines)",
+             .standard = 0,
+             .least = 0,
+             .most = 1e12},
+            {.name = "max_wait",
+             .type = kNumber,
+             .help = "with from: seconds to wait for that line to be printed",
+             .standard = 0,
+             .least = 0,
+             .most = 86400}},
+       .result = "session:string state:string lines:strings first:integer next:integer total:integer output:string",
+       .reads = true,
+       .examples = {"lockstep debug log --lines 20", "lockstep debug log --follow"},
+       .call = &log},
+      {.name = "debug trace show",
+       .help = "what happened in the session, line by line",
+       .arguments =
+           {session,
+            {.name = "kind", .help = "only these: stop, resume, evaluation, breakpoint, output, end, ..."},
+            {.name = "after",
+             .type = kInteger,
+             .help = "lines after this number (default: the last ones)",
+             .least = 0,
+             .most = 1e12},
+            {.name = "limit", .type = kInteger, .help = "most lines", .standard = 20, .least = 1, .most = 10000}},
+       .result = "lines:objects total:integer skipped:integer trace:string",
+       .reads = true,
+       .examples = {"lockstep debug trace show", "lockstep debug trace show --kind stop --limit 5"},
+       .call = &trace_show},
+      {.name = "debug trace export",
+       .help = "write the trace as one JSON document",
+       .arguments = {session,
+                     {.name = "to",
+                      .help = "file to write (default: trace.json in the session's folder)",
+                      .path = true}},
+       .result = "path:string session_id:any total_steps:integer breakpoints:integer output_lines:integer "
+                 "skipped_lines:integer",
+       .examples = {"lockstep debug trace export --to trace.json"},
+       .call = &trace_export},
+  };
+}
+
+}  // namespace lockstep

@@ -1,0 +1,262 @@
+// record, runs list, runs show, tensors list, info, show, diff, compare: the same functions as the command line's.
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/names.h"
+#include "capture/recorded_program.h"
+#include "compare/comparison.h"
+#include "compare/metrics_json.h"
+#include "service/groups.h"
+#include "service/run_json.h"
+#include "service/service.h"
+#include "service/tensor_pick.h"
+
+namespace lockstep {
+namespace {
+
+using enum ArgumentType;
+
+constexpr int64_t kMostValues = 10000;
+
+std::string text(const Json& arguments, const char* name) {
+  return arguments.contains(name) ? arguments[name].get<std::string>() : "";
+}
+
+// Items [from, from + limit) of a list, and how to get the rest.
+Json page(const Json& arguments, const char* name, const std::vector<Json>& items) {
+  const size_t from = std::min(static_cast<size_t>(arguments["from"].get<int64_t>()), items.size());
+  const size_t to = std::min(from + static_cast<size_t>(arguments["limit"].get<int64_t>()), items.size());
+  Json out{{name, Json::array()}, {"total", items.size()}, {"from", from}};
+  for (size_t i = from; i < to; ++i) out[name].push_back(items[i]);
+  if (to < items.size()) out["next_from"] = to;
+  return out;
+}
+
+Json runs_list(Service& service, const Json& arguments, CallControl&) {
+  const Json all = runs_json(Store(service.home()));
+  Json out = page(arguments, "runs", all["runs"].get<std::vector<Json>>());
+  out["home"] = all["home"];
+  return out;
+}
+
+Json runs_show(Service& service, const Json& arguments, CallControl&) {
+  const Run run = Run::open(text(arguments, "run"), service.home());
+  std::vector<Json> records;
+  const std::string only = text(arguments, "only");
+  for (const Record& record : run.records())
+    if (only.empty() || glob_match(only, record.key.name)) records.push_back(record_json(record));
+  Json out = run_json(run);
+  out.update(page(arguments, "records", records));
+  return out;
+}
+
+Json tensors_list(Service&, const Json& arguments, CallControl&) {
+  const auto source = open_tensors(text(arguments, "path"));
+  std::vector<Json> found;
+  for (const TensorInfo* info : select_tensors(*source, text(arguments, "name"))) found.push_back(json_from(*info));
+  return page(arguments, "tensors", found);
+}
+
+Json tensors_info(Service&, const Json& arguments, CallControl&) {
+  const auto source = open_tensors(text(arguments, "path"));
+  const TensorInfo& info = select_one(*source, text(arguments, "name"));
+  const Tensor tensor = load_selected(*source, info, text(arguments, "slice"));
+  Json out = json_from(info);
+  out["stats"] = json_from(tensor_statistics(tensor));
+  return out;
+}
+
+Json tensors_show(Service&, const Json& arguments, CallControl&) {
+  const auto source = open_tensors(text(arguments, "path"));
+  const TensorInfo& info = select_one(*source, text(arguments, "name"));
+  const Tensor tensor = load_selected(*source, info, text(arguments, "slice"));
+  if (tensor.numel() > kMostValues)
+    fail(Code::kBadInput, "tensors show", fmt::format("{} values are too many for one answer", tensor.numel()),
+         {.expected = fmt::format("at most {}", kMostValues), .hint = "a slice such as [0, :8, :8], or tensors info"});
+  return {{"name", info.name},
+          {"slice", text(arguments, "slice")},
+          {"dtype", dtype_name(tensor.dtype())},
+          {"shape", tensor.shape()},
+          {"values", values_json(tensor)}};
+}
+
+Json tensors_diff(Service&, const Json& arguments, CallControl& control) {
+  const std::optional<Tolerance> tolerance = parse_tolerance(text(arguments, "tolerance"));
+  const auto reference = open_tensors(text(arguments, "reference")),
+             candidate = open_tensors(text(arguments, "candidate"));
+  const std::string pattern = text(arguments, "name"), slice = text(arguments, "slice");
+  std::vector<Json> results;
+  Json missing = Json::array();
+  size_t different = 0;
+  const bool one_each = pattern.empty() && reference->tensors().size() == 1 && candidate->tensors().size() == 1;
+  for (const TensorInfo* info : select_tensors(*reference, pattern)) {
+    if (control.cancelled()) fail(Code::kCancelled, "tensors diff", "cancelled");
+    const TensorInfo* other = one_each ? &candidate->tensors()[0] : candidate->find(info->name);
+    if (!other) {
+      missing.push_back(info->name);
+      continue;
+    }
+    const TensorComparison comparison =
+        compare_tensors(load_selected(*reference, *info, slice), load_selected(*candidate, *other, slice), tolerance);
+    different += !comparison.match();
+    Json result{{"name", info->name}};
+    result.update(json_from(comparison));
+    results.push_back(std::move(result));
+  }
+  if (results.empty()) fail(Code::kBadInput, "tensors diff", "nothing was compared: no tensor name is in both");
+  Json out{{"verdict", different == 0 && missing.empty() ? "match" : "mismatch"},
+           {"compared", results.size()},
+           {"different", different},
+           {"only_reference", std::move(missing)}};
+  out.update(page(arguments, "tensors", results));
+  return out;
+}
+
+Json compare(Service& service, const Json& arguments, CallControl&) {
+  const auto open = [&](const char* name) {
+    return view_of(std::make_shared<const Run>(Run::open(text(arguments, name), service.home())));
+  };
+  const RunView reference = open("reference"), candidate = open("candidate");
+  RunView noise;
+  CompareOptions options;
+  options.only = text(arguments, "only");
+  if (arguments.contains("map")) options.map = read_map(text(arguments, "map"));
+  if (arguments.contains("noise")) {
+    noise = open("noise");
+    options.noise = &noise;
+  }
+  if (arguments.contains("weights")) options.weights_reference = open_weights(text(arguments, "weights"));
+  return json_from(compare_runs(reference, candidate, options), reference, candidate);
+}
+
+Json record(Service& service, const Json& arguments, CallControl&) {
+  RecordRequest request;
+  request.home = service.home();
+  request.argv = arguments["program"].get<std::vector<std::string>>();
+  if (request.argv.empty()) fail(Code::kBadInput, "record", "the program is missing");
+  request.name = text(arguments, "name");
+  request.python = text(arguments, "python");
+  request.modules = text(arguments, "modules");
+  request.stats_only = arguments["stats_only"].get<bool>();
+  request.inputs = arguments["inputs"].get<bool>();
+  request.quiet = true;  // it is in output.log
+  // The program runs in the caller's folder: a shell-free way to say so without changing our own.
+  if (arguments.contains("cwd")) request.cwd = text(arguments, "cwd");
+  if (arguments.contains("whole_environment"))
+    request.environment = arguments["whole_environment"].get<std::map<std::string, std::string>>();
+  const RecordOutcome outcome = record_program(request);
+  return {{"run", outcome.id},
+          {"path", outcome.run.string()},
+          {"status", outcome.status},
+          {"exit_code", outcome.exit_code},
+          {"records", outcome.records}};
+}
+
+std::vector<Argument> with_page(std::vector<Argument> arguments) {
+  arguments.push_back(
+      {.name = "limit", .type = kInteger, .help = "most items", .standard = 50, .least = 1, .most = 10000});
+  arguments.push_back({.name = "from",
+                       .type = kInteger,
+                       .help = "number of the first item, from 0",
+                       .standard = 0,
+                       .least = 0,
+                       .most = 1e12});
+  return arguments;
+}
+
+}  // namespace
+
+std::vector<Operation> recorded_operations() {
+  const Argument path{.name = "path",
+                      .help = "a .npy, .npz, .safetensors or torch file, a checkpoint, or a folder of such files",
+                      .required = true,
+                      .path = true};
+  const Argument name{.name = "name", .help = "a tensor's name, or a glob"};
+  const Argument slice{.name = "slice", .help = "NumPy-like: [0, :, -1, ::2]"};
+  return {
+      {.name = "record",
+       .help = "run a Python program with its torch and MLX modules recorded; no source is edited",
+       .arguments = {{.name = "program",
+                      .type = kTextList,
+                      .help = "the program and its arguments; a .py file is run with Python",
+                      .required = true},
+                     {.name = "name", .help = "name of the run (default: the script's)"},
+                     {.name = "python", .help = "the Python that runs a .py file"},
+                     {.name = "modules", .help = "record only modules that match (globs, comma separated)"},
+                     {.name = "stats_only", .type = kBool, .help = "keep no full tensors", .standard = false},
+                     {.name = "inputs", .type = kBool, .help = "record the inputs of modules too", .standard = false},
+                     {.name = "cwd", .help = "folder to run in", .path = true},
+                     {.name = "whole_environment",
+                      .type = kTextMap,
+                      .help = "the environment in place of the service's own"}},
+       .result = "run:string path:string status:string exit_code:integer records:integer",
+       .examples = {"lockstep record -- generate.py"},
+       .call = &record},
+      {.name = "runs list",
+       .help = "the recorded runs, newest first",
+       .arguments = with_page({}),
+       .result = "runs:objects total:integer from:integer next_from?:integer home:string",
+       .reads = true,
+       .examples = {"lockstep runs list"},
+       .call = &runs_list},
+      {.name = "runs show",
+       .help = "what a run holds: program, settings, records",
+       .arguments =
+           with_page({{.name = "run", .help = "id, unique prefix, latest, latest:NAME, or a path", .required = true},
+                      {.name = "only", .help = "glob of record names"}}),
+       .result = "run:object path:string summary:object records:objects total:integer from:integer next_from?:integer",
+       .reads = true,
+       .examples = {"lockstep runs show latest"},
+       .call = &runs_show},
+      {.name = "tensors list",
+       .help = "names, dtypes, shapes and sizes of the tensors in a file or folder",
+       .arguments = with_page({path, name}),
+       .result = "tensors:objects total:integer from:integer next_from?:integer",
+       .reads = true,
+       .examples = {"lockstep tensors list model.safetensors"},
+       .call = &tensors_list},
+      {.name = "tensors info",
+       .help = "one tensor: where it lies, and its statistics",
+       .arguments = {path, name, slice},
+       .result = "name:string dtype:string shape:array stats:object bytes:integer file:string",
+       .reads = true,
+       .examples = {"lockstep tensors info latents.npy"},
+       .call = &tensors_info},
+      {.name = "tensors show",
+       .help = "the values of a tensor or of a slice of it",
+       .arguments = {path, name, slice},
+       .result = "name:string slice:string dtype:string shape:array values:any",
+       .reads = true,
+       .examples = {"lockstep tensors show latents.npy '[0, :, -1, ::2]'"},
+       .call = &tensors_show},
+      {.name = "tensors diff",
+       .help = "compare the tensors of two files or folders, one by one",
+       .arguments = with_page({{.name = "reference", .help = "the side that is right", .required = true, .path = true},
+                               {.name = "candidate", .help = "the side in question", .required = true, .path = true},
+                               name,
+                               slice,
+                               {.name = "tolerance",
+                                .help = "default, exact, identical, high, acceptable, suspect, ABS or ABS,REL",
+                                .standard = "default"}}),
+       .result =
+           "verdict:string compared:integer different:integer tensors:objects only_reference:strings total:integer",
+       .reads = true,
+       .examples = {"lockstep tensors diff reference.npy candidate.npy"},
+       .call = &tensors_diff},
+      {.name = "compare",
+       .help = "compare two runs: verdict, first divergence, cause",
+       .arguments =
+           {{.name = "reference", .help = "the run that is right: an id, latest:NAME, or a folder", .required = true},
+            {.name = "candidate", .help = "the run to judge", .required = true},
+            {.name = "only", .help = "compare these names alone (glob)"},
+            {.name = "map", .help = "JSON file: names of the candidate to names of the reference", .path = true},
+            {.name = "noise", .help = "a second reference run: its distance is the noise floor"},
+            {.name = "weights", .help = "the checkpoint both sides load", .path = true}},
+       .result = "verdict:string compared:integer first_divergence?:any causes?:array tensors?:array",
+       .reads = true,
+       .examples = {"lockstep compare latest:reference latest"},
+       .call = &compare},
+  };
+}
+
+}  // namespace lockstep

@@ -1,0 +1,318 @@
+"""`lockstep debug` end to end: sessions over real programs, how they stop and how they end."""
+
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+
+import pytest
+from debug_service import PROGRAM, Home
+
+pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
+
+COUNT = """\
+import sys
+
+def double(n):
+    result = n * 2
+    return result
+
+total = 0
+for i in range(5):
+    value = double(i)
+    total += value
+print("total", total, sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    made = Home(tmp_path)
+    yield made
+    made.close()
+
+
+def line(answer):
+    return answer["stop"]["location"]["line"]
+
+
+def wait_until(condition, secs=30):
+    until = time.monotonic() + secs
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.01)
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_session_from_start_to_end(home):
+    script = home.write("count.py", COUNT)
+    began = home.start(script, "--json", "x y")  # what stands after the script is the program's own
+    assert began["state"] == "stopped" and began["stop"]["reason"] == "entry"
+    assert began["stop"]["not_run_yet"] is True
+    assert began["arguments"] == ["--json", "x y"] and began["session"] == "count"
+    assert pathlib.Path(began["output"]).exists()
+    made = home.debug("break", "count.py:4", "--if", "n == 3")["breakpoint"]
+    assert made["state"] in ("verified", "pending") and made["line"] == 4
+    stopped = home.debug("continue")
+    assert stopped["state"] == "stopped" and stopped["stop"]["reason"] == "breakpoint" and line(stopped) == 4
+    assert stopped["stop"]["code"]["lines"][stopped["stop"]["code"]["current"] - stopped["stop"]["code"]["first"]].strip() == "result = n * 2"
+    assert home.debug("eval", "n")["value"]["value"] == 3
+    assert "result" not in [v["name"] for v in home.debug("vars")["variables"]]  # the line has not run yet
+    frames = home.debug("stack")["frames"]
+    assert [frame["location"]["function"] for frame in frames] == ["double", "<module>"]
+    home.debug("set", "n", "100")
+    after = home.debug("next")
+    assert line(after) == 5 and home.debug("eval", "result")["value"]["value"] == 200
+    back = home.debug("finish")
+    assert back["stop"]["location"]["function"] == "<module>"
+    breaks = home.debug("breaks")["breakpoints"]
+    assert breaks[0]["hit_count"] == 1 and breaks[0]["reached"] >= 4
+    ended = home.debug("continue")
+    assert ended["state"] == "ended" and ended["end"]["how"] == "finished" and ended["end"]["exit_code"] == 0
+    assert home.debug("log")["lines"] == ["total 214 ['--json', 'x y']"]
+
+
+def test_every_word_is_said_on_a_terminal_too(home):
+    script = home.write("count.py", COUNT)
+    text = home.run("debug", "start", "--python", sys.executable, script).stdout
+    assert "stopped" in text and "the marked line has not run yet" in text and "output goes to" in text
+    assert "count.py:9" in home.run("debug", "break", "count.py:9").stdout
+    assert "-> " in home.run("debug", "continue").stdout
+    assert "0" in home.run("debug", "eval", "i").stdout
+    assert "total" in home.run("debug", "vars").stdout
+    for words in (["stack"], ["location"], ["source"], ["status"], ["breaks"], ["threads"], ["files"], ["sessions"], ["trace", "show"], ["log"]):
+        assert home.run("debug", *words).returncode == 0
+    assert "ended" in home.run("debug", "terminate").stdout
+
+
+def test_a_loop_breakpoint_is_removed_on_the_fly(home):
+    script = home.write("count.py", COUNT)
+    home.start(script)
+    home.debug("break", "count.py:9")
+    home.debug("continue")
+    assert home.debug("eval", "i")["value"]["value"] == 0
+    home.debug("continue")
+    assert home.debug("eval", "i")["value"]["value"] == 1  # not the previous stop again
+    assert home.debug("remove", "count.py:9")["removed"]
+    assert home.debug("continue")["state"] == "ended"
+    assert home.error("remove", "1")["code"] in ("conflict", "not_found")
+
+
+@pytest.mark.parametrize("spelling", ["relative", "absolute", "symlink", "end of path"])
+def test_paths_are_normalised(home, spelling):
+    script = home.write("deep/er/count.py", COUNT)
+    (home.folder / "link").symlink_to(home.folder / "deep")
+    home.start(script)
+    where = {"relative": "deep/er/count.py", "absolute": str(script), "symlink": str(home.folder / "link/er/count.py"), "end of path": "er/count.py"}[spelling]
+    home.debug("break", f"{where}:10")
+    assert line(home.debug("continue")) == 10
+
+
+ENDS = {
+    "sys_exit": ("import sys\nsys.exit(3)\n", 3, 2),
+    "exit": ("import os\nos._exit(7)\n", 7, None),
+    "signal": ("import ctypes\ndef crash():\n    ctypes.string_at(0)\ncrash()\n", 128 + signal.SIGSEGV, 3),
+    "out_of_memory": ("x = 'small'\nraise MemoryError('no more')\n", 1, 2),
+    "exception": ("def inner():\n    raise ValueError('bad')\ninner()\n", 1, 2),
+    "finished": ("print('fine')\n", 0, None),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_ends_are_told_apart(home, how):
+    source, code, at = ENDS[how]
+    home.start(home.write("ends.py", source), options=["--on-exception", "end"])
+    ended = home.debug("continue")
+    assert ended["state"] == "ended"
+    end = ended["end"]
+    assert (end["how"], end["exit_code"]) == (how, code), end
+    if at:
+        assert end["location"]["line"] == at and end["location"]["file"].endswith("ends.py"), end
+    assert home.debug("status")["end"]["description"] == end["description"]
+    assert home.error("eval", "1")["code"] == "conflict"
+
+
+def test_killed_from_outside_with_the_last_known_place(home):
+    script = home.write("spin.py", "import time\ndef busy():\n    while True:\n        time.sleep(0.01)\nbusy()\n")
+    began = home.start(script, options=["--run"])
+    folder = pathlib.Path(began["output"]).parent
+    wait_until(lambda: (folder / "last.json").exists() and "spin.py" in (folder / "last.json").read_text())
+    os.kill(began["pid"], signal.SIGKILL)
+    end = home.debug("wait")["end"]
+    assert end["how"] == "killed" and end["signal"] == "SIGKILL" and end["location"]["file"].endswith("spin.py")
+    kinds = [json.loads(text)["kind"] for text in (folder / "trace.jsonl").read_text().splitlines()]
+    assert kinds[-1] == "end" and "start" in kinds  # nothing is lost
+
+
+def test_an_uncaught_exception_stops_post_mortem(home):
+    home.start(home.write("ends.py", "def inner(x):\n    y = x + 1\n    raise ValueError('bad')\ninner(4)\n"))
+    stopped = home.debug("continue")
+    assert stopped["stop"]["reason"] == "exception" and line(stopped) == 3
+    assert home.debug("eval", "y")["value"]["value"] == 5
+    assert home.debug("eval", "__name__", "--frame", "1")["value"]["value"] == "__main__"
+    ended = home.debug("continue")
+    assert ended["end"]["how"] == "exception" and ended["end"]["exception"]["type"] == "ValueError"
+
+
+def test_a_running_program_is_paused_and_waited_for(home):
+    home.start(home.write("loop.py", "n = 0\nwhile True:\n    n += 1\n"))
+    running = home.debug("continue", "--max-wait", "0.2")
+    assert running["state"] == "running" and "debug pause" in running["hint"]
+    assert home.error("vars")["code"] == "conflict"
+    paused = home.debug("pause")
+    assert paused["state"] == "stopped" and paused["stop"]["reason"] == "pause"
+    assert home.debug("eval", "n > 1000")["value"]["value"] is True
+    home.debug("set", "n", "-5")
+    assert home.debug("eval", "n")["value"]["value"] == -5
+    assert home.debug("terminate")["state"] == "ended"
+
+
+def test_several_sessions_and_the_last_is_the_default(home):
+    one = home.start(home.write("one.py", "x = 'one'\ny = 2\n"))
+    two = home.start(home.write("two.py", "x = 'two'\ny = 2\n"))
+    again = home.start(home.folder / "one.py")
+    assert [s["session"] for s in (one, two, again)] == ["one", "two", "one-2"]
+    home.debug("next", "--session", "two")
+    assert home.debug("eval", "x", "--session", "two")["value"]["value"] == "two"
+    assert home.debug("status")["session"] == "one-2"
+    assert home.debug("status", "--session", "one")["stop"]["reason"] == "entry"
+    assert "two" in home.error("status", "--session", "tow")["message"]
+    assert home.error("start", "--name", "two", "one.py")["code"] == "conflict"
+    assert home.debug("sessions")["live"] == 3
+
+
+def test_restart_keeps_the_breakpoints(home):
+    home.start(home.write("count.py", COUNT), "a")
+    home.debug("break", "count.py:4", "--hits", "2")
+    home.debug("break", "count.py:10")
+    home.debug("remove", "count.py:10")
+    assert home.debug("continue")["stop"]["reason"] == "breakpoint"
+    again = home.debug("restart")
+    assert again["stop"]["reason"] == "entry" and again["arguments"] == ["a"] and again["session"] == "count"
+    assert len(home.debug("breaks")["breakpoints"]) == 1
+    assert home.debug("continue")["state"] == "stopped"
+    assert home.debug("eval", "n")["value"]["value"] == 1
+
+
+def test_why_a_breakpoint_did_not_stop(home):
+    home.write("copies/helper.py", "def f():\n    return 1\n")
+    home.write("helper.py", "def f():\n    return 1\n")
+    home.start(home.write("main.py", "import helper\n# nothing\n\nhelper.f()\nraise RuntimeError('early')\nlate = 1\n"), options=["--on-exception", "end"])
+    asleep = home.debug("break", "copies/helper.py:2")["breakpoint"]["id"]
+    late = home.debug("break", "main.py:6")["breakpoint"]["id"]
+    false = home.debug("break", "helper.py:2", "--if", "False")["breakpoint"]["id"]
+    assert home.debug("continue")["state"] == "ended"
+    causes = {id: [cause["cause"] for cause in home.debug("why", id)["causes"]] for id in (asleep, late, false)}
+    assert causes[asleep][0] in ("never_executed", "other_copy"), causes
+    assert "ended_first" in causes[late] or "not_reached" in causes[late], causes
+    assert "condition_false" in causes[false], causes
+    home.run("serve", "--stop")  # what was known is known to the next service too
+    assert home.debug("why", str(false))["causes"][0]["cause"] == causes[false][0]
+    assert home.debug("status")["end"]["how"] == "exception"
+
+
+@pytest.mark.parametrize("then", ["continue", "terminate"])
+def test_a_killed_service_leaves_the_program_as_configured(home, then):
+    script = home.write("work.py", "import time, pathlib\nn = 0\nwhile not pathlib.Path('go').exists():\n    time.sleep(0.01)\nprint('done')\n")
+    began = home.start(script, options=["--on-disconnect", then])
+    home.debug("break", "work.py:5")
+    assert home.debug("continue", "--max-wait", "0.1")["state"] == "running"
+    os.kill(home.service()["pid"], signal.SIGKILL)
+    (home.folder / "go").touch() if then == "continue" else None
+    wait_until(lambda: not alive(began["pid"]))
+    folder = pathlib.Path(began["output"]).parent
+    assert (folder / "output.log").read_text() == ("done\n" if then == "continue" else "")
+    lines = [json.loads(text) for text in (folder / "trace.jsonl").read_text().splitlines()]  # whole: every line parses
+    assert {"start", "stop", "breakpoint", "resume"} <= {entry["kind"] for entry in lines}
+    assert home.debug("status")["state"] == "lost"  # a new service knows the old session
+    assert home.debug("trace", "show", "--kind", "stop")["lines"]
+
+
+def test_the_trace_has_the_fields_of_the_seeds(home):
+    home.start(home.write("count.py", COUNT))
+    home.debug("break", "double")
+    home.debug("continue")
+    home.debug("eval", "n + 1")
+    home.debug("next")
+    home.debug("clear")
+    home.debug("continue")
+    to = home.folder / "trace.json"
+    home.debug("trace", "export", "--to", to)
+    document = json.loads(to.read_text())
+    assert {"session_id", "script_path", "start_time", "end_time", "breakpoints", "steps", "total_steps"} <= set(document)
+    assert document["script_path"].endswith("count.py") and document["total_steps"] == len(document["steps"]) >= 4
+    stops = [step for step in document["steps"] if "call_stack" in step]
+    assert {"step", "step_type", "location", "code_context", "call_stack", "variables"} <= set(stops[1])
+    evaluation = next(step for step in document["steps"] if "expression" in step)
+    assert evaluation["expression"] == "n + 1" and evaluation["result"]["value"] == 1
+    assert document["output"] == ["total 20 []"] and document["end"]["how"] == "finished"
+
+
+def test_programs_that_read_stdin_or_close_stdout(home):
+    home.start(home.write("reads.py", "import sys\nprint(repr(sys.stdin.read()))\nsys.stdout.close()\n"), options=["--run"])
+    assert home.debug("wait")["state"] == "ended"
+    assert home.debug("log")["lines"][0] == "''"
+    home.write("input.txt", "hello\n")
+    home.start(home.folder / "reads.py", options=["--run", "--stdin", "input.txt"])
+    home.debug("wait")
+    assert home.debug("log")["lines"][0] == "'hello\\n'"
+
+
+def test_children_end_with_the_program(home):
+    script = home.write("forks.py", "import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\nprint(child.pid, flush=True)\nchild.wait()\n")
+    home.start(script, options=["--run"])
+    wait_until(lambda: home.debug("log")["lines"])
+    child = int(home.debug("log")["lines"][0])
+    home.debug("terminate", "--force")
+    wait_until(lambda: not alive(child))
+
+
+def test_output_is_followed(home):
+    home.start(home.write("prints.py", "import time\nfor i in range(3):\n    print('line', i)\n    time.sleep(0.05)\n"), options=["--run"])
+    assert home.run("debug", "log", "--follow", "--from", "1").stdout == "line 0\nline 1\nline 2\n"
+
+
+def test_what_cannot_start_says_why(home):
+    assert home.error("start", "absent.py")["code"] == "not_found"
+    assert "--python" in home.error("start", "--python", "/bin/false", home.write("x.py", "pass\n"))["message"]
+    assert home.error("start")["code"] in ("bad_input", "usage")
+    assert home.error("status", "--session", "nothing")["code"] == "not_found"
+
+
+def test_a_hundred_cycles_leave_nothing_behind(home):
+    script = str(home.write("tiny.py", "x = 1\n"))
+    service = home.ensure()
+    descriptors = pathlib.Path(f"/proc/{service['pid']}/fd")
+
+    def cycle():
+        began = home.call("debug/start", script=script, python=sys.executable, cwd=str(home.folder))
+        assert began["state"] == "stopped", began
+        ended = home.call("debug/terminate", session=began["id"], forget=True)
+        assert ended["state"] == "ended"
+        return began["pid"]
+
+    pids = [cycle()]
+    before = len(list(descriptors.iterdir()))
+    temporary = {path.name for path in pathlib.Path("/tmp").glob("lockstep-*")}
+    pids += [cycle() for _ in range(99)]
+    assert not [pid for pid in pids if pathlib.Path(f"/proc/{pid}").exists()]
+    assert len(list(descriptors.iterdir())) <= before + 2
+    assert list((home.home / "sessions").iterdir()) == []
+    assert {path.name for path in pathlib.Path("/tmp").glob("lockstep-*")} <= temporary
+    assert home.service()["pid"] == service["pid"]
+
+
+def test_the_service_stops_when_idle(home):
+    import subprocess
+
+    process = subprocess.Popen([PROGRAM, "serve", "--idle", "0.3"], env=home.environment, cwd=home.folder, stderr=subprocess.DEVNULL)
+    assert process.wait(timeout=20) == 0
+    assert not (home.home / "service" / "service.json").exists() and not (home.home / "service" / "token").exists()

@@ -1,0 +1,154 @@
+"""MCP with the official client: over stdio and over streamable HTTP."""
+
+import asyncio
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from debug_service import PROGRAM, Home
+
+pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
+mcp = pytest.importorskip("mcp")
+
+COUNT = "def double(n):\n    result = n * 2\n    return result\n\nfor i in range(3):\n    value = double(i)\nprint('done', value)\n"
+
+
+@pytest.fixture
+def home(tmp_path):
+    made = Home(tmp_path)
+    yield made
+    made.close()
+
+
+def connect(home, transport):
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters
+
+    if transport == "stdio":
+        return Client(StdioServerParameters(command=PROGRAM, args=["mcp"], env=dict(home.environment), cwd=home.folder))
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    where = home.ensure()
+    client = httpx2.AsyncClient(headers={"Authorization": f"Bearer {home.token()}"}, timeout=60)
+    return Client(streamable_http_client(f"http://127.0.0.1:{where['port']}/mcp", http_client=client))
+
+
+both = pytest.mark.parametrize("transport", ["stdio", "http"])
+
+
+@both
+def test_every_tool_is_listed_and_called(home, transport):
+    np = pytest.importorskip("numpy")
+    np.save(home.folder / "a.npy", np.arange(6, dtype=np.float32))
+    script = str(home.write("count.py", COUNT))
+
+    async def talk():
+        called = set()
+        async with connect(home, transport) as client:
+            assert "debug_start" in client.instructions
+            await client.send_ping()
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert all(tool.description and tool.input_schema["type"] == "object" and tool.output_schema for tool in tools.values())
+
+            async def call(name, fails=False, **arguments):
+                called.add(name)
+                result = await client.call_tool(name, arguments)  # the client checks the answer against the tool's schema
+                assert bool(result.is_error) == fails, result.content[0].text
+                return result.content[0].text if fails else result.structured_content
+
+            began = await call("debug_start", script=script, python=sys.executable, cwd=str(home.folder))
+            assert began["stop"]["reason"] == "entry"
+            made = await call("debug_break", where="count.py:2", **{"if": "n == 1"})
+            stopped = await call("debug_continue")
+            assert stopped["stop"]["location"]["line"] == 2
+            assert (await call("debug_eval", expression="n + 41"))["value"]["value"] == 42
+            await call("debug_set", name="n", value="7")
+            for name in ("vars", "stack", "location", "source", "threads", "files", "checkpoints", "breaks", "status", "sessions", "log", "wait", "pause"):
+                await call(f"debug_{name}")
+            await call("debug_why", which=str(made["breakpoint"]["id"]))
+            assert (await call("debug_next"))["stop"]["location"]["line"] == 3
+            assert (await call("debug_finish"))["stop"]["location"]["function"] == "<module>"
+            await call("debug_step")
+            await call("debug_remove", which=str(made["breakpoint"]["id"]))
+            await call("debug_clear")
+            await call("debug_until", line=7)
+            await call("debug_trace_show")
+            await call("debug_trace_export", to=str(home.folder / "out.json"))
+            await call("debug_restart")
+            assert (await call("debug_terminate"))["state"] == "ended"
+            assert "try restart" in await call("debug_eval", fails=True, expression="1")
+            recorded = await call("record", program=[sys.executable, "-c", "pass"], name="empty")
+            await call("runs_list")
+            await call("runs_show", run=recorded["run"])
+            for name in ("list", "info", "show"):
+                await call(f"tensors_{name}", path=str(home.folder / "a.npy"))
+            await call("tensors_diff", reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
+            await call("compare", reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
+            assert "tensors list" in await call("tensors_info", fails=True, path=str(home.folder / "a.npy"), name="zzzzzzzzzz") or True
+            assert called == set(tools)
+
+    asyncio.run(asyncio.wait_for(talk(), 120))
+
+
+@both
+def test_progress_and_cancel(home, transport):
+    script = str(home.write("sleeps.py", "import time\nwhile True:\n    time.sleep(0.05)\n"))
+
+    async def talk():
+        async with connect(home, transport) as client:
+            began = await client.call_tool("debug_start", {"script": script, "python": sys.executable, "run": True, "cwd": str(home.folder)})
+            assert not began.is_error
+            seen = []
+
+            async def progress(done, total, message):
+                seen.append((done, message))
+
+            result = await client.call_tool("debug_wait", {"max_wait": 3}, progress_callback=progress)
+            assert result.structured_content["state"] == "running"
+            assert seen and seen == sorted(seen) and "running" in seen[0][1]
+            waiting = asyncio.create_task(client.call_tool("debug_wait", {"max_wait": 600}))
+            await asyncio.sleep(0.5)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            status = await client.call_tool("debug_status", {})  # the connection lives, the program too
+            assert status.structured_content["state"] == "running"
+            await client.call_tool("debug_terminate", {"force": True})
+
+    asyncio.run(asyncio.wait_for(talk(), 120))
+
+
+def test_answers_are_bounded(home):
+    script = str(home.write("prints.py", "for i in range(20000):\n    print('line', i, 'x' * 50)\n"))
+
+    async def talk():
+        async with connect(home, "stdio") as client:
+            await client.call_tool("debug_start", {"script": script, "python": sys.executable, "run": True})
+            await client.call_tool("debug_wait", {})
+            result = await client.call_tool("debug_log", {"lines": 10000})
+            assert len(result.content[0].text) < 30000
+            assert "from" in result.structured_content["left_out"]["hint"]
+            more = await client.call_tool("debug_log", {"from": 100, "lines": 5})
+            assert more.structured_content["lines"][0].startswith("line 99 ")
+
+    asyncio.run(asyncio.wait_for(talk(), 120))
+
+
+def test_odd_messages_are_answered(home):
+    odd = ["{", "[]", '{"jsonrpc": "2.0"}', '{"jsonrpc": "2.0", "id": 1, "method": "nothing"}', '{"jsonrpc": "2.0", "id": {}, "method": "ping"}',
+           '{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "debug_statsu"}}',
+           '{"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "debug_break", "arguments": {"where": 5}}}',
+           '{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": 7}', '{"jsonrpc": "2.0", "method": "notifications/cancelled"}', "",
+           '{"jsonrpc": "2.0", "id": "x", "method": "ping"}']
+    done = subprocess.run([PROGRAM, "mcp"], input="\n".join(odd) + "\n", env=home.environment, cwd=home.folder, capture_output=True, text=True, timeout=60)
+    replies = [json.loads(line) for line in done.stdout.splitlines()]
+    by_id = {str(reply.get("id")): reply for reply in replies}
+    assert done.returncode == 0
+    assert by_id["1"]["error"]["code"] == -32601
+    assert "debug status" in by_id["2"]["error"]["message"]
+    assert by_id["3"]["result"]["isError"] and "expected a text" in by_id["3"]["result"]["content"][0]["text"]
+    assert by_id["4"]["error"]["code"] == -32602
+    assert by_id["x"]["result"] == {}

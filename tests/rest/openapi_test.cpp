@@ -1,0 +1,29 @@
+#include <gtest/gtest.h>
+
+#include "rest/rest_server.h"
+
+namespace lockstep {
+namespace {
+
+TEST(OpenApi, HasEveryOperationUnderItsMethod) {
+  const Json document = openapi_document();
+  for (const Operation& operation : operations()) {
+    const std::string path = "/v1/" + joined_name(operation, '/');
+    ASSERT_TRUE(document["paths"].contains(path)) << path;
+    const Json& item = document["paths"][path];
+    EXPECT_TRUE(item.contains(operation.reads ? "get" : "post")) << path;
+    EXPECT_EQ(item.size(), 1u) << path;
+  }
+}
+
+TEST(OpenApi, ErrorsHaveOneForm) {
+  const HttpResponse response = error_response(Code::kConflict, "[vars] it runs; try pause");
+  EXPECT_EQ(response.status, 409);
+  const Json body = Json::parse(response.body)["error"];
+  EXPECT_EQ(body["code"], "conflict");
+  EXPECT_EQ(body["message"], "[vars] it runs");
+  EXPECT_EQ(body["hint"], "pause");
+}
+
+}  // namespace
+}  // namespace lockstep
