@@ -60,6 +60,14 @@ MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+void MappedFile::drop_pages(std::span<const std::byte> part) const {
+  // Whole pages inside the part alone: its neighbours' may be in use.
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const auto offset = static_cast<size_t>(part.data() - data_);
+  const size_t begin = (offset + page - 1) / page * page, end = (offset + part.size()) / page * page;
+  if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+}
+
 std::string read_text(const fs::path& path, uint64_t max_bytes) {
   OpenFile file;
   open_regular(path, file);

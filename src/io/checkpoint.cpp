@@ -163,4 +163,9 @@ Tensor Checkpoint::tensor(std::string_view name) const {
   fail(Code::kNotFound, "checkpoint", path_.string() + " has no tensor \"" + std::string(name) + "\"", {.hint = near});
 }
 
+void Checkpoint::drop_pages(std::string_view name) const {
+  const auto at = index_.find(std::string(name));
+  if (at != index_.end()) files_[at->second.second]->drop_pages(name);
+}
+
 }  // namespace lockstep

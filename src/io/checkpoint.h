@@ -21,6 +21,8 @@ class Checkpoint {
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const TensorInfo* find(std::string_view name) const;
   Tensor tensor(std::string_view name) const;  // Error{kNotFound} names the nearest known names
+  // The tensor's bytes are not needed for now: their memory goes back until they are read again.
+  void drop_pages(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const fs::path& path() const { return path_; }
 

@@ -178,7 +178,9 @@ std::string quoted(const std::string& text) {
 
 std::shared_ptr<const SafetensorsFile> SafetensorsFile::open(const fs::path& path) {
   const auto file = MappedFile::open(path);
-  return parse(file->bytes(), path, file);
+  const auto parsed = std::const_pointer_cast<SafetensorsFile>(parse(file->bytes(), path, file));
+  parsed->map_ = file;
+  return parsed;
 }
 
 std::shared_ptr<const SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> bytes, const fs::path& origin,
@@ -227,6 +229,11 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
   const TensorInfo* info = find(name);
   if (!info) fail(Code::kNotFound, "safetensors", "no tensor named \"" + std::string(name) + "\"");
   return tensor_from_bytes(bytes_.subspan(info->offset_bytes, info->size_bytes), info->dtype, info->shape, owner_);
+}
+
+void SafetensorsFile::drop_pages(std::string_view name) const {
+  const TensorInfo* info = find(name);
+  if (info && map_) map_->drop_pages(bytes_.subspan(info->offset_bytes, info->size_bytes));
 }
 
 void write_safetensors(const fs::path& path, const NamedTensors& tensors,
