@@ -52,6 +52,7 @@ class Agent:
         self._modules = None
         self.features = None  # data and checkpoint breakpoints, loaded when there are some
         self._names = {}
+        self._last_file = None
         self.lock = _thread.allocate_lock()
         if native.module is not None:
             native.module.set_own_folder(sources.own_folder())
@@ -96,7 +97,6 @@ class Agent:
         self.trace.write("start", {"session_id": os.path.basename(self.folder or ""), "script_path": code.co_filename,
                                    "argv": [str(one) for one in sys.argv], "cwd": os.getcwd(), "python": sys.version.split()[0],
                                    "pid": self.pid})
-        self._namespace = namespace
         if self.options["check_bounds"]:
             self.load_features().watch_bounds(True, True)
         for args in self.options["breakpoints"]:
@@ -178,9 +178,10 @@ class Agent:
         self._last_written = stack
         data = self.channel.dumps({"time": time.time(), "location": stack[0], "stack": stack})
         try:
-            fd = os.open(os.path.join(self.folder, "last.json"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            os.write(fd, data)
-            os.close(fd)
+            if self._last_file is None:
+                self._last_file = os.open(os.path.join(self.folder, "last.json"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.pwrite(self._last_file, data, 0)
+            os.ftruncate(self._last_file, len(data))
         except OSError:
             pass
 
@@ -589,7 +590,6 @@ class Agent:
             native.module.attach(ident, 0, None, 0, None)
         self.channel.event("stopped", stop.event)
         self._trace_stop(stop, command, more)
-        self.write_last(frame if type(frame).__name__ == "frame" else None)
         try:
             operations.serve_stopped(self, stop)
         finally:
