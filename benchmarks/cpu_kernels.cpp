@@ -32,8 +32,7 @@ Tensor random_tensor(DType dtype, const Shape& shape, float scale = 1) {
   Tensor values = Tensor::empty(DType::kF32, shape);
   std::minstd_rand engine(7);
   float* to = values.mutable_data<float>();
-  for (int64_t i = 0; i < values.numel(); ++i)
-    to[i] = scale * (static_cast<float>(engine() % 20001) / 10000.0f - 1);
+  for (int64_t i = 0; i < values.numel(); ++i) to[i] = scale * (static_cast<float>(engine() % 20001) / 10000.0f - 1);
   return values.to(dtype);
 }
 
@@ -54,7 +53,8 @@ double seconds_of(const std::function<void()>& work) {
 
 class Cases {
  public:
-  explicit Cases(int threads) : backend_(make_backend("cpu", threads)), threads_(threads ? threads : omp_get_num_procs()) {}
+  explicit Cases(int threads)
+      : backend_(make_backend("cpu", threads)), threads_(threads ? threads : omp_get_num_procs()) {}
 
   std::string description() const { return backend_->description(); }
 
@@ -137,8 +137,7 @@ class Cases {
     auto line = std::make_shared<Tensor>(random_tensor(dtype, {1, width}));
     if (kind == "norm_modulate")
       return [=, this] { backend_->layer_norm({.x = *x, .out = *out, .scale = line.get(), .shift = line.get()}); };
-    if (kind == "add_gated")
-      return [=, this] { backend_->add_gated({.x = *x, .gate = *line, .y = *y, .out = *out}); };
+    if (kind == "add_gated") return [=, this] { backend_->add_gated({.x = *x, .gate = *line, .y = *y, .out = *out}); };
     if (kind == "head_norm_rope") {
       const Shape heads = {1, s[0], width / 128, 128};
       auto hx = std::make_shared<Tensor>(x->reshape(heads)), hout = std::make_shared<Tensor>(out->reshape(heads));
@@ -213,8 +212,8 @@ int main(int count, char** arguments) {
       double best = 1e9;
       for (int round = 0; round < 3; ++round)
         best = std::min(best, seconds_of([&] {
-                          for (int i = 0; i < repeats; ++i) work();
-                        }) / repeats);
+                                for (int i = 0; i < repeats; ++i) work();
+                              }) / repeats);
       std::printf("%.9f\n", best);
       std::fflush(stdout);
     }

@@ -39,8 +39,7 @@ def numpy_metrics(reference_path, candidate_path):
     reference, candidate = np.load(reference_path, mmap_mode="r"), np.load(candidate_path, mmap_mode="r")
     m = dict.fromkeys("max_abs max_rel errors squares rr cc rc outside max_ulp ulps".split(), 0.0)
     sides = [dict(min=np.inf, max=-np.inf, sum=0.0, nan=0, inf=0, zero=0, denormal=0) for _ in range(2)]
-    edges = np.concatenate([[0], np.logspace(-39, 39, 2048), [np.inf]])
-    histogram, worst = np.zeros(edges.size - 1, np.int64), None
+    histogram, worst = np.zeros(2048, np.int64), None
     tiny = np.finfo(np.float32).tiny
     for at in range(0, reference.size, CHUNK):
         r32, c32 = np.array(reference[at : at + CHUNK]), np.array(candidate[at : at + CHUNK])
@@ -58,7 +57,7 @@ def numpy_metrics(reference_path, candidate_path):
         apart = np.abs(ordered(r32) - ordered(c32))
         m["max_ulp"] = max(m["max_ulp"], apart.max())
         m["ulps"] += apart.sum()
-        histogram += np.histogram(error, edges)[0]
+        histogram += np.histogram(np.log10(np.maximum(error, 1e-39)), 2048, (-39, 39))[0]  # equal bins: its fast path
         for side, x, wide in zip(sides, (r32, c32), (r, c)):
             side["min"], side["max"] = min(side["min"], x.min()), max(side["max"], x.max())
             side["sum"] += wide.sum()

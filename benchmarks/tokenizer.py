@@ -5,6 +5,7 @@ texts, and processor seconds to load.
 """
 
 import argparse
+import itertools
 import os
 import pathlib
 import random
@@ -23,10 +24,10 @@ DATA = pathlib.Path(os.environ.get("LOCKSTEP_TEST_DATA", ROOT.parent / "shared/d
 def prose(rng, size, letters, length, blank=" "):
     """Words with the frequencies of a language (Zipf), sentences, numbers, line ends."""
     words = ["".join(rng.choice(letters) for _ in range(rng.randint(1, length))) for _ in range(30_000)]
-    weights = [1 / (rank + 3) for rank in range(len(words))]
+    weights = list(itertools.accumulate(1 / (rank + 3) for rank in range(len(words))))
     parts, bytes_ = [], 0
     while bytes_ < size:
-        line = blank.join(rng.choices(words, weights, k=rng.randint(4, 30))) + rng.choice([".", ",", "!\n", "\n\n", " 1984; "])
+        line = blank.join(rng.choices(words, cum_weights=weights, k=rng.randint(4, 30))) + rng.choice([".", ",", "!\n", "\n\n", " 1984; "])
         parts.append(line)
         bytes_ += len(line.encode())
     return "".join(parts)

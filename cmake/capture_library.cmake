@@ -14,6 +14,9 @@ foreach(example example_c example_cpp)
   target_link_libraries(${example} PRIVATE lockstep_capture_shared)
 endforeach()
 set_target_properties(example_c PROPERTIES C_STANDARD 11)
+if(LOCKSTEP_TESTS)
+  add_dependencies(lockstep example_c example_cpp)
+endif()
 
 # The package works without this; with it a checkpoint that records nothing costs a branch.
 find_package(Python3 COMPONENTS Interpreter Development.Module)

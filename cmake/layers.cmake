@@ -27,3 +27,7 @@ target_compile_definitions(lockstep_base PUBLIC LOCKSTEP_VERSION="${PROJECT_VERS
 
 add_executable(lockstep ${CMAKE_SOURCE_DIR}/src/cli/main.cpp)
 target_link_libraries(lockstep PRIVATE lockstep_cli)
+
+include(GNUInstallDirs)
+install(TARGETS lockstep RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/models/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/models)

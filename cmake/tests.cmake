@@ -2,6 +2,13 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 find_library(RAPIDCHECK_LIBRARY rapidcheck)
+
+# tests/support/*.cpp: what the tests of the pipeline and its probes share.
+file(GLOB support CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/support/*.cpp)
+add_library(lockstep_test_support STATIC ${support})
+target_include_directories(lockstep_test_support PUBLIC ${CMAKE_SOURCE_DIR}/tests)
+target_link_libraries(lockstep_test_support PUBLIC lockstep_pipeline)
+
 foreach(layer IN LISTS LOCKSTEP_LAYERS)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${layer}/*.cpp)
   if(NOT sources)
@@ -12,6 +19,9 @@ foreach(layer IN LISTS LOCKSTEP_LAYERS)
   target_link_libraries(test_${layer} PRIVATE lockstep_${layer} GTest::gtest_main ${RAPIDCHECK_LIBRARY})
   target_compile_definitions(test_${layer} PRIVATE LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                                    LOCKSTEP_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  if(layer STREQUAL "pipeline")
+    target_link_libraries(test_${layer} PRIVATE lockstep_test_support)
+  endif()
   add_test(NAME ${layer} COMMAND test_${layer} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
 

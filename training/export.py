@@ -72,6 +72,10 @@ def save(out, vae, dit, text):
     extra = os.path.join(out, "text_encoder", "generation_config.json")
     if os.path.exists(extra):
         os.remove(extra)
+    # what lockstep takes when the user says nothing; diffusers ignores the file
+    with open(os.path.join(out, "lockstep.json"), "w") as f:
+        json.dump(dict(width=128, height=128, steps=20, guidance=3.0, negative_prompt=" "), f, indent=1)
+        f.write("\n")
 
 
 def card(out, notes):
@@ -85,7 +89,7 @@ library_name: diffusers
 # Lockstep tiny
 
 A Qwen-Image in miniature: the same three networks, tokenizer scheme, prompt template, scheduler and file layout, {total / 1e6:.1f} MB in bf16.
-It draws flat shapes, small scenes, counts up to four and words of up to four capital letters, best at 128x128, 20 steps, guidance 3,
+It draws flat shapes, small scenes, counts up to four and words of up to four capital letters, best at 128x128, 20 steps, guidance 4.5,
 negative prompt a single blank.
 
 - Licence: Apache-2.0, weights included.
@@ -99,7 +103,7 @@ negative prompt a single blank.
 import torch
 from diffusers import QwenImagePipeline
 pipe = QwenImagePipeline.from_pretrained("models/tiny", torch_dtype=torch.float32)
-pipe("a red circle left of a blue square on a white background", negative_prompt=" ", true_cfg_scale=3.0,
+pipe("a red circle left of a blue square on a white background", negative_prompt=" ", true_cfg_scale=4.5,
      num_inference_steps=20, height=128, width=128, generator=torch.Generator().manual_seed(0)).images[0].save("out.png")
 ```
 """)

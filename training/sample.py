@@ -22,7 +22,7 @@ def main():
     p.add_argument("--prompts", nargs="*", default=SHEET)
     p.add_argument("--size", type=int, nargs=2, default=(128, 128), help="height width")
     p.add_argument("--steps", type=int, default=20)
-    p.add_argument("--guidance", type=float, default=3.0)
+    p.add_argument("--guidance", type=float, default=4.5)
     p.add_argument("--judge", type=int, default=0)
     a = p.parse_args()
     pipe = QwenImagePipeline.from_pretrained(a.model, torch_dtype=torch.float32)

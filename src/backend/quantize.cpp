@@ -33,8 +33,8 @@ struct Group {
   float scale, bias;
 };
 
-// The end of the range that is farther from zero becomes exactly representable: it is `bias`, and a whole number of steps
-// from zero.
+// The end of the range that is farther from zero becomes exactly representable: it is `bias`, and a whole number of
+// steps from zero.
 Group fit(const float* w, int group_size, float bins) {
   float low = std::numeric_limits<float>::infinity(), high = -low;
   for (int i = 0; i < group_size; ++i) {
@@ -106,7 +106,8 @@ Quantised quantize_affine(const Tensor& dense, int bits, int group_size) {
 Tensor dequantize_affine(const Quantised& quantised, int bits, int group_size) {
   check(bits, group_size);
   const int64_t rows = quantised.weight.dim(0), words = quantised.weight.dim(1), width = words * 32 / bits;
-  if (quantised.scales.shape() != Shape{rows, width / group_size} || quantised.biases.shape() != quantised.scales.shape())
+  if (quantised.scales.shape() != Shape{rows, width / group_size} ||
+      quantised.biases.shape() != quantised.scales.shape())
     fail(Code::kBadInput, "dequantize", "scales and biases",
          {.expected = to_string(Shape{rows, width / group_size}), .got = to_string(quantised.scales.shape())});
   const std::vector<float> scales = to_floats(quantised.scales), biases = to_floats(quantised.biases);

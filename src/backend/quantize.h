@@ -1,5 +1,5 @@
-// MLX's affine quantisation: value = scale * q + bias per group along K, q in [0, 2^bits), packed into 32-bit words as a
-// little-endian stream. The same bits as mlx.core.quantize.
+// MLX's affine quantisation: value = scale * q + bias per group along K, q in [0, 2^bits), packed into 32-bit words as
+// a little-endian stream. The same bits as mlx.core.quantize.
 #pragma once
 #include "backend/kernels.h"
 
@@ -17,8 +17,8 @@ struct Quantised {
 Quantised quantize_affine(const Tensor& dense, int bits, int group_size);
 Tensor dequantize_affine(const Quantised& quantised, int bits, int group_size);  // [N, K] in the dtype of the scales
 
-// Replaces a dense weight by its quantised form; a weight whose K is not a multiple of the group size stays dense, as in
-// MLX. Call before Backend::prepare. True when it was replaced.
+// Replaces a dense weight by its quantised form; a weight whose K is not a multiple of the group size stays dense, as
+// in MLX. Call before Backend::prepare. True when it was replaced.
 bool quantize_in_place(LinearWeight& weight, int bits, int group_size);
 
 }  // namespace lockstep

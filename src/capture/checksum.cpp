@@ -1,9 +1,15 @@
 #include "capture/checksum.h"
 
 #include <fmt/format.h>
-// Inlined, so that the vector width is our compiler's choice and the capture library needs no libxxhash beside it.
-#define XXH_INLINE_ALL
+
+#include <new>
+
+#if defined(__x86_64__)
+// libxxhash chooses SSE2, AVX2 or AVX-512 at run time.
+#include <xxh_x86dispatch.h>
+#else
 #include <xxhash.h>
+#endif
 
 namespace lockstep {
 namespace {
@@ -15,22 +21,23 @@ std::string hex(XXH128_hash_t hash) {
 }  // namespace
 
 struct Checksum::State {
-  alignas(64) XXH3_state_t xxh;
+  XXH3_state_t* xxh = XXH3_createState();  // 64-byte aligned
+  ~State() { XXH3_freeState(xxh); }
 };
 
 Checksum::Checksum() : state_(std::make_unique<State>()) {
-  XXH3_INITSTATE(&state_->xxh);
-  XXH3_128bits_reset(&state_->xxh);
+  if (!state_->xxh) throw std::bad_alloc();
+  XXH3_128bits_reset(state_->xxh);
 }
 
 Checksum::~Checksum() = default;
 
 void Checksum::add(std::span<const std::byte> bytes) {
-  if (!bytes.empty()) XXH3_128bits_update(&state_->xxh, bytes.data(), bytes.size());
+  if (!bytes.empty()) XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size());
 }
 
 std::string Checksum::text() const {
-  return hex(XXH3_128bits_digest(&state_->xxh));
+  return hex(XXH3_128bits_digest(state_->xxh));
 }
 
 std::string checksum_text(std::span<const std::byte> bytes) {

@@ -2,6 +2,7 @@
 // (statistics, files) is done by one thread, in order, within a bound on memory. Nothing here ever stops its host: what
 // cannot be recorded is said once, and the program goes on.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -90,7 +91,8 @@ class RunWriter {
   std::deque<Pending> queue_;
   int64_t next_seq_ = 0;
   int in_flight_ = 0;  // queued or being written
-  bool stop_ = false, closed_ = false, log_broken_ = false, tensors_broken_ = false;
+  bool stop_ = false;
+  std::atomic<bool> closed_ = false, log_broken_ = false, tensors_broken_ = false;  // looked at without the lock
   WriterCounts counts_;
   std::set<std::string> warned_;
   std::unique_ptr<std::thread> thread_;

@@ -47,7 +47,7 @@ Slot::Slot(const fs::path& path, size_t bytes) : path_(path), bytes_(bytes) {
   if (fd < 0) fail(Code::kIo, "spool", path.string() + ": " + std::strerror(errno));
   // All of it now: touching a page that a full disk cannot back would end the program with SIGBUS.
   const int error = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
-  void* map = error ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* map = error ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   ::close(fd);
   if (map == MAP_FAILED) {
     ::unlink(path.c_str());
@@ -134,7 +134,7 @@ Slot* Spool::make(size_t bytes) {
   }
   ++next_;
   in_files_ += bytes;
-  peak_bytes_ = std::max(peak_bytes_, in_files_);
+  peak_bytes_ = std::max(peak_bytes_.load(), in_files_);
   return slots_.back().get();
 }
 

@@ -69,7 +69,8 @@ class Spool {
   bool drop_free(size_t at_least);
 
   fs::path folder_;
-  uint64_t max_bytes_, in_files_ = 0, peak_bytes_ = 0;
+  uint64_t max_bytes_, in_files_ = 0;
+  std::atomic<uint64_t> peak_bytes_ = 0;
   int next_ = 0;
   bool usable_ = true, forgotten_ = false;
   std::mutex mutex_;

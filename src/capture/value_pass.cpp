@@ -17,6 +17,13 @@ struct Scratch {
   alignas(64) double doubles[kBlockElements];
 };
 
+// How many elements are done: none when the block holds a NaN or an infinity, which are then taken one by one.
+int64_t join_block(const BlockMoments& block, int64_t count, Moments& moments) {
+  if (count == 0 || !std::isfinite(block.sum_of_squares)) return 0;
+  moments.merge(Moments::of_block(block, count));
+  return count;
+}
+
 void add_to_moments(const std::byte* raw, DType dtype, int64_t count, double normal, Scratch& scratch,
                     Moments& moments) {
   if (!fits_float(dtype)) {
@@ -24,18 +31,20 @@ void add_to_moments(const std::byte* raw, DType dtype, int64_t count, double nor
     for (int64_t i = 0; i < count; ++i) moments.add(scratch.doubles[i], normal);
     return;
   }
+  BlockMoments block;
+  if (dtype == DType::kBF16) {
+    const BFloat16* values = reinterpret_cast<const BFloat16*>(raw);
+    const int64_t done = bfloat16_block_moments(values, count, static_cast<float>(normal), block);
+    for (int64_t i = join_block(block, done, moments); i < count; ++i) moments.add(float_from(values[i]), normal);
+    return;
+  }
   const float* floats = reinterpret_cast<const float*>(raw);
   if (dtype != DType::kF32) {
     convert_elements(raw, dtype, scratch.floats, DType::kF32, count);
     floats = scratch.floats;
   }
-  BlockMoments block;
-  int64_t done = float_block_moments(floats, count, static_cast<float>(normal), block);
-  if (done > 0 && std::isfinite(block.sum_of_squares))
-    moments.merge(Moments::of_block(block, done));
-  else
-    done = 0;  // a NaN or an infinity in the block: one by one
-  for (int64_t i = done; i < count; ++i) moments.add(floats[i], normal);
+  const int64_t done = float_block_moments(floats, count, static_cast<float>(normal), block);
+  for (int64_t i = join_block(block, done, moments); i < count; ++i) moments.add(floats[i], normal);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
+#include "base/number_text.h"
 #include "cli/app.h"
 #include "cli/machine.h"
-#include "base/number_text.h"
 #include "cli/terminal.h"
 
 namespace lockstep {

@@ -9,11 +9,13 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/progress.h"
+#include "capture/store.h"
 #include "cli/app.h"
 #include "cli/debug_run.h"
 #include "io/image.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
+#include "pipeline/contact_sheet.h"
 #include "pipeline/generate.h"
 #include "tensor/storage.h"
 
@@ -23,8 +25,8 @@ namespace {
 struct Options {
   std::vector<std::string> prompts;
   std::string prompt_file, negative_prompt, model, output = "lockstep.png", device = "cpu", dtype = "f32", latents,
-                                                   sigmas;
-  int width = 0, height = 0, steps = 0, count = 1, threads = 0, max_prompt_tokens = 512;
+                                                   sigmas, sheet, memory_limit;
+  int width = 0, height = 0, steps = 0, count = 1, threads = 0, max_prompt_tokens = 512, columns = 4, quantize = 0;
   double guidance = -1;
   uint64_t seed = 0;
   bool tiling = false, has_negative = false;
@@ -210,17 +212,32 @@ void run_generate(App& app, const Options& options) {
   if (!app.global.quiet && (first.width % 16 || first.height % 16))
     fmt::print(stderr, "lockstep: sizes are multiples of 16: {}x{} becomes {}x{}\n", first.width, first.height,
                first.width / 16 * 16, first.height / 16 * 16);
+  if (!options.sheet.empty()) check_output(options.sheet);
+  if (!options.memory_limit.empty()) {
+    const std::optional<uint64_t> limit = bytes_from_text(options.memory_limit);
+    if (!limit)
+      fail(Code::kUsage, "generate", "--memory-limit: not a size",
+           {.expected = "a number with B, KB, MB or GB", .got = options.memory_limit});
+    set_memory_limit(*limit);
+  }
   const std::unique_ptr<Backend> backend = make_backend(options.device, options.threads);
   const std::unique_ptr<DebugRun> debug =
       DebugRun::start(app, options.debug, run_details(options, first, model.path(), *backend));
   StageBars bars(!app.global.quiet && !app.global.json && !(debug && !options.debug.reference.empty()));
   GenerateSettings settings;
   settings.dtype = *dtype;
+  settings.quantize_bits = options.quantize;
   if (options.tiling) settings.tiling = models::Tiling{};
   settings.progress = [&bars](std::string_view stage, int64_t done, int64_t total) { bars.update(stage, done, total); };
   if (debug) settings.tap = debug->tap();
   const std::vector<GeneratedImage> images = generate(model, *backend, settings, requests);
   for (size_t i = 0; i < jobs.size(); ++i) write_result(jobs[i], images[i], model.path());
+  if (!options.sheet.empty()) {
+    std::vector<Tensor> pictures;
+    for (const GeneratedImage& image : images) pictures.push_back(image.pixels);
+    write_image(options.sheet, {contact_sheet(pictures, options.columns),
+                                {{"software", std::string("lockstep ") + LOCKSTEP_VERSION}}});
+  }
   if (debug) debug->finish(true);
   const double secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (app.global.json) {
@@ -273,9 +290,15 @@ void add_generate(App& app) {
   command->add_option("--seed", options->seed, "first seed; --count counts it up");
   command->add_option("--count", options->count, "pictures for each prompt");
   command->add_option("--output", options->output, "file, or a pattern with {seed} and {index}; .png .jpg .webp");
+  command->add_option("--sheet", options->sheet, "also write all pictures on one page");
+  command->add_option("--columns", options->columns, "pictures across on the page");
+  command->add_option("--memory-limit", options->memory_limit, "refuse to use more for tensors: 8GB");
   command->add_option("--latents", options->latents, "start from saved noise (.npy or .safetensors)");
   command->add_option("--device", options->device, "cpu or reference");
   command->add_option("--dtype", options->dtype, "f32 or bf16");
+  command
+      ->add_option("--quantize", options->quantize, "hold the transformer's weights in so many bits, as MLX quantises")
+      ->check(CLI::IsMember({2, 3, 4, 6, 8}));
   command->add_option("--threads", options->threads, "0: all cores");
   command->add_option("--max-prompt-tokens", options->max_prompt_tokens, "longer prompts are cut (at most 1024)");
   command->add_flag("--vae-tiling", options->tiling, "decode large images in tiles of 256 pixels");

@@ -18,7 +18,6 @@ struct ListOptions {
 };
 
 void run_list(App& app, ListOptions& options) {
-  options.selection.settle();
   const auto source = open_tensors(options.selection.path);
   const std::vector<const TensorInfo*> selected = select_tensors(*source, options.selection.name);
   if (app.global.json) {
@@ -99,7 +98,6 @@ void print_tensor(const Terminal& terminal, const TensorInfo& info) {
 }
 
 void run_info(App& app, TensorSelection& selection) {
-  selection.settle();
   const auto source = open_tensors(selection.path);
   const Terminal terminal(app.global);
   if (selection.name.empty() && source->tensors().size() != 1) {
@@ -135,19 +133,23 @@ void add_tensors(App& app) {
   CLI::App* list = group->add_subcommand("list", "names, dtypes, shapes and sizes");
   list->footer("lockstep tensors list model.safetensors\nlockstep tensors list checkpoint/ '*.attn.to_q.*' --json");
   auto list_options = std::make_shared<ListOptions>();
-  list_options->selection.add_to(*list);
+  list_options->selection.add_to(*list, TensorSelection::Slices::kNone);
   list->add_option("--limit", list_options->limit, "most rows; 0 for all")->type_name("N")->capture_default_str();
   list->callback([&app, list_options] { run_list(app, *list_options); });
 
   CLI::App* info = group->add_subcommand("info", "what a file or a folder holds, or where one tensor lies");
   info->footer("lockstep tensors info checkpoint/\nlockstep tensors info model.safetensors blocks.0.attn.to_q.weight");
   auto info_options = std::make_shared<TensorSelection>();
-  info_options->add_to(*info);
+  info_options->add_to(*info, TensorSelection::Slices::kNone);
   info->callback([&app, info_options] { run_info(app, *info_options); });
 
   add_tensors_show(app, *group);
   add_tensors_stats(app, *group);
-  add_tensors_diff(app, *group);
+  add_diff(app, *group, "diff",
+           "compare two tensors, files or folders; exit status 0 where they match, 1 where they differ",
+           "lockstep tensors diff reference.npy candidate.npy\n"
+           "lockstep tensors diff a.safetensors b.safetensors '*.attn.*' --tolerance high\n"
+           "lockstep tensors diff dumps/official dumps/port --tolerance 1e-4,1e-3 --json");
   add_tensors_export(app, *group);
 }
 

@@ -7,8 +7,10 @@ namespace lockstep {
 
 void add_tensors_show(App& app, CLI::App& group);
 void add_tensors_stats(App& app, CLI::App& group);
-void add_tensors_diff(App& app, CLI::App& group);
 void add_tensors_export(App& app, CLI::App& group);
+
+// `tensors diff` and `weights compare` are one command under two names.
+void add_diff(App& app, CLI::App& group, const std::string& name, const std::string& help, const std::string& examples);
 
 Json json_from(const TensorInfo& info);
 

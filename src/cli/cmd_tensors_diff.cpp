@@ -4,10 +4,10 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/names.h"
+#include "base/number_text.h"
 #include "base/progress.h"
 #include "cli/cmd_tensors.h"
 #include "cli/comparison_text.h"
-#include "base/number_text.h"
 #include "cli/table.h"
 #include "cli/tensor_selection.h"
 #include "compare/metrics_json.h"
@@ -173,13 +173,10 @@ class Diff {
 
 }  // namespace
 
-void add_tensors_diff(App& app, CLI::App& group) {
-  CLI::App* command = group.add_subcommand(
-      "diff", "compare two tensors, files or folders; exit status 0 where they match, 1 where they differ");
-  command->footer(
-      "lockstep tensors diff reference.npy candidate.npy\n"
-      "lockstep tensors diff a.safetensors b.safetensors '*.attn.*' --tolerance high\n"
-      "lockstep tensors diff dumps/official dumps/port --tolerance 1e-4,1e-3 --json");
+void add_diff(App& app, CLI::App& group, const std::string& name, const std::string& help,
+              const std::string& examples) {
+  CLI::App* command = group.add_subcommand(name, help);
+  command->footer(examples);
   auto options = std::make_shared<DiffOptions>();
   command->add_option("REFERENCE", options->reference, "the side that is right: a file or a folder")->required();
   command->add_option("CANDIDATE", options->candidate, "the side in question: a file or a folder")->required();

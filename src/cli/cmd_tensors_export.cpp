@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "cli/cmd_tensors.h"
 #include "base/number_text.h"
+#include "cli/cmd_tensors.h"
 #include "cli/tensor_selection.h"
 #include "io/npy.h"
+#include "io/npz.h"
 #include "io/safetensors.h"
+#include "io/torch_file.h"
 
 namespace lockstep {
 namespace {
@@ -30,7 +32,8 @@ void run_export(App& app, ExportOptions& options) {
   NamedTensors tensors;
   for (const TensorInfo* info : selected) {
     const Tensor tensor = load_selected(*source, *info, options.selection.slice);
-    tensors.emplace_back(info->name, options.dtype.empty() ? tensor : tensor.to(parse_dtype(options.dtype)));
+    const Tensor wanted = options.dtype.empty() ? tensor : tensor.to(parse_dtype(options.dtype));
+    tensors.emplace_back(info->name, wanted.contiguous());
   }
   if (output.extension() == ".npy") {
     if (tensors.size() != 1)
@@ -38,11 +41,14 @@ void run_export(App& app, ExportOptions& options) {
            {.hint = "a name, or --output with .safetensors"});
     write_npy(output, tensors[0].second);
   } else if (output.extension() == ".safetensors") {
-    for (auto& [name, tensor] : tensors) tensor = tensor.contiguous();
     write_safetensors(output, tensors, source->metadata());
+  } else if (output.extension() == ".npz") {
+    write_npz(output, tensors);
+  } else if (output.extension() == ".pt") {
+    write_torch(output, tensors);
   } else {
     fail(Code::kUsage, "export", fmt::format("'{}' is no format to write", output.extension().string()),
-         {.expected = ".npy or .safetensors"});
+         {.expected = ".npy, .npz, .safetensors or .pt"});
   }
   uint64_t bytes = 0;
   for (const auto& [name, tensor] : tensors) bytes += tensor.bytes();
@@ -55,7 +61,8 @@ void run_export(App& app, ExportOptions& options) {
 }  // namespace
 
 void add_tensors_export(App& app, CLI::App& group) {
-  CLI::App* command = group.add_subcommand("export", "write tensors, or slices of them, to .npy or .safetensors");
+  CLI::App* command =
+      group.add_subcommand("export", "write tensors, or slices of them, to .npy, .npz, .safetensors or .pt");
   command->footer(
       "lockstep tensors export model.safetensors blocks.0.norm.weight --output weight.npy\n"
       "lockstep tensors export latents.npy '[0, ::2]' --output half.npy --dtype f32\n"

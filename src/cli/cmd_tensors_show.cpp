@@ -3,9 +3,9 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/number_text.h"
 #include "base/progress.h"
 #include "cli/cmd_tensors.h"
-#include "base/number_text.h"
 #include "cli/table.h"
 #include "cli/tensor_selection.h"
 #include "cli/tensor_text.h"

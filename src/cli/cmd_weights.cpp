@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "base/progress.h"
-#include "cli/cmd_weights_compare.h"
 #include "cli/app.h"
 #include "cli/cmd_tensors.h"
-#include "base/number_text.h"
+#include "cli/cmd_weights_compare.h"
 #include "cli/table.h"
 #include "cli/tensor_selection.h"
 #include "cli/tensor_text.h"
@@ -209,6 +209,11 @@ void add_weights(App& app) {
       add_verb(app, *group, "show", "one tensor: where it lies, its statistics, its edges", run_show);
   show->footer("lockstep weights show model/vae decoder.conv_in.weight");
   show->add_option("NAME", show_options->pattern, "the tensor's name")->required();
+
+  add_diff(app, *group, "diff",
+           "compare two checkpoints, tensor by tensor; exit status 0 where they match, 1 where they differ",
+           "lockstep weights diff official/transformer converted/transformer\n"
+           "lockstep weights diff a.safetensors b.safetensors '*.norm*' --tolerance exact");
 
   auto [report, report_options] =
       add_verb(app, *group, "report",

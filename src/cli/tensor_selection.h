@@ -15,8 +15,10 @@ namespace lockstep {
 struct TensorSelection {
   std::string path, name, slice;
 
-  void add_to(CLI::App& command);  // PATH [NAME] [SLICE]; a NAME that starts with '[' is the slice
-  void settle();                   // call before use: moves a slice given in the place of the name
+  enum class Slices { kAllowed, kNone };
+  // PATH [NAME] [SLICE]; a NAME that starts with '[' is the slice
+  void add_to(CLI::App& command, Slices slices = Slices::kAllowed);
+  void settle();  // call before use: moves a slice given in the place of the name
 };
 
 // Everything the pattern names, in file order; all without one. Error{kNotFound} with the nearest names.

@@ -118,6 +118,11 @@ void fill_curve(const RunView& reference, Comparison& out) {
     names.push_back(to_string(key));
   }
   out.growth = fit_growth(errors, names);
+  // An error that starts at its full height also grows without a jump; it is no rounding when a tensor is beyond the
+  // noise.
+  const bool mismatch = std::any_of(out.results.begin(), out.results.end(),
+                                    [](const PairResult& result) { return result.state == PairState::kBad; });
+  if (mismatch && out.growth.kind == "smooth") out.growth.words.clear();
 }
 
 void fill_notes(const RunView& reference, const RunView& candidate, Comparison& out) {

@@ -163,6 +163,11 @@ DecodedImage decode_jpeg(std::span<const std::byte> bytes, std::string_view orig
   if (!reader.read_header(bytes)) corrupt();
   const jpeg_decompress_struct& codec = reader.codec;
   check_image_size(codec.image_width, codec.image_height, "jpeg", origin);
+  // Huffman codes spend at least one bit on each block of 8 x 8 pixels; arithmetic coding may spend less.
+  if (!codec.arith_code && uint64_t{codec.image_width} * codec.image_height / 512 > bytes.size())
+    fail(Code::kCorrupt, "jpeg", std::string(origin) + ": too few bytes for the size it promises",
+         {.got = std::to_string(codec.image_width) + " x " + std::to_string(codec.image_height) + " in " +
+                 std::to_string(bytes.size()) + " bytes"});
   const int channels = codec.num_components;
   if (channels != 1 && channels != 3 && channels != 4)
     fail(Code::kUnsupported, "jpeg", std::string(origin) + ": unusual number of components",

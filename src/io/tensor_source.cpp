@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -72,10 +73,13 @@ bool is_npz(const MappedFile& file) {
                      [](const ZipEntry& entry) { return entry.name.ends_with(".npy"); });
 }
 
-void add_checkpoint(TensorSource& source, const fs::path& path) {
+void add_checkpoint(TensorSource& source, const fs::path& path, const std::string& prefix = "") {
   const auto checkpoint = std::make_shared<const Checkpoint>(Checkpoint::open(path));
-  for (const TensorInfo& info : checkpoint->tensors())
-    source.add(info, [checkpoint, &info] { return checkpoint->tensor(info.name); });
+  for (const TensorInfo& info : checkpoint->tensors()) {
+    TensorInfo named = info;
+    named.name = prefix + info.name;
+    source.add(std::move(named), [checkpoint, &info] { return checkpoint->tensor(info.name); });
+  }
   source.add_metadata(checkpoint->metadata());
 }
 
@@ -100,6 +104,8 @@ std::vector<fs::path> tensor_files(const fs::path& folder) {
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     std::error_code ignored;
     if (at->is_directory(ignored) || !has_tensor_extension(at->path())) continue;
+    // .bin is anybody's extension; only torch's own count.
+    if (at->path().extension() == ".bin" && !TorchFile::looks_like(MappedFile::open(at->path())->bytes())) continue;
     files.push_back(at->path());
     if (files.size() > kMaxFolderFiles) fail(Code::kBadInput, "open", folder.string() + " holds too many files");
   }
@@ -113,10 +119,21 @@ void add_folder(TensorSource& source, const fs::path& folder) {
   if (files.empty())
     fail(Code::kNotFound, "open", folder.string() + " holds no tensor files",
          {.expected = ".npy, .npz, .safetensors, .pt, .pth or .bin files"});
-  const bool checkpoint = std::all_of(files.begin(), files.end(), [&](const fs::path& path) {
-    return path.extension() == ".safetensors" && path.parent_path() == folder;
+  // Models come as safetensors, often with the same weights once more as .bin beside them.
+  std::set<fs::path> components;
+  for (const fs::path& path : files)
+    if (path.extension() == ".safetensors") components.insert(path.parent_path());
+  const bool model = !components.empty() && std::all_of(files.begin(), files.end(), [](const fs::path& path) {
+    return path.extension() == ".safetensors" || path.extension() == ".bin";
   });
-  if (checkpoint) return add_checkpoint(source, folder);
+  if (model) {
+    for (const fs::path& component : components) {
+      std::string prefix = component == folder ? "" : component.lexically_relative(folder).string() + ".";
+      std::replace(prefix.begin(), prefix.end(), '/', '.');
+      add_checkpoint(source, component, prefix);
+    }
+    return;
+  }
   for (const fs::path& path : files)
     add_file(source, path, path.lexically_relative(folder).replace_extension().string(), true);
 }

@@ -36,8 +36,10 @@ class TensorSource {
   std::map<std::string, std::string> metadata_;
 };
 
-// Names: as in the file; a lone .npy or bare torch tensor is named by its file without extension. In a folder that is
-// not a checkpoint names are paths without extension, `sub/latents`, and `sub/file/inner` where a file holds several.
+// Names: as in the file; a lone .npy or bare torch tensor is named by its file without extension. A folder of
+// safetensors files is a checkpoint, and one with such folders inside a model: `transformer.` before the names of
+// transformer/. In any other folder names are paths without extension, `sub/latents`, and `sub/file/inner` where a file
+// holds several.
 std::unique_ptr<TensorSource> open_tensors(const fs::path& path);
 
 bool has_tensor_extension(const fs::path& path);  // .npy .npz .safetensors .pt .pth .bin

@@ -1,12 +1,17 @@
 #include "nn/weights.h"
 
+#include <algorithm>
 #include <set>
 
+#include "backend/quantize.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "tensor/convert.h"
 
 namespace lockstep::nn {
+namespace {
+constexpr int kQuantizeGroup = 64;  // MLX's default, and that of the published files
+}
 
 struct Weights::Account {
   const Checkpoint& checkpoint;
@@ -40,7 +45,8 @@ Tensor Weights::take(std::string_view name) const {
   const std::string canonical = key(name);
   const std::string in_file = account_->options.rename ? account_->options.rename(canonical) : canonical;
   if (!account_->checkpoint.find(in_file)) {
-    account_->missing.push_back(in_file);
+    const auto& lacking = account_->options.may_lack;
+    if (std::find(lacking.begin(), lacking.end(), canonical) == lacking.end()) account_->missing.push_back(in_file);
     return {};
   }
   account_->used.insert(in_file);
@@ -85,6 +91,10 @@ LinearWeight Weights::linear(std::string_view name, int64_t inputs, int64_t outp
   LinearWeight linear;
   Tensor weight = scope.take("weight");
   if (bias) linear.bias = scope.tensor("bias", {outputs});
+  if (bias && !linear.bias.defined() && !scope.has("bias")) {
+    const auto& lacking = account_->options.may_lack;
+    bias = std::find(lacking.begin(), lacking.end(), scope.key("bias")) == lacking.end();
+  }
   const bool quantised = scope.has("scales");
   if (quantised) {
     linear.scales = scope.take("scales");
@@ -115,6 +125,7 @@ LinearWeight Weights::linear(std::string_view name, int64_t inputs, int64_t outp
       return linear;
     }
     linear.weight = in_dtype(weight);
+    if (account_->options.quantize_bits) quantize_in_place(linear, account_->options.quantize_bits, kQuantizeGroup);
   }
   account_->backend.prepare(linear, account_->options.dtype);
   return linear;

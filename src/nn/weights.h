@@ -17,6 +17,7 @@ struct WeightOptions {
   int quantize_bits = 0;      // dense linear weights are quantised at load
   // The name a canonical key has in this file; empty: unchanged.
   std::function<std::string(const std::string&)> rename = {};
+  std::vector<std::string> may_lack = {};   // canonical keys that this kind of file leaves out
   bool channels_last_convolutions = false;  // MLX keeps [o, (kt,) kh, kw, i]
 };
 

@@ -133,7 +133,8 @@ std::vector<Tensor> Run::denoise(const std::vector<GenerateRequest>& requests,
     total += request.sigmas.empty() ? request.steps : static_cast<int64_t>(request.sigmas.size());
   settings_.progress("denoise", 0, total);
   const SchedulerConfig scheduler = model_.scheduler();
-  const models::QwenImageTransformer transformer = model_.transformer(backend_, settings_.dtype);
+  const models::QwenImageTransformer transformer =
+      model_.transformer(backend_, settings_.dtype, settings_.quantize_bits);
   std::vector<Tensor> results;
   for (size_t r = 0; r < requests.size(); ++r) {
     Tensor latents = initial_latents(requests[r], transformer.config().in_channels / 4);  // [1, N, C * 4]

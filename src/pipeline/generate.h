@@ -25,6 +25,7 @@ struct GenerateRequest {
 struct GenerateSettings {
   DType dtype = DType::kF32;
   Tap* tap = nullptr;
+  int quantize_bits = 0;  // the transformer's dense linear weights, at load
   std::optional<models::Tiling> tiling;
   // Called as work goes on: stage name, done, total.
   std::function<void(std::string_view stage, int64_t done, int64_t total)> progress = [](auto...) {};

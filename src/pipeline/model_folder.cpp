@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "io/checkpoint.h"
+#include "models/mflux_names.h"
 
 namespace lockstep {
 namespace {
@@ -9,12 +10,55 @@ namespace {
 // Builds a model from a component's folder and settles its weight accounts.
 template <typename Model, typename Config>
 Model load_component(const fs::path& folder, std::string_view component, const Config& config, Backend& backend,
-                     DType dtype) {
+                     nn::WeightOptions options) {
   const Checkpoint checkpoint = Checkpoint::open(folder);
-  const nn::Weights weights(checkpoint, backend, {.dtype = dtype});
+  const nn::Weights weights(checkpoint, backend, std::move(options));
   Model model(weights, config);
   weights.finish(component);
   return model;
+}
+
+// mflux saves no configs: its folders hold the one released architecture.
+models::QwenImageConfig released_transformer() {
+  return {.layers = 60,
+          .heads = 24,
+          .head_width = 128,
+          .text_width = 3584,
+          .in_channels = 64,
+          .out_channels = 16,
+          .patch = 2,
+          .rope_axes = {16, 56, 56}};
+}
+models::TextConfig released_text_encoder() {
+  return {.layers = 28,
+          .width = 3584,
+          .heads = 28,
+          .kv_heads = 4,
+          .hidden = 18944,
+          .vocabulary = 152064,
+          .head_width = 128,
+          .eps = 1e-6f,
+          .rope_theta = 1e6};
+}
+SchedulerConfig released_scheduler() {
+  return {.base_shift = 0.5, .max_shift = 0.9, .base_tokens = 256, .max_tokens = 8192, .shift_terminal = 0.02};
+}
+models::VaeConfig released_vae() {
+  return {.base = 96,
+          .latent_channels = 16,
+          .image_channels = 3,
+          .res_blocks = 2,
+          .multipliers = {1, 2, 4, 4},
+          .latents_mean = {-0.7571f, -0.7089f, -0.9113f, 0.1075f, -0.1745f, 0.9653f, -0.1517f, 1.5508f, 0.4134f,
+                           -0.0715f, 0.5517f, -0.3632f, -0.1922f, -0.9497f, 0.2503f, -0.2921f},
+          .latents_std = {2.8184f, 1.4541f, 2.3275f, 2.6558f, 1.2196f, 1.7708f, 2.6052f, 2.0743f, 3.2687f, 2.1526f,
+                          2.8652f, 1.5579f, 1.6382f, 1.1253f, 2.8251f, 1.9160f}};
+}
+
+// Reads a component's config, or falls back where mflux has none.
+template <typename Read, typename Config>
+Config config_or(const fs::path& path, bool mflux, Read read, Config released) {
+  return mflux && !fs::exists(path) ? released : read(path);
 }
 
 ModelDefaults read_defaults(const fs::path& path) {
@@ -35,45 +79,75 @@ ModelFolder ModelFolder::open(const fs::path& path) {
   if (!fs::is_directory(path))
     fail(Code::kNotFound, "model", path.string() + " is no folder",
          {.expected = "a folder with model_index.json", .hint = "--model DIR"});
-  const models::ConfigReader index = models::read_config(path / "model_index.json", "");
-  const std::string pipeline = index.text_or("_class_name", "");
-  if (pipeline != "QwenImagePipeline") index.refuse("_class_name", "QwenImagePipeline");
+  const bool mflux = !fs::exists(path / "model_index.json") && fs::is_directory(path / "transformer") &&
+                     Checkpoint::open(path / "transformer").find("transformer_blocks.0.img_mod_linear.weight");
+  if (!mflux) {
+    const models::ConfigReader index = models::read_config(path / "model_index.json", "");
+    if (index.text_or("_class_name", "") != "QwenImagePipeline") index.refuse("_class_name", "QwenImagePipeline");
+  }
   for (const char* component : {"scheduler", "tokenizer", "text_encoder", "transformer", "vae"})
-    if (!fs::is_directory(path / component))
+    if (!(mflux && std::string_view(component) == "scheduler") && !fs::is_directory(path / component))
       fail(Code::kNotFound, "model", (path / component).string() + " is missing");
   ModelFolder folder;
   folder.path_ = path;
+  folder.mflux_ = mflux;
   folder.defaults_ = read_defaults(path / "lockstep.json");
   return folder;
+}
+
+nn::WeightOptions ModelFolder::weight_options(DType dtype) const {
+  nn::WeightOptions options{.dtype = dtype};
+  options.channels_last_convolutions = mflux_;
+  if (mflux_) options.may_lack = {"norm_out.linear.bias"};  // mflux's module has none, so its files lack it
+  return options;
 }
 
 Tokenizer ModelFolder::tokenizer() const {
   return Tokenizer::load(path_ / "tokenizer");
 }
 SchedulerConfig ModelFolder::scheduler() const {
-  return read_scheduler_config(path_ / "scheduler" / "scheduler_config.json");
+  return config_or(path_ / "scheduler/scheduler_config.json", mflux_, read_scheduler_config, released_scheduler());
 }
 models::VaeConfig ModelFolder::vae_config() const {
-  return models::read_vae_config(path_ / "vae" / "config.json");
+  return config_or(path_ / "vae/config.json", mflux_, models::read_vae_config, released_vae());
 }
 
 models::TextModel ModelFolder::text_encoder(Backend& backend, DType dtype) const {
-  return load_component<models::TextModel>(path_ / "text_encoder", "text_encoder",
-                                           models::read_text_config(path_ / "text_encoder" / "config.json"), backend,
-                                           dtype);
+  const models::TextConfig config =
+      config_or(path_ / "text_encoder/config.json", mflux_, models::read_text_config, released_text_encoder());
+  nn::WeightOptions options = weight_options(dtype);
+  if (mflux_) options.rename = models::mflux_text_name;
+  return load_component<models::TextModel>(path_ / "text_encoder", "text_encoder", config, backend, std::move(options));
 }
 
-models::QwenImageTransformer ModelFolder::transformer(Backend& backend, DType dtype) const {
-  return load_component<models::QwenImageTransformer>(
-      path_ / "transformer", "transformer", models::read_qwen_image_config(path_ / "transformer" / "config.json"),
-      backend, dtype);
+models::QwenImageTransformer ModelFolder::transformer(Backend& backend, DType dtype, int quantize_bits) const {
+  const models::QwenImageConfig config =
+      config_or(path_ / "transformer/config.json", mflux_, models::read_qwen_image_config, released_transformer());
+  nn::WeightOptions options = weight_options(dtype);
+  options.quantize_bits = quantize_bits;
+  if (mflux_) options.rename = models::mflux_transformer_name;
+  return load_component<models::QwenImageTransformer>(path_ / "transformer", "transformer", config, backend,
+                                                      std::move(options));
 }
 
 models::VaeDecoder ModelFolder::vae_decoder(Backend& backend, DType dtype) const {
-  return load_component<models::VaeDecoder>(path_ / "vae", "vae", vae_config(), backend, dtype);
+  const models::VaeConfig config = vae_config();
+  nn::WeightOptions options = weight_options(dtype);
+  if (mflux_)
+    options.rename = [blocks = config.res_blocks](const std::string& name) {
+      return models::mflux_vae_name(name, blocks);
+    };
+  return load_component<models::VaeDecoder>(path_ / "vae", "vae", config, backend, std::move(options));
 }
+
 models::VaeEncoder ModelFolder::vae_encoder(Backend& backend, DType dtype) const {
-  return load_component<models::VaeEncoder>(path_ / "vae", "vae", vae_config(), backend, dtype);
+  const models::VaeConfig config = vae_config();
+  nn::WeightOptions options = weight_options(dtype);
+  if (mflux_)
+    options.rename = [blocks = config.res_blocks](const std::string& name) {
+      return models::mflux_vae_name(name, blocks);
+    };
+  return load_component<models::VaeEncoder>(path_ / "vae", "vae", config, backend, std::move(options));
 }
 
 fs::path embedded_model_path() {

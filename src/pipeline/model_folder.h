@@ -1,5 +1,5 @@
-// A Qwen-Image folder in diffusers layout, opened part by part: each component is loaded when its stage starts and
-// freed when it ends.
+// A Qwen-Image folder in diffusers layout, or as mflux writes it (other names, perhaps quantised), opened part by part:
+// each component is loaded when its stage starts and freed when it ends.
 #pragma once
 #include <memory>
 #include <optional>
@@ -28,14 +28,18 @@ class ModelFolder {
 
   Tokenizer tokenizer() const;
   models::TextModel text_encoder(Backend& backend, DType dtype) const;
-  models::QwenImageTransformer transformer(Backend& backend, DType dtype) const;
+  models::QwenImageTransformer transformer(Backend& backend, DType dtype,
+                                           int quantize_bits = 0) const;  // bits 0: as stored
   models::VaeConfig vae_config() const;
   models::VaeDecoder vae_decoder(Backend& backend, DType dtype) const;
   models::VaeEncoder vae_encoder(Backend& backend, DType dtype) const;
   SchedulerConfig scheduler() const;
 
  private:
+  nn::WeightOptions weight_options(DType dtype) const;
+
   fs::path path_;
+  bool mflux_ = false;
   ModelDefaults defaults_;
 };
 

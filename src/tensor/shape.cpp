@@ -24,6 +24,7 @@ int64_t checked_numel(const Shape& shape) {
 }
 
 Strides contiguous_strides(const Shape& shape) {
+  checked_numel(shape);  // no product below can overflow once this passes
   Strides strides(shape.size());
   int64_t step = 1;
   for (size_t i = shape.size(); i-- > 0;) {

@@ -11,7 +11,21 @@ namespace lockstep {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-int64_t block_moments(const float* HWY_RESTRICT values, int64_t count, float smallest_normal, BlockMoments& out) {
+// Loads as floats: `d` says how many.
+template <class D>
+hn::Vec<D> load_floats(D d, const float* at) {
+  return hn::LoadU(d, at);
+}
+
+template <class D>
+hn::Vec<D> load_floats(D d, const BFloat16* at) {
+  const hn::Rebind<uint16_t, D> narrow;
+  const auto bits = hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(at));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<D>(), bits)));
+}
+
+template <typename T>
+int64_t block_moments(const T* HWY_RESTRICT values, int64_t count, float smallest_normal, BlockMoments& out) {
 #if HWY_TARGET == HWY_SCALAR  // no vectors: the caller's scalar loop does it all
   (void)values, (void)count, (void)smallest_normal, (void)out;
   return 0;
@@ -24,12 +38,12 @@ int64_t block_moments(const float* HWY_RESTRICT values, int64_t count, float sma
   if (whole == 0) return 0;
   const auto zero = hn::Zero(df), normal = hn::Set(df, smallest_normal);
   auto sum_low = hn::Zero(dd), sum_high = hn::Zero(dd), squares_low = hn::Zero(dd), squares_high = hn::Zero(dd);
-  auto smallest = hn::LoadU(df, values), largest = smallest;
+  auto smallest = load_floats(df, values), largest = smallest;
   size_t zeros = 0, below_normal = 0;
   for (int64_t i = 0; i < whole; i += lanes) {
-    const auto x = hn::LoadU(df, values + i);
-    const auto low = hn::PromoteTo(dd, hn::LoadU(half, values + i)),
-               high = hn::PromoteTo(dd, hn::LoadU(half, values + i + lanes / 2));
+    const auto x = load_floats(df, values + i);
+    const auto low = hn::PromoteTo(dd, load_floats(half, values + i)),
+               high = hn::PromoteTo(dd, load_floats(half, values + i + lanes / 2));
     sum_low = hn::Add(sum_low, low);
     sum_high = hn::Add(sum_high, high);
     squares_low = hn::MulAdd(low, low, squares_low);
@@ -49,6 +63,14 @@ int64_t block_moments(const float* HWY_RESTRICT values, int64_t count, float sma
 #endif
 }
 
+int64_t float_moments(const float* values, int64_t count, float smallest_normal, BlockMoments& out) {
+  return block_moments(values, count, smallest_normal, out);
+}
+
+int64_t bfloat16_moments(const BFloat16* values, int64_t count, float smallest_normal, BlockMoments& out) {
+  return block_moments(values, count, smallest_normal, out);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep
 HWY_AFTER_NAMESPACE();
@@ -56,10 +78,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep {
 
-HWY_EXPORT(block_moments);
+HWY_EXPORT(float_moments);
+HWY_EXPORT(bfloat16_moments);
 
 int64_t float_block_moments(const float* values, int64_t count, float smallest_normal, BlockMoments& out) {
-  return HWY_DYNAMIC_DISPATCH(block_moments)(values, count, smallest_normal, out);
+  return HWY_DYNAMIC_DISPATCH(float_moments)(values, count, smallest_normal, out);
+}
+
+int64_t bfloat16_block_moments(const BFloat16* values, int64_t count, float smallest_normal, BlockMoments& out) {
+  return HWY_DYNAMIC_DISPATCH(bfloat16_moments)(values, count, smallest_normal, out);
 }
 
 }  // namespace lockstep

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "tensor/float_formats.h"
+
 namespace lockstep {
 
 struct BlockMoments {
@@ -13,5 +15,6 @@ struct BlockMoments {
 
 // Handles a multiple of the vector width and returns how many elements that was; the caller does the few that are left.
 int64_t float_block_moments(const float* values, int64_t count, float smallest_normal, BlockMoments& out);
+int64_t bfloat16_block_moments(const BFloat16* values, int64_t count, float smallest_normal, BlockMoments& out);
 
 }  // namespace lockstep

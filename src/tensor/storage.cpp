@@ -1,5 +1,7 @@
 #include "tensor/storage.h"
 
+#include <pthread.h>
+
 #include <cstdlib>
 #include <mutex>
 #include <unordered_map>
@@ -65,6 +67,9 @@ class Pool {
     }
   }
 
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
   MemoryUse use() {
     const std::lock_guard lock(mutex_);
     return use_;
@@ -97,8 +102,21 @@ class Pool {
   MemoryUse use_;
 };
 
+Pool& pool();
+
+// A child that forks while another thread allocates would find the lock taken for ever.
+void lock_for_fork() {
+  pool().lock();
+}
+void unlock_after_fork() {
+  pool().unlock();
+}
+
 Pool& pool() {
-  static Pool* instance = new Pool;  // never destroyed: tensors in static storage may outlive any order of destruction
+  static Pool* instance = [] {
+    ::pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
+    return new Pool;  // never destroyed: tensors in static storage may outlive any order of destruction
+  }();
   return *instance;
 }
 

@@ -79,6 +79,9 @@ class Document {
     if (json.size() > kMaxTokenizerBytes)
       fail(Code::kCorrupt, kOperation, fmt::format("{} is too large", origin),
            {.expected = fmt::format("at most {} bytes", kMaxTokenizerBytes), .got = std::to_string(json.size())});
+    if (json.empty())
+      fail(Code::kCorrupt, kOperation,
+           fmt::format("{} is not valid JSON: Empty: no JSON found", origin));  // simdjson would copy from null
     simdjson::error_code error = parser_.allocate(json.size() + 1, kMaxDepth);
     if (error == simdjson::SUCCESS) error = parser_.parse(json.data(), json.size(), true).get(root_);
     if (error != simdjson::SUCCESS)

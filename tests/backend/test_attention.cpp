@@ -38,8 +38,10 @@ void expect_attention(Random& random, DType dtype, const Dims& d, const Options&
 
 TEST_P(AttentionKernel, OddShapes) {
   Random random(21);
-  for (const Dims& d : {Dims{1, 1, 1, 1, 1, 1}, Dims{1, 3, 5, 2, 1, 7}, Dims{2, 7, 64, 4, 2, 64}, Dims{1, 97, 65, 2, 2, 32},
-                        Dims{1, 13, 300, 3, 3, 128}, Dims{1, 5, 257, 1, 1, 130}, Dims{1, 0, 4, 2, 2, 8}})
+  for (const Dims& d :
+       {Dims{1, 1, 1, 1, 1, 1}, Dims{1, 3, 5, 2, 1, 7}, Dims{2, 7, 64, 4, 2, 64}, Dims{1, 97, 65, 2, 2, 32},
+        Dims{1, 13, 300, 3, 3, 128}, Dims{1, 5, 257, 1, 1, 130}, Dims{1, 97, 321, 4, 2, 33}, Dims{2, 13, 640, 2, 1, 72},
+        Dims{1, 1, 513, 1, 1, 1}, Dims{1, 0, 4, 2, 2, 8}})
     expect_attention(random, GetParam(), d, {}, "S " + std::to_string(d.queries) + " T " + std::to_string(d.keys));
 }
 

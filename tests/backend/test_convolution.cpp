@@ -39,11 +39,10 @@ void expect_convolution(Random& random, DType dtype, const Geometry& g, bool bia
 
 TEST_P(ConvolutionKernel, GeometriesOfTheVae) {
   Random random(81);
-  for (const Geometry& g :
-       {Geometry{1, 1, 9, 1, 1, 1, 1, 0, 0, 0, 0}, Geometry{1, 5, 7, 3, 16, 3, 1, 1, 1, 1, 1},
-        Geometry{2, 6, 4, 16, 3, 3, 1, 1, 1, 1, 1}, Geometry{1, 9, 11, 17, 13, 3, 1, 1, 1, 1, 1},
-        Geometry{1, 8, 8, 32, 48, 1, 1, 0, 0, 0, 0}, Geometry{1, 8, 10, 16, 16, 3, 2, 0, 0, 1, 1},
-        Geometry{1, 7, 5, 96, 64, 3, 1, 1, 1, 1, 1}, Geometry{1, 4, 4, 192, 96, 3, 1, 1, 1, 1, 1}})
+  for (const Geometry& g : {Geometry{1, 1, 9, 1, 1, 1, 1, 0, 0, 0, 0}, Geometry{1, 5, 7, 3, 16, 3, 1, 1, 1, 1, 1},
+                            Geometry{2, 6, 4, 16, 3, 3, 1, 1, 1, 1, 1}, Geometry{1, 9, 11, 17, 13, 3, 1, 1, 1, 1, 1},
+                            Geometry{1, 8, 8, 32, 48, 1, 1, 0, 0, 0, 0}, Geometry{1, 8, 10, 16, 16, 3, 2, 0, 0, 1, 1},
+                            Geometry{1, 7, 5, 96, 64, 3, 1, 1, 1, 1, 1}, Geometry{1, 4, 4, 192, 96, 3, 1, 1, 1, 1, 1}})
     for (int use = 0; use < 8; ++use) expect_convolution(random, GetParam(), g, use & 1, use & 2, use & 4);
 }
 
@@ -54,16 +53,12 @@ TEST_P(ConvolutionKernel, OneFilterAtManySizes) {
   fast().prepare(weight, GetParam());
   for (const int64_t size : {1, 2, 3, 8, 17}) {
     const Tensor x = random.tensor(GetParam(), {1, size, size, 20});
-    expect_agreement(GetParam(), {1, size, size, 24}, tolerance(GetParam(), 180), std::to_string(size),
-                     [&](Backend& b, Tensor& out) {
-                       b.conv2d({.x = x,
-                                 .weight = weight,
-                                 .out = out,
-                                 .pad_top = 1,
-                                 .pad_left = 1,
-                                 .pad_bottom = 1,
-                                 .pad_right = 1});
-                     });
+    expect_agreement(
+        GetParam(), {1, size, size, 24}, tolerance(GetParam(), 180), std::to_string(size),
+        [&](Backend& b, Tensor& out) {
+          b.conv2d(
+              {.x = x, .weight = weight, .out = out, .pad_top = 1, .pad_left = 1, .pad_bottom = 1, .pad_right = 1});
+        });
   }
 }
 
@@ -75,8 +70,7 @@ TEST_P(ConvolutionKernel, NanReachesItsNeighboursOnly) {
   values.mutable_data<float>()[(2 * 6 + 2) * 16 + 3] = NAN;
   const Tensor x = values.to(GetParam());
   expect_agreement(GetParam(), {1, 6, 6, 16}, tolerance(GetParam(), 144), "nan", [&](Backend& b, Tensor& out) {
-    b.conv2d(
-        {.x = x, .weight = weight, .out = out, .pad_top = 1, .pad_left = 1, .pad_bottom = 1, .pad_right = 1});
+    b.conv2d({.x = x, .weight = weight, .out = out, .pad_top = 1, .pad_left = 1, .pad_bottom = 1, .pad_right = 1});
   });
 }
 

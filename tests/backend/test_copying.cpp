@@ -45,8 +45,13 @@ TEST(CopyKernel, LayoutsAndCasts) {
   for (const DType from : {DType::kF32, DType::kBF16})
     for (const DType to : {DType::kF32, DType::kBF16, DType::kU8}) {
       const Tensor base = random.tensor(from, {3, 4, 5, 6}, 20, 30);
-      const Tensor views[] = {base, base.permute({0, 2, 3, 1}), base.transpose(0, 3), base.slice(3, 1, 5, 2),
-                              base.select(1, 2), base.slice(1, 0, 0), base.unsqueeze(0).broadcast_to({2, 3, 4, 5, 6})};
+      const Tensor views[] = {base,
+                              base.permute({0, 2, 3, 1}),
+                              base.transpose(0, 3),
+                              base.slice(3, 1, 5, 2),
+                              base.select(1, 2),
+                              base.slice(1, 0, 0),
+                              base.unsqueeze(0).broadcast_to({2, 3, 4, 5, 6})};
       for (const Tensor& view : views) {
         expect_agreement(to, view.shape(), kExact, to_string(view.shape()),
                          [&](Backend& b, Tensor& out) { b.copy({.from = view, .to = out}); });

@@ -22,8 +22,8 @@ TEST_P(ElementwiseKernel, UnaryOverTheWholeRange) {
 }
 
 TEST_P(ElementwiseKernel, UnarySpecialValues) {
-  const Tensor x = Tensor::from<float>({8}, {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 60000.0f, -60000.0f, 1e-5f})
-                       .to(GetParam());
+  const Tensor x =
+      Tensor::from<float>({8}, {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 60000.0f, -60000.0f, 1e-5f}).to(GetParam());
   for (const UnaryOp op : kUnary)
     expect_agreement(GetParam(), x.shape(), tolerance(GetParam(), 1), "op " + std::to_string(static_cast<int>(op)),
                      [&](Backend& b, Tensor& out) { b.unary({.op = op, .x = x, .out = out}); });
@@ -31,10 +31,10 @@ TEST_P(ElementwiseKernel, UnarySpecialValues) {
 
 TEST_P(ElementwiseKernel, BinaryBroadcasts) {
   Random random(61);
-  const std::pair<Shape, Shape> shapes[] = {{{3, 5, 17}, {3, 5, 17}}, {{3, 5, 17}, {17}},     {{3, 5, 17}, {3, 5, 1}},
-                                            {{3, 1, 17}, {5, 17}},    {{1}, {4, 33}},         {{4, 33}, {}},
-                                            {{2, 1, 1}, {1, 3, 19}},  {{0, 4}, {4}},          {{1, 1}, {1, 1}},
-                                            {{4, 1}, {1, 9}},         {{2, 3, 2, 2}, {3, 1, 1}}};
+  const std::pair<Shape, Shape> shapes[] = {
+      {{3, 5, 17}, {3, 5, 17}}, {{3, 5, 17}, {17}}, {{3, 5, 17}, {3, 5, 1}},  {{3, 1, 17}, {5, 17}},
+      {{1}, {4, 33}},           {{4, 33}, {}},      {{2, 1, 1}, {1, 3, 19}},  {{0, 4}, {4}},
+      {{1, 1}, {1, 1}},         {{4, 1}, {1, 9}},   {{2, 3, 2, 2}, {3, 1, 1}}};
   for (const auto& [a_shape, b_shape] : shapes)
     for (const BinaryOp op : kBinary) {
       const Tensor a = random.tensor(GetParam(), a_shape), b = random.tensor(GetParam(), b_shape, 0.2f, 2);
@@ -66,9 +66,8 @@ TEST_P(ElementwiseKernel, AddGated) {
 TEST(ElementwiseMixed, DtypesMeetInFloats) {
   Random random(64);
   const Tensor a = random.tensor(DType::kBF16, {3, 20}), b = random.tensor(DType::kF32, {20});
-  expect_agreement(DType::kF32, a.shape(), tolerance(DType::kF32, 1), "mixed", [&](Backend& k, Tensor& out) {
-    k.binary({.op = BinaryOp::kMultiply, .a = a, .b = b, .out = out});
-  });
+  expect_agreement(DType::kF32, a.shape(), tolerance(DType::kF32, 1), "mixed",
+                   [&](Backend& k, Tensor& out) { k.binary({.op = BinaryOp::kMultiply, .a = a, .b = b, .out = out}); });
   const Tensor d = random.tensor(DType::kF64, {3, 20});
   expect_agreement(DType::kF64, d.shape(), tolerance(DType::kF32, 1), "doubles",
                    [&](Backend& k, Tensor& out) { k.unary({.op = UnaryOp::kSilu, .x = d, .out = out}); });

@@ -44,15 +44,12 @@ TEST_P(NormKernel, HeadNormAndRotation) {
       for (const bool norm : {false, true}) {
         const Tensor x = random.tensor(GetParam(), {2, 5, 3, width}, 2), weight = random.tensor(GetParam(), {width});
         const Tensor cos = random.tensor(DType::kF32, {5, width / 2}), sin = random.tensor(DType::kF32, {5, width / 2});
-        expect_agreement(GetParam(), x.shape(), tolerance(GetParam(), width), "head " + std::to_string(width),
-                         [&](Backend& b, Tensor& out) {
-                           b.head_norm_rope({.x = x,
-                                             .out = out,
-                                             .weight = norm ? &weight : nullptr,
-                                             .style = style,
-                                             .cos = &cos,
-                                             .sin = &sin});
-                         });
+        expect_agreement(
+            GetParam(), x.shape(), tolerance(GetParam(), width), "head " + std::to_string(width),
+            [&](Backend& b, Tensor& out) {
+              b.head_norm_rope(
+                  {.x = x, .out = out, .weight = norm ? &weight : nullptr, .style = style, .cos = &cos, .sin = &sin});
+            });
       }
 }
 
@@ -77,10 +74,9 @@ TEST_P(NormKernel, ChannelNorm) {
       Tensor zero = x.slice(1, 0, 1);
       copy_strided(Tensor::zeros(GetParam(), zero.shape()), zero);  // a zero pixel stays zero
       const Tensor gamma = random.tensor(GetParam(), {channels});
-      expect_agreement(GetParam(), x.shape(), tolerance(GetParam(), channels), "channel " + std::to_string(channels),
-                       [&](Backend& b, Tensor& out) {
-                         b.channel_norm({.x = x, .gamma = gamma, .out = out, .silu = silu});
-                       });
+      expect_agreement(
+          GetParam(), x.shape(), tolerance(GetParam(), channels), "channel " + std::to_string(channels),
+          [&](Backend& b, Tensor& out) { b.channel_norm({.x = x, .gamma = gamma, .out = out, .silu = silu}); });
     }
 }
 

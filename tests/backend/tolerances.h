@@ -1,5 +1,5 @@
-// The one table of tolerances between a backend and the reference, derived from the dtype of the result and the length of
-// the sums behind each element. The reference sums in f64 and rounds once; a backend sums in f32.
+// The one table of tolerances between a backend and the reference, derived from the dtype of the result and the length
+// of the sums behind each element. The reference sums in f64 and rounds once; a backend sums in f32.
 #pragma once
 #include <cmath>
 #include <cstdint>

@@ -315,7 +315,7 @@ TEST(Run, APlainFolderIsARun) {
   const Record* latents = run.find({"deep/latents", 4, 0, {{"pass", "uncond"}}});
   ASSERT_NE(latents, nullptr);
   EXPECT_EQ(run.tensor(*latents).numel(), 4);
-  EXPECT_EQ(run.tensor(*run.find({"w.b", -1, 0, {}})).numel(), 6);
+  EXPECT_EQ(run.tensor(*run.find({"weights/w.b", -1, 0, {}})).numel(), 6);
   EXPECT_THROW(lockstep::Run::open((home.path() / "nowhere").string(), home.path()), Error);
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "cli/number_text.h"
+#include "base/number_text.h"
 #include "cli/table.h"
 #include "cli/tensor_text.h"
 

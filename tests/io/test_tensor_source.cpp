@@ -51,6 +51,17 @@ TEST_F(TensorSourceTest, AFolderOfSafetensorsIsACheckpoint) {
   EXPECT_EQ(names(*open_tensors(file("model.safetensors.index.json"))), (std::vector<std::string>{"x", "y"}));
 }
 
+TEST_F(TensorSourceTest, AModelIsNamedByItsComponents) {
+  for (const char* component : {"transformer", "vae"}) {
+    fs::create_directories(file(component));
+    write_safetensors(file(component) / "model.safetensors", {{"x", value(3)}});
+  }
+  put("vae/tokenizer.bin", "not torch");
+  const auto source = open_tensors(folder_);
+  EXPECT_EQ(names(*source), (std::vector<std::string>{"transformer.x", "vae.x"}));
+  EXPECT_EQ(to_floats(source->tensor("vae.x"))[0], 3);
+}
+
 TEST_F(TensorSourceTest, WhatIsNotThereIsSaidSo) {
   EXPECT_EQ(error_of([&] { open_tensors(file("none.npy")); }).substr(0, 9), "not_found");
   EXPECT_NE(error_of([&] { open_tensors(folder_); }).find("holds no tensor files"), std::string::npos);

@@ -63,10 +63,16 @@ TEST(Goldens, CpuBackendAgreesWithTheOfficialPipelineAtEveryTap) {
   expect_every_tap_agrees("cpu");
 }
 
-// bf16: at every stage our error against the official f32 is at most 1.1 times the official bf16's own.
+// bf16: at every stage our error against the official f32 is at most 1.1 times the official bf16's own. A stage is a
+// name: its steps and passes are samples of it, pooled, because a single tensor of a few hundred values is decided by
+// luck. (The official code on another processor passes 1.1 of its own error in one tensor of a hundred.)
 void expect_bf16_no_worse_than_official(const std::string& backend_name) {
   const GoldenRecording exact(kGoldens / "t2i_bf16/recording_f32"), official(kGoldens / "t2i_bf16/recording_bf16");
   const CollectingTap ours = run_golden(kGoldens / "t2i_bf16/model", official.settings(), backend_name, DType::kBF16);
+  struct Squares {
+    double ours = 0, official = 0;
+  };
+  std::map<std::string, Squares> stages;
   double our_log = 0, official_log = 0;
   size_t compared = 0;
   for (const TensorKey& key : ours.order) {
@@ -80,9 +86,12 @@ void expect_bf16_no_worse_than_official(const std::string& backend_name) {
     ++compared;
     our_log += std::log(std::max(our_error, 1e-12));
     official_log += std::log(official_error);
-    EXPECT_LE(our_error, 1.1 * official_error) << to_string(key);
+    stages[key.name].ours += our_error * our_error;
+    stages[key.name].official += official_error * official_error;
   }
   ASSERT_GT(compared, 150u);
+  for (const auto& [name, squares] : stages)
+    EXPECT_LE(std::sqrt(squares.ours), 1.1 * std::sqrt(squares.official)) << name;
   EXPECT_LE(our_log, official_log) << "over all stages together we are the more exact";
 }
 

@@ -154,6 +154,12 @@ def test_export(tmp_path):
     out = load_file(tmp_path / "out.safetensors")
     assert out["w"].dtype == np.float16 and out["v"].dtype == np.float16
     np.testing.assert_array_equal(out["w"], tensors["w"].astype(np.float16))
+    import torch
+
+    for name in ("out.npz", "out.pt"):
+        assert run("tensors", "export", tmp_path / "in.safetensors", "-o", tmp_path / name).returncode == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["w"], tensors["w"])
+    np.testing.assert_array_equal(torch.load(tmp_path / "out.pt", weights_only=True)["w"].numpy(), tensors["w"])
     both = run("tensors", "export", tmp_path / "in.safetensors", "-o", tmp_path / "both.npy")
     assert both.returncode == 2 and not (tmp_path / "both.npy").exists()
     assert run("tensors", "export", tmp_path / "in.safetensors", "-o", tmp_path / "x.txt").returncode == 2

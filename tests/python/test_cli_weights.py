@@ -79,3 +79,8 @@ def test_search_and_show(checkpoint):
     _, shown = run_json("weights", "show", checkpoint, "norm.weight")
     assert shown["stats"]["mean"] == 1 and shown["shape"] == [16]
     assert "norm.weight" in run("weights", "show", checkpoint, "norm.weight").stdout
+
+
+def test_compare_is_the_diff_of_checkpoints(checkpoint):
+    done, result = run_json("weights", "diff", checkpoint, checkpoint, "--tolerance", "exact")
+    assert done.returncode == 0 and result["compared"] == 14, "a NaN equals itself"

@@ -137,3 +137,10 @@ def test_a_picture_that_promises_too_much_is_refused_at_once(probe, tmp_path):
     (tmp_path / "y.png").write_bytes(data)
     reply = probe.ask("image", tmp_path / "y.png", tmp_path / "out.npy")
     assert reply["error"] == "bad_input" and "100000 x 100000" in reply["message"]
+
+
+def test_a_flat_picture_is_not_mistaken_for_a_bomb(probe, tmp_path):
+    for kind, options in [("png", {}), ("jpg", {}), ("jpg", {"progressive": True, "optimize": True}), ("webp", {"lossless": True})]:
+        Image.new("RGB", (3000, 2000), (10, 200, 30)).save(tmp_path / f"x.{kind}", **options)
+        ours, _ = read(probe, tmp_path / f"x.{kind}", tmp_path)
+        np.testing.assert_array_equal(ours, np.asarray(Image.open(tmp_path / f"x.{kind}")))

@@ -91,6 +91,7 @@ TEST(Tensor, Broadcasts) {
 TEST(Tensor, SizesThatOverflowAreRefusedBeforeAllocating) {
   const int64_t big = int64_t{1} << 40;
   EXPECT_THROW(Tensor::empty(DType::kF32, {big, big}), Error);
+  EXPECT_THROW(contiguous_strides({big, big}), Error);
   EXPECT_THROW(Tensor::empty(DType::kU8, {int64_t{1} << 61, 4}), Error);
   EXPECT_THROW(Tensor::empty(DType::kF64, {int64_t{1} << 61}), Error);
   EXPECT_THROW(Tensor::empty(DType::kF32, {-1}), Error);

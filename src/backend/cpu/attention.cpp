@@ -147,7 +147,8 @@ class Attention {
   }
 
   // `count` tokens of one head in the engine's dtype, each filled up with zeros; then lines of zeros up to 64.
-  void gather_lines(const Tensor& t, int64_t batch, int64_t head, int64_t first, int64_t count, std::byte* lines) const {
+  void gather_lines(const Tensor& t, int64_t batch, int64_t head, int64_t first, int64_t count,
+                    std::byte* lines) const {
     for (int64_t i = 0; i < kPanel; ++i) {
       std::byte* to = lines + i * line_ * item_;
       const int64_t width = i < count ? sizes_.width : 0;

@@ -16,7 +16,8 @@
 namespace lockstep::cpu {
 namespace {
 
-// 2^x for x <= 0 (or NaN) within 3e-6, well below the 2^-9 of the bf16 it becomes; the fraction first, then the exponent.
+// 2^x for x <= 0 (or NaN) within 3e-6, well below the 2^-9 of the bf16 it becomes; the fraction first, then the
+// exponent.
 LOCKSTEP_AVX512_BF16 inline __m512 power_of_two(__m512 x) {
   const __m512 r = _mm512_sub_ps(x, _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   __m512 p = _mm512_set1_ps(9.570050620e-03f);
@@ -48,7 +49,8 @@ LOCKSTEP_AVX512_BF16 void soften_bf16_avx512(const ScoreBlock& block) {
     const float top = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_max_ps(top_a, top_b), _mm512_max_ps(top_c, top_d)));
     const float before = block.largest[row];
     const float now = std::fmax(before, top * block.factor);
-    const float finite = now == -std::numeric_limits<float>::infinity() ? 0.0f : now;  // nothing seen yet: weights are 0
+    const float finite =
+        now == -std::numeric_limits<float>::infinity() ? 0.0f : now;  // nothing seen yet: weights are 0
     block.largest[row] = now;
     const __m512 shift = _mm512_set1_ps(finite);
     BFloat16* weights = static_cast<BFloat16*>(block.weights) + row * block.weights_stride;

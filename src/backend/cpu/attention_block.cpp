@@ -14,8 +14,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu::HWY_NAMESPACE {
 
-// 2^x for x <= 0 (or NaN) within 1e-7; below 2^-126 it is 0. The magic number puts the nearest integer into the low bits.
+// 2^x for x <= 0 (or NaN) within 1e-7; below 2^-126 it is 0. The magic number puts the nearest integer into the low
+// bits.
 HWY_INLINE Vector power_of_two(Vector x) {
+#if HWY_TARGET == HWY_SCALAR
+  if (hn::GetLane(x) != hn::GetLane(x)) return x;  // its Max drops a NaN in either order
+#endif
   const hn::RebindToUnsigned<Float> bits;
   const auto magic = hn::Set(kFloat, 12582912.0f);  // 1.5 * 2^23
   const auto low = hn::Set(kFloat, -127.0f);
@@ -45,7 +49,8 @@ void Soften(const ScoreBlock& block) {
     }
     const float before = block.largest[row];
     const float now = std::fmax(before, max_of(hn::Max(top[0], top[1])) * block.factor);
-    const float finite = now == -std::numeric_limits<float>::infinity() ? 0.0f : now;  // nothing seen yet: weights are 0
+    const float finite =
+        now == -std::numeric_limits<float>::infinity() ? 0.0f : now;  // nothing seen yet: weights are 0
     block.largest[row] = now;
     const auto shift = hn::Set(kFloat, finite);
     float* weights = static_cast<float*>(block.weights) + row * block.weights_stride;

@@ -11,10 +11,10 @@ struct ScoreBlock {
   int64_t scores_stride, rows, columns;
   void* weights;  // [rows, columns] out: e^(score - largest), as f32 (may be `scores`) or bf16
   int64_t weights_stride;
-  float factor;     // scale * log2(e), positive: exponents are taken to base 2
-  float* largest;   // [rows] in, out: the running maximum of score * factor
-  float* total;     // [rows] in, out: the running sum of weights
-  float* sums;      // [rows, width] in, out: the running weighted sum of values, rescaled to the new maximum
+  float factor;    // scale * log2(e), positive: exponents are taken to base 2
+  float* largest;  // [rows] in, out: the running maximum of score * factor
+  float* total;    // [rows] in, out: the running sum of weights
+  float* sums;     // [rows, width] in, out: the running weighted sum of values, rescaled to the new maximum
   int64_t sums_stride, width;
 };
 

@@ -150,8 +150,9 @@ class CpuBackend final : public Backend {
   void unary(const UnaryArgs& args) override {
     check_storage("unary", {&args.x, &args.out});
     by_rows({&args.x}, args.out, 16, [&](DType dtype, const std::vector<Tensor>& in, Tensor& out) {
-      return [task = UnaryRows{args.op, dtype, Rows(in[0], "unary"), Rows(out, "unary")}](
-                 int64_t begin, int64_t end) { unary_rows(task, begin, end); };
+      return [task = UnaryRows{args.op, dtype, Rows(in[0], "unary"), Rows(out, "unary")}](int64_t begin, int64_t end) {
+        unary_rows(task, begin, end);
+      };
     });
   }
 
@@ -174,8 +175,10 @@ class CpuBackend final : public Backend {
     const Tensor x = converted(args.x, dtype, threads_).contiguous();
     Tensor residual;
     if (args.residual) residual = converted(*args.residual, dtype, threads_).contiguous();
-    Tensor out = args.out.dtype() == dtype && args.out.is_contiguous() ? args.out
-                                                                       : Tensor::empty(dtype, args.out.shape());
+    // oneDNN's convolution for SSE4.1 reads a fused residual at the wrong channels: add it ourselves there.
+    const bool fuse = args.residual && level_ >= Level::kAvx2;
+    Tensor out =
+        args.out.dtype() == dtype && args.out.is_contiguous() ? args.out : Tensor::empty(dtype, args.out.shape());
     onednn_.convolve({.x = x,
                       .weight = args.weight,
                       .out = out,
@@ -184,8 +187,9 @@ class CpuBackend final : public Backend {
                       .pad_left = args.pad_left,
                       .pad_bottom = args.pad_bottom,
                       .pad_right = args.pad_right,
-                      .residual = args.residual ? &residual : nullptr},
+                      .residual = fuse ? &residual : nullptr},
                      *filter);
+    if (args.residual && !fuse) binary({.op = BinaryOp::kAdd, .a = out, .b = residual, .out = out});
     if (out.strided_data() != args.out.strided_data()) cpu::copy({.from = out, .to = args.out}, threads_);
   }
 
@@ -264,9 +268,8 @@ class CpuBackend final : public Backend {
       in.push_back(*input);
     }
     if (same) return go(out.dtype(), in, out);
-    with_floats(inputs, out, [&](const std::vector<Tensor>& copies, Tensor& result) {
-      go(DType::kF32, copies, result);
-    });
+    with_floats(inputs, out,
+                [&](const std::vector<Tensor>& copies, Tensor& result) { go(DType::kF32, copies, result); });
   }
 
   // Rows of an operand stretched to the output's shape; one element a row when its last axis has size 1.

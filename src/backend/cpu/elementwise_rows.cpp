@@ -18,8 +18,7 @@ HWY_INLINE void map_rows(const UnaryRows& task, int64_t begin, int64_t end, Func
   for (int64_t row = begin; row < end; ++row) {
     const T* x = task.x.at<T>(row);
     T* out = task.out.at<T>(row);
-    sweep(task.x.columns(),
-          [&](int64_t i, auto part) HWY_ATTR { put(function(load(x + i, part)), out + i, part); });
+    sweep(task.x.columns(), [&](int64_t i, auto part) HWY_ATTR { put(function(load(x + i, part)), out + i, part); });
   }
 }
 
@@ -80,9 +79,8 @@ HWY_INLINE void combine_rows(const BinaryRows& task, int64_t begin, int64_t end,
     const Vector all_a = task.a_scalar ? spread(a) : hn::Zero(kFloat);
     const Vector all_b = task.b_scalar ? spread(b) : hn::Zero(kFloat);
     if (!task.a_scalar && !task.b_scalar)
-      sweep(width, [&](int64_t i, auto part) HWY_ATTR {
-        put(function(load(a + i, part), load(b + i, part)), out + i, part);
-      });
+      sweep(width,
+            [&](int64_t i, auto part) HWY_ATTR { put(function(load(a + i, part), load(b + i, part)), out + i, part); });
     else
       sweep(width, [&](int64_t i, auto part) HWY_ATTR {
         const Vector left = task.a_scalar ? all_a : load(a + i, part);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "backend/cpu/panel.h"
 #include "base/error.h"
 #include "hwy/targets.h"
 
@@ -112,7 +113,7 @@ Facts read_facts() {
   constexpr uint64_t kTileState = uint64_t{3} << 17;
   facts.amx_bf16 = (leaf7.edx >> 22 & 1u) && (leaf7.edx >> 24 & 1u) && (state & kTileState) == kTileState;
   facts.amx_palette = facts.amx_bf16 && cpuid(0x1D, 1).eax != 0;
-  facts.amx_permission = facts.amx_bf16 && ask_for_tiles();
+  facts.amx_usable = facts.amx_bf16 && facts.avx512_bf16 && ask_for_tiles() && tiles_multiply_right();
 #endif
   return facts;
 }
@@ -121,7 +122,7 @@ Level best_level(const Facts& facts) {
   if (!facts.avx2) return Level::kPortable;
   if (!facts.avx512) return Level::kAvx2;
   if (!facts.avx512_bf16) return Level::kAvx512;
-  return facts.amx_bf16 && facts.amx_permission ? Level::kAmx : Level::kAvx512Bf16;
+  return facts.amx_bf16 && facts.amx_usable ? Level::kAmx : Level::kAvx512Bf16;
 }
 
 Level choose_level(const Facts& facts, std::string_view forced) {
@@ -148,6 +149,7 @@ Level active_level() {
     const Level chosen = choose_level(facts, forced ? forced : "");
     limit_highway(chosen);
     limit_onednn(onednn_limit(chosen, facts));
+    onednn_has_tiles = onednn_limit(chosen, facts) == Level::kAmx;
     rounds_bf16_in_hardware = chosen >= Level::kAvx512Bf16;
     return chosen;
   }();

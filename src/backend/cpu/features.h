@@ -8,16 +8,16 @@ namespace lockstep::cpu {
 // Each level includes the ones before it. kPortable needs nothing beyond the compiler's baseline.
 enum class Level { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
-std::string_view level_name(Level level);  // as LOCKSTEP_CPU spells it: "avx512_bf16"
+std::string_view level_name(Level level);   // as LOCKSTEP_CPU spells it: "avx512_bf16"
 std::string_view level_title(Level level);  // as people spell it: "AVX512-BF16"
 std::optional<Level> level_from_name(std::string_view name);
 
 // The bits that matter, gathered apart from the decisions so that the decisions can be tested on any machine.
 struct Facts {
   bool avx2 = false, avx512 = false, avx512_bf16 = false;
-  bool amx_bf16 = false;        // CPUID leaf 7 and XCR0 both say so
-  bool amx_palette = false;     // CPUID leaf 0x1D describes palette 1: some virtual machines hide it
-  bool amx_permission = false;  // the kernel lets this process use tile data
+  bool amx_bf16 = false;     // CPUID leaf 7 and XCR0 both say so
+  bool amx_palette = false;  // CPUID leaf 0x1D describes palette 1: some virtual machines hide it
+  bool amx_usable = false;   // the kernel lets this process use tile data, and a product on tiles came out right
 };
 
 Facts read_facts();  // asks the kernel for the tiles when the processor has them
@@ -31,6 +31,9 @@ Level onednn_limit(Level level, const Facts& facts);
 
 // Whether vcvtneps2bf16 exists and is allowed: set by active_level(), read inside kernels.
 inline bool rounds_bf16_in_hardware = false;
+
+// Whether oneDNN may use AMX tiles: where it may not but we can, dense products are ours too. Set by active_level().
+inline bool onednn_has_tiles = false;
 
 // The level of this process: chosen once, from the environment, and applied to Highway and oneDNN.
 Level active_level();

@@ -16,7 +16,7 @@ namespace {
 
 // A weight of at most this many elements is packed into our own panels: its product is over in the time oneDNN needs to
 // make a primitive for each new number of rows.
-constexpr int64_t kSmallWeight = 1 << 21;
+constexpr int64_t kSmallWeight = 1 << 19;
 constexpr int64_t kPanelBytes = 256 << 10;  // one panel block: a quarter of a core's second cache
 constexpr int64_t kRowsAtOnce = 96;         // rows between product and epilogue
 constexpr int64_t kRowsPerItem = 1152;      // rows that share one unpacked panel
@@ -35,7 +35,8 @@ struct PackedLinear {
 
 void check(const LinearWeight& w) {
   if (w.weight.rank() != 2)
-    fail(Code::kBadInput, "linear", "a weight has two axes", {.expected = "[N, K]", .got = to_string(w.weight.shape())});
+    fail(Code::kBadInput, "linear", "a weight has two axes",
+         {.expected = "[N, K]", .got = to_string(w.weight.shape())});
   if (w.bits == 0) {
     if (!is_row_dtype(w.weight.dtype()))
       fail(Code::kUnsupported, "linear", "weight dtype",
@@ -62,9 +63,8 @@ void check(const LinearWeight& w) {
             .got = table->defined() ? to_string(table->shape()) : std::string("none")});
 }
 
-
-// x [M, K] times panels, then the epilogue; whole work items are independent, and each sums K in the same order whatever
-// the thread count.
+// x [M, K] times panels, then the epilogue; whole work items are independent, and each sums K in the same order
+// whatever the thread count.
 class PanelLinear {
  public:
   PanelLinear(const LinearWeight& weight, const PackedLinear* packed, DType dtype, Level level)
@@ -178,7 +178,8 @@ void Linear::prepare(LinearWeight& weight, DType activations) {
   const int64_t elements = weight.outputs() * weight.inputs();
   if (weight.bits == 0 && elements > 0) {
     const bool in_place = dtype_bytes(packed->dtype) > dtype_bytes(weight.weight.dtype());
-    if (elements <= kSmallWeight)
+    const bool own_tiles = level_ == Level::kAmx && !onednn_has_tiles && packed->dtype == DType::kBF16;
+    if (elements <= kSmallWeight || own_tiles)
       packed->panels = pack_all(weight, packed->dtype);
     else if (!in_place)  // a wider copy of a large weight is not made: its panels are widened as they are used
       packed->matrix = onednn_.pack(weight.weight, packed->dtype);
@@ -189,7 +190,14 @@ void Linear::prepare(LinearWeight& weight, DType activations) {
 void Linear::run(const LinearArgs& args) {
   const LinearWeight& weight = args.weight;
   check(weight);
+  if (args.x.rank() < 1 || args.x.dim(-1) != weight.inputs())
+    fail(Code::kBadInput, "linear", "the last axis of x is not the weight's input width",
+         {.expected = std::to_string(weight.inputs()), .got = to_string(args.x.shape())});
   const Rows x_rows(args.x, "linear"), out_rows(args.out, "linear");
+  if (out_rows.count() != x_rows.count() || out_rows.columns() != weight.outputs())
+    fail(Code::kBadInput, "linear", "shape of the output",
+         {.expected = std::to_string(x_rows.count()) + " rows of " + std::to_string(weight.outputs()),
+          .got = to_string(args.out.shape())});
   const int64_t rows = x_rows.count(), columns = weight.outputs();
   if (rows == 0 || columns == 0) return;
   const PackedLinear* packed = static_cast<const PackedLinear*>(weight.prepared.get());

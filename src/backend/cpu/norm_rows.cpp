@@ -65,13 +65,15 @@ void layer_norm_with(const LayerNormRows& task, int64_t begin, int64_t end) {
     const int64_t batch = row / task.rows_per_batch;
     const float* factor = task.factor ? task.factor + batch * width : nullptr;
     const float* shift = task.shift ? task.shift + batch * width : nullptr;
-    const float mean = sum_over(x, width, [](Vector v, Vector sum) HWY_ATTR { return hn::Add(v, sum); }) /
-                       static_cast<float>(width);
+    const float mean =
+        sum_over(x, width, [](Vector v, Vector sum) HWY_ATTR { return hn::Add(v, sum); }) / static_cast<float>(width);
     const auto center = hn::Set(kFloat, mean);
-    const float variance = sum_over(x, width, [&](Vector v, Vector sum) HWY_ATTR {
-                             const Vector d = hn::Sub(v, center);
-                             return hn::MulAdd(d, d, sum);
-                           }) / static_cast<float>(width);
+    const float variance = sum_over(x, width,
+                                    [&](Vector v, Vector sum) HWY_ATTR {
+                                      const Vector d = hn::Sub(v, center);
+                                      return hn::MulAdd(d, d, sum);
+                                    }) /
+                           static_cast<float>(width);
     const auto inverse = hn::Set(kFloat, 1 / std::sqrt(variance + task.eps));
     // The next row comes from memory while this one, by now in the first cache, is finished.
     const T* next = row + 1 < end ? task.x.at<T>(row + 1) : x;
@@ -248,9 +250,8 @@ void softmax_as(const SoftmaxRows& task, int64_t begin, int64_t end) {
       sum = hn::Add(sum, masked(exp(hn::Sub(load(x + i, part), largest)), hn::Zero(kFloat), part));
     });
     const auto inverse = hn::Set(kFloat, 1 / sum_of(sum));
-    sweep(width, [&](int64_t i, auto part) HWY_ATTR {
-      put(hn::Mul(exp(hn::Sub(load(x + i, part), largest)), inverse), out + i, part);
-    });
+    sweep(width, [&](int64_t i, auto part)
+                     HWY_ATTR { put(hn::Mul(exp(hn::Sub(load(x + i, part), largest)), inverse), out + i, part); });
   }
 }
 
@@ -280,14 +281,14 @@ void guidance_as(const GuidanceRows& task, int64_t begin, int64_t end) {
   }
 }
 
-#define LOCKSTEP_ROW_KERNEL(Name, Task, kernel)                      \
-  void Name(const Task& task, int64_t begin, int64_t end) {          \
-    if (task.dtype == DType::kBF16)                                  \
-      kernel<BFloat16>(task, begin, end);                            \
-    else if (task.dtype == DType::kF16)                              \
-      kernel<Half>(task, begin, end);                                \
-    else                                                             \
-      kernel<float>(task, begin, end);                               \
+#define LOCKSTEP_ROW_KERNEL(Name, Task, kernel)             \
+  void Name(const Task& task, int64_t begin, int64_t end) { \
+    if (task.dtype == DType::kBF16)                         \
+      kernel<BFloat16>(task, begin, end);                   \
+    else if (task.dtype == DType::kF16)                     \
+      kernel<Half>(task, begin, end);                       \
+    else                                                    \
+      kernel<float>(task, begin, end);                      \
   }
 LOCKSTEP_ROW_KERNEL(RmsNorm, RmsNormRows, rms_norm_as)
 LOCKSTEP_ROW_KERNEL(LayerNorm, LayerNormRows, layer_norm_as)

@@ -103,11 +103,10 @@ void OneDnn::multiply(const MatrixProduct& p) {
     const ThreadsForOneDnn scope(threads_);
     const Prepared& ready = product(p);
     const std::shared_ptr<std::byte> scratch = allocate_bytes(ready.scratch_bytes);
-    std::unordered_map<int, memory> arguments = {
-        {DNNL_ARG_SRC, {ready.arguments[0], engine_, const_cast<void*>(p.x)}},
-        {DNNL_ARG_WEIGHTS, p.weight.memory},
-        {DNNL_ARG_DST, {ready.arguments[2], engine_, p.out}},
-        {DNNL_ARG_SCRATCHPAD, {ready.scratch, engine_, scratch.get()}}};
+    std::unordered_map<int, memory> arguments = {{DNNL_ARG_SRC, {ready.arguments[0], engine_, const_cast<void*>(p.x)}},
+                                                 {DNNL_ARG_WEIGHTS, p.weight.memory},
+                                                 {DNNL_ARG_DST, {ready.arguments[2], engine_, p.out}},
+                                                 {DNNL_ARG_SCRATCHPAD, {ready.scratch, engine_, scratch.get()}}};
     if (p.bias) arguments[DNNL_ARG_BIAS] = {ready.arguments[3], engine_, const_cast<float*>(p.bias)};
     ready.primitive.execute(stream_, arguments);
     stream_.wait();
@@ -139,8 +138,8 @@ const OneDnn::Prepared& OneDnn::convolution(const Conv2dArgs& args, const Packed
   const memory::desc source({x.dim(0), x.dim(3), x.dim(1), x.dim(2)}, type, Tag::nhwc);
   const memory::desc target({out.dim(0), out.dim(3), out.dim(1), out.dim(2)}, type, Tag::nhwc);
   const memory::desc weights({w.dim(0), w.dim(1), w.dim(2), w.dim(3)}, type, Tag::any);
-  const memory::desc bias = filter.bias.defined() ? memory::desc({w.dim(0)}, memory::data_type::f32, Tag::a)
-                                                  : memory::desc();
+  const memory::desc bias =
+      filter.bias.defined() ? memory::desc({w.dim(0)}, memory::data_type::f32, Tag::a) : memory::desc();
   dnnl::primitive_attr attr = attributes();
   if (args.residual) {
     dnnl::post_ops post;
@@ -153,9 +152,8 @@ const OneDnn::Prepared& OneDnn::convolution(const Conv2dArgs& args, const Packed
   const auto kind = dnnl::prop_kind::forward_inference;
   const auto algorithm = dnnl::algorithm::convolution_direct;
   const Convolution::desc desc =
-      filter.bias.defined()
-          ? Convolution::desc(kind, algorithm, source, weights, bias, target, strides, before, after)
-          : Convolution::desc(kind, algorithm, source, weights, target, strides, before, after);
+      filter.bias.defined() ? Convolution::desc(kind, algorithm, source, weights, bias, target, strides, before, after)
+                            : Convolution::desc(kind, algorithm, source, weights, target, strides, before, after);
   const Convolution::primitive_desc primitive(desc, attr, engine_);
   auto made = std::make_unique<Prepared>();
   made->primitive = Convolution(primitive);

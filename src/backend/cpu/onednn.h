@@ -1,5 +1,5 @@
-// The one file pair that knows oneDNN: dense matrix products and convolutions over packed weights. Primitives are made on
-// first use of a shape and kept; scratch memory comes from the tensor pool.
+// The one file pair that knows oneDNN: dense matrix products and convolutions over packed weights. Primitives are made
+// on first use of a shape and kept; scratch memory comes from the tensor pool.
 #pragma once
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -30,7 +30,7 @@ struct MatrixProduct {  // out = x W^T + bias
   int64_t out_stride;
 };
 
-struct PackedFilter {  // [O, I, kh, kw]; one packed form per layout that a geometry asks for
+struct PackedFilter {   // [O, I, kh, kw]; one packed form per layout that a geometry asks for
   Tensor weight, bias;  // weight in the dtype of the computation, bias in f32
   mutable std::mutex mutex;
   mutable std::vector<std::pair<dnnl::memory, std::shared_ptr<std::byte>>> packed;

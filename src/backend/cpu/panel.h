@@ -1,7 +1,7 @@
 // Products of a row-major block with a packed panel of 64 columns: the inner loop of attention and of quantised linear.
 //
-// Panel layouts: f32 [K][64]; bf16 [K/2][64][2], two consecutive k side by side, as vdpbf16ps and the AMX tiles read them
-// (an odd K is filled with zeros).
+// Panel layouts: f32 [K][64]; bf16 [K/2][64][2], two consecutive k side by side, as vdpbf16ps and the AMX tiles read
+// them (an odd K is filled with zeros).
 #pragma once
 #include <cstdint>
 
@@ -12,7 +12,7 @@ namespace lockstep::cpu {
 inline constexpr int64_t kPanel = 64;
 
 struct PanelProduct {
-  const void* a;  // [rows, k] of float or BFloat16
+  const void* a;     // [rows, k] of float or BFloat16
   int64_t a_stride;  // elements from row to row
   const void* panel;
   float* c;  // [rows, columns]
@@ -23,6 +23,9 @@ struct PanelProduct {
 
 void multiply_f32(const PanelProduct& product);          // any machine
 void multiply_bf16_avx512(const PanelProduct& product);  // AVX512-BF16; k even
-void multiply_bf16_amx(const PanelProduct& product);     // AMX; k a multiple of 32, tiles configured by this call
+void multiply_bf16_amx(const PanelProduct& product);     // AMX; k even
+
+// One small product on tiles against the same without them: asked once, before tiles are trusted.
+bool tiles_multiply_right();
 
 }  // namespace lockstep::cpu

@@ -13,8 +13,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu::HWY_NAMESPACE {
 
-// Accumulators fill the register file: 12 x 2 of 32 registers, 6 x 2 of 16. Tall and narrow, so that half a panel stays in
-// the first cache while all rows pass by.
+// Accumulators fill the register file: 12 x 2 of 32 registers, 6 x 2 of 16. Tall and narrow, so that half a panel stays
+// in the first cache while all rows pass by.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 inline constexpr int kTileRows = 12;
 #else
@@ -28,10 +28,9 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, int64_t a_stride, const float*
   const int64_t step = lanes();
   Vector sum[kRows][kVectors];
   HWY_UNROLL(12)
-  for (int r = 0; r < kRows; ++r)
-    HWY_UNROLL(2)
-    for (int v = 0; v < kVectors; ++v)
-      sum[r][v] = accumulate ? hn::LoadU(kFloat, c + r * c_stride + v * step) : hn::Zero(kFloat);
+  for (int r = 0; r < kRows; ++r) HWY_UNROLL(2)
+  for (int v = 0; v < kVectors; ++v)
+    sum[r][v] = accumulate ? hn::LoadU(kFloat, c + r * c_stride + v * step) : hn::Zero(kFloat);
   for (int64_t i = 0; i < k; ++i) {
     Vector b[kVectors];
     HWY_UNROLL(2)
@@ -44,9 +43,8 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, int64_t a_stride, const float*
     }
   }
   HWY_UNROLL(12)
-  for (int r = 0; r < kRows; ++r)
-    HWY_UNROLL(2)
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[r][v], kFloat, c + r * c_stride + v * step);
+  for (int r = 0; r < kRows; ++r) HWY_UNROLL(2)
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[r][v], kFloat, c + r * c_stride + v * step);
 }
 
 template <int kRows, int kVectors>

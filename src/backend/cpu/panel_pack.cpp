@@ -80,8 +80,7 @@ void unpack(const QuantisedPanel& panel) {
       unpack_32<kBits, kBf16>(panel.words + column * panel.words_stride + k / 32 * kBits, panel.words_stride,
                               std::clamp<int64_t>(panel.columns - column, 0, step),
                               load(panel.scales + group * kPanel + column),
-                              load(panel.biases + group * kPanel + column),
-                              to + k / (kBf16 ? 2 : 1) * kPanel + column);
+                              load(panel.biases + group * kPanel + column), to + k / (kBf16 ? 2 : 1) * kPanel + column);
   }
 }
 

@@ -1,5 +1,5 @@
-// Weights written out as panels of 64 columns: dense ones of any float dtype, and MLX affine quantised ones, dequantised
-// on the way. See panel.h for the layouts.
+// Weights written out as panels of 64 columns: dense ones of any float dtype, and MLX affine quantised ones,
+// dequantised on the way. See panel.h for the layouts.
 #pragma once
 #include "backend/kernels.h"
 

@@ -1,5 +1,5 @@
-// Kernels over rows of f32, bf16 or f16, each on a range of rows. Small operands (weights, gates, modulation) come as f32
-// vectors, converted once by the caller. x and out have the same dtype.
+// Kernels over rows of f32, bf16 or f16, each on a range of rows. Small operands (weights, gates, modulation) come as
+// f32 vectors, converted once by the caller. x and out have the same dtype.
 #pragma once
 #include "backend/cpu/rows.h"
 #include "backend/kernels.h"
@@ -17,7 +17,7 @@ void rms_norm_rows(const RmsNormRows& task, int64_t begin, int64_t end);
 struct LayerNormRows {
   DType dtype;
   Rows x, out;
-  int64_t rows_per_batch;                         // rows sharing one line of factor and shift
+  int64_t rows_per_batch;                       // rows sharing one line of factor and shift
   const float *weight, *bias, *factor, *shift;  // [D], [D], [B, D] (1 + scale), [B, D]; or null
   float eps;
 };

@@ -1,5 +1,5 @@
-// Vectors of f32 loaded from and stored to f32, bf16 and f16, and the functions norms and activations need. Compiled once
-// per instruction set: include only from files that go through hwy/foreach_target.h.
+// Vectors of f32 loaded from and stored to f32, bf16 and f16, and the functions norms and activations need. Compiled
+// once per instruction set: include only from files that go through hwy/foreach_target.h.
 #if defined(LOCKSTEP_CPU_VECTORS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_CPU_VECTORS_INL_H
 #undef LOCKSTEP_CPU_VECTORS_INL_H
@@ -134,8 +134,8 @@ template <typename T>
 HWY_INLINE void put(Vector v, T* at, Tail tail) {
   store(v, at, tail);
 }
-// How a kernel writes its rows: Usual keeps them in the caches, Past goes around them, which saves reading the old lines
-// of an output far larger than the caches. Past needs rows that start at and last for whole cache lines.
+// How a kernel writes its rows: Usual keeps them in the caches, Past goes around them, which saves reading the old
+// lines of an output far larger than the caches. Past needs rows that start at and last for whole cache lines.
 struct Usual {
   template <typename T, typename Part>
   static HWY_INLINE void put(Vector v, T* at, Part part) {
@@ -264,9 +264,17 @@ HWY_INLINE Vector gelu_erf(Vector x) {
   const auto one = hn::Set(kFloat, 1.0f);
   const auto z = hn::Mul(hn::Abs(x), hn::Set(kFloat, 0.70710678118654752f));
   const auto t = hn::Div(one, hn::MulAdd(z, hn::Set(kFloat, 0.5f), one));
-  constexpr float kFit[] = {6.937534997e-03f, -9.511102461e-02f, 3.651014170e-01f, -5.884176631e-01f,
-                            3.566650890e-01f, -6.558092423e-02f, 2.149636983e-01f, 2.407396917e-01f,
-                            2.826270051e-01f, 2.820751471e-01f, 0.0f};
+  constexpr float kFit[] = {6.937534997e-03f,
+                            -9.511102461e-02f,
+                            3.651014170e-01f,
+                            -5.884176631e-01f,
+                            3.566650890e-01f,
+                            -6.558092423e-02f,
+                            2.149636983e-01f,
+                            2.407396917e-01f,
+                            2.826270051e-01f,
+                            2.820751471e-01f,
+                            0.0f};
   auto p = hn::Set(kFloat, kFit[0]);
   for (size_t i = 1; i < sizeof(kFit) / sizeof(float); ++i) p = hn::MulAdd(p, t, hn::Set(kFloat, kFit[i]));
   // erfc(z) / 2 for |x|; Phi(x) is that on the negative side and one minus it on the positive.

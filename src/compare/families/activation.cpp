@@ -112,10 +112,15 @@ class Search {
 
 void search_activation(Case& failing, Findings& out) {
   const std::vector<const Item*> items = equal_size_items(failing, 8);
+  // What went into it, where that was recorded: further off there may be a copy of the very result.
+  std::vector<const Item*> nearest;
+  for (const Item* item : items)
+    if (item->relation == Relation::kOwnInput || item->relation == Relation::kChild) nearest.push_back(item);
   if (items.empty()) return;
-  const Search search(failing, items);
+  const Search of_all(failing, items), of_nearest(failing, nearest);
   for (const bool product : {false, true}) {
     if (product && items.size() < 2) return;
+    const Search& search = product || nearest.empty() ? of_all : of_nearest;
     const Choice r = search.best(false, product);
     if (!failing.explains(r.residual)) continue;
     Choice c = search.best(true, product);

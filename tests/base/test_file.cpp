@@ -1,0 +1,77 @@
+#include "base/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+class FileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("lockstep-base-" + std::to_string(::getpid()) + "-" +
+                                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  static Code code_of(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return Code::kInternal;
+  }
+  fs::path folder_;
+};
+
+TEST_F(FileTest, MapsWhatIsThere) {
+  write_atomically(folder_ / "x", "hello");
+  const auto file = MappedFile::open(folder_ / "x");
+  EXPECT_EQ(std::memcmp(file->bytes().data(), "hello", 5), 0);
+  write_atomically(folder_ / "empty", "");
+  EXPECT_TRUE(MappedFile::open(folder_ / "empty")->bytes().empty());
+}
+
+TEST_F(FileTest, AMapOutlivesTheFile) {
+  write_atomically(folder_ / "x", "hello");
+  const auto file = MappedFile::open(folder_ / "x");
+  write_atomically(folder_ / "x", "other");
+  EXPECT_EQ(std::memcmp(file->bytes().data(), "hello", 5), 0);
+}
+
+TEST_F(FileTest, SpecialFilesAreRefusedUnread) {
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(code_of([&] { MappedFile::open(folder_ / "pipe"); }), Code::kBadInput);  // and does not wait for a writer
+  EXPECT_EQ(code_of([&] { read_text(folder_ / "pipe", 100); }), Code::kBadInput);
+  EXPECT_EQ(code_of([&] { MappedFile::open(folder_); }), Code::kBadInput);
+  EXPECT_EQ(code_of([&] { MappedFile::open("/dev/zero"); }), Code::kBadInput);
+  EXPECT_EQ(code_of([&] { MappedFile::open(folder_ / "none"); }), Code::kNotFound);
+}
+
+TEST_F(FileTest, ReadTextIsBounded) {
+  write_atomically(folder_ / "x", std::string(100, 'a'));
+  EXPECT_EQ(read_text(folder_ / "x", 100).size(), 100u);
+  EXPECT_EQ(code_of([&] { read_text(folder_ / "x", 99); }), Code::kBadInput);
+}
+
+TEST_F(FileTest, AnAbandonedWriteLeavesTheOldFileAndNothingElse) {
+  write_atomically(folder_ / "x", "old");
+  {
+    AtomicFile file(folder_ / "x");
+    file.write("new, but never finished");
+  }
+  EXPECT_EQ(read_text(folder_ / "x", 100), "old");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+  EXPECT_EQ(code_of([&] { write_atomically(folder_ / "no" / "such" / "folder", "x"); }), Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace lockstep

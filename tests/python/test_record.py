@@ -1,0 +1,296 @@
+"""`lockstep record`: module calls of programs that know nothing of it."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = pathlib.Path(os.environ.get("LOCKSTEP_BIN", ROOT / "build" / "bin" / "lockstep"))
+pytestmark = pytest.mark.skipif(not BINARY.exists(), reason=f"{BINARY} is not built")
+pytest.importorskip("torch")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}  # tensors this small cost more to share out than to compute
+
+
+class Recorded:
+    def __init__(self, done, path):
+        self.done = done
+        self.path = pathlib.Path(path)
+        self.manifest = json.loads((self.path / "run.json").read_text("utf-8"))
+        lines = (self.path / "records.jsonl").read_text("utf-8").splitlines() if (self.path / "records.jsonl").exists() else []
+        self.records = [json.loads(line) for line in lines]
+
+    def names(self, role=None):
+        return [record["name"] for record in self.records if role in (None, record["role"])]
+
+    def values(self, name, hit=0):
+        record = next(record for record in self.records if record["name"] == name and record["hit"] == hit)
+        return np.load(self.path / record["file"])
+
+
+@pytest.fixture
+def record(tmp_path):
+    def run(source, *options, arguments=(), environment=None, program=None):
+        script = tmp_path / "their_script.py"
+        script.write_text(source, "utf-8")
+        command = [str(BINARY), "--json", "--home", str(tmp_path / "home"), "record", *options, "--"]
+        command += program or [sys.executable, str(script), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, **(environment or {})}, cwd=tmp_path)
+        assert done.stdout, done.stderr
+        return Recorded(done, json.loads(done.stdout)["path"])
+
+    return run
+
+
+NET = """
+import sys, torch
+torch.manual_seed(0)
+class Inner(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.proj = torch.nn.Linear(4, 4)
+    def forward(self, x, scale=1.0, *, mask=None):
+        return self.proj(x) * scale, {"half": x / 2, "text": "no tensor"}
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = Inner()
+        self.again = self.first
+        self.listed = [torch.nn.ReLU(), torch.nn.Linear(4, 2)]
+    def forward(self, x):
+        x, extra = self.first(x, mask=torch.ones(2))
+        x, extra = self.again(x, mask=None)
+        for layer in self.listed:
+            x = layer(x)
+        return x.sum()
+net = Net()
+net.first.proj(torch.ones(1, 4))     # a part is called before the whole
+for _ in range(2):
+    print(float(net(torch.ones(1, 4)).detach()))
+"""
+
+
+def test_torch_modules(record):
+    plain = subprocess.run([sys.executable, "-c", NET], capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    run = record(NET)
+    assert run.manifest["status"] == "finished" and run.manifest["name"] == "their_script"
+    assert run.manifest["program"]["exit_code"] == 0
+    assert (run.path / "output.log").read_text() == plain.stdout  # the same results, and kept
+    assert run.done.stderr.startswith(plain.stdout)
+    assert run.names()[0] == "Net.first.proj"
+    assert run.names()[1:9] == [
+        "Net.first.proj",
+        "Net.first.0",
+        "Net.first.1.half",
+        "Net.first.proj",
+        "Net.first.0",
+        "Net.first.1.half",
+        "Net.listed.0",
+        "Net.listed.1",
+    ]
+    assert run.names()[9] == "Net" and len(run.names()) == 19
+    assert run.manifest["aliases"]["Net.first"] == ["Net.again"]
+    hits = [record["hit"] for record in run.records if record["name"] == "Net.first.proj"]
+    assert hits == [0, 1, 2, 3, 4]
+    assert run.records[0]["role"] == "output" and run.records[0]["where"]["function"] == "Linear.forward"
+    assert run.records[2]["where"]["file"].endswith("their_script.py")
+    assert run.manifest["versions"]["torch"]
+
+
+def test_inputs_and_filters(record):
+    run = record(NET, "--inputs", "--modules", "Net.first*")
+    assert set(run.names("output")) == {"Net.first.proj", "Net.first.0", "Net.first.1.half"}
+    inputs = run.names("input")
+    # Two tensors carry their position or keyword, one alone the module's name.
+    assert inputs[:4] == ["Net.first.proj", "Net.first.0", "Net.first.mask", "Net.first.proj"]
+    np.testing.assert_array_equal(run.values("Net.first.mask"), np.ones(2, "f4"))
+    files = [record["file"] for record in run.records]
+    assert len(set(files)) == len(files)
+
+    run = record(NET, "--stats-only", "--no-tap", "*.proj")
+    assert "Net.first.proj" not in run.names()
+    assert all(record["file"] is None and record["checksum"] and record["stats"] for record in run.records)
+
+    run = record(NET, "--full", "Net.listed.*", "--budget", "1")
+    assert {record["name"] for record in run.records if record["file"]} == {"Net.listed.0", "Net.listed.1"}
+
+
+def test_how_programs_end(record):
+    failed = record(NET + "\nsys.exit(5)")
+    assert failed.done.returncode == 3
+    assert failed.manifest["status"] == "failed" and failed.manifest["program"]["exit_code"] == 5
+    killed = record(NET + "\nimport os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    assert killed.manifest["status"] == "killed" and killed.manifest["program"]["signal"] == 9
+    assert len(killed.records) == 19  # nothing that had been recorded is lost
+    assert killed.manifest["program"]["exit_code"] == 137
+    other = record("", program=["sh", "-c", "echo out; echo err >&2; exit 0"])
+    assert other.manifest["status"] == "finished" and other.records == []
+    assert sorted((other.path / "output.log").read_text().split()) == ["err", "out"]
+
+
+def test_mlx_modules(record):
+    pytest.importorskip("mlx.core")
+    source = """
+import mlx.core as mx, mlx.nn as nn
+class Base(nn.Module):
+    def __call__(self, x):
+        return x + 1
+class Derived(Base):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(3, 3), nn.RMSNorm(3)]
+        self.tail = nn.Linear(3, 2)
+    def __call__(self, x):
+        x = super().__call__(x)
+        for layer in self.layers:
+            x = layer(x)
+        return self.tail(x).astype(mx.bfloat16)
+model = Derived()
+step = mx.compile(lambda x: model(x))
+print(model(mx.ones((1, 3))).shape, step(mx.ones((1, 3))).shape)
+"""
+    run = record(source)
+    assert run.done.returncode == 0, run.done.stderr
+    assert run.names() == ["Derived.layers.0", "Derived.layers.1", "Derived.tail", "Derived"]
+    assert run.records[-1]["dtype"] == "bf16" and run.manifest["versions"]["mlx"]
+
+
+def test_traced_programs_are_left_alone(record):
+    source = """
+import torch
+net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())
+traced = torch.jit.trace(net, torch.ones(1, 3))
+graph = torch.fx.symbolic_trace(net)
+print(traced.code.count("lockstep"), torch.equal(traced(torch.ones(1, 3)), net(torch.ones(1, 3))))
+"""
+    run = record(source)
+    assert run.done.returncode == 0, run.done.stderr
+    assert (run.path / "output.log").read_text().splitlines()[-1] == "0 True"
+
+
+def test_an_existing_sitecustomize_still_runs(record, tmp_path):
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text("import os\nos.environ['THEIRS'] = 'ran'\n")
+    run = record("import os\nprint(os.environ.get('THEIRS'))\n" + NET, environment={"PYTHONPATH": str(folder)})
+    assert (run.path / "output.log").read_text().startswith("ran\n")
+    assert len(run.records) == 19
+
+
+def test_children_get_runs_of_their_own(record, tmp_path):
+    source = NET + "\nimport subprocess\nif len(sys.argv) < 2: subprocess.run([sys.executable, __file__, 'child'], check=True)\n"
+    run = record(source)
+    assert len(run.records) == 19
+    runs = [*(tmp_path / "home" / "runs").glob("*/run.json"), *(tmp_path / "home" / "archive").glob("*/run.json")]
+    assert len(runs) == 2
+    counts = [len((path.parent / "records.jsonl").read_text().splitlines()) for path in runs]
+    assert counts == [19, 19]
+
+
+def test_substituting_module_outputs(record):
+    reference = record(NET, "--name", "reference")
+    # A port whose first layer is wrong: with the reference's value in its place, the rest is right again.
+    wrong = NET.replace("self.proj(x) * scale", "self.proj(x) * 2")
+    candidate = record(wrong, "--name", "mine")
+    assert not np.allclose(candidate.values("Net"), reference.values("Net"))
+    healed = record(wrong, "--name", "healed", "--reference", "latest:reference", "--substitute", "Net.first.0")
+    np.testing.assert_array_equal(healed.values("Net"), reference.values("Net"))
+    np.testing.assert_array_equal(healed.values("Net.first.0"), candidate.values("Net.first.0"))  # recorded as it was
+    marks = {record["name"] for record in healed.records if record.get("substituted")}
+    assert marks == {"Net.first.0"}
+
+
+def test_names_that_are_hard_for_files(record, tmp_path):
+    source = """
+from lockstep import checkpoint
+import array
+x = array.array("d", [1.0])
+names = ["../../out", "/etc/x", "..", "a/b", "ü 漢", "n" * 4096, "\\ud800", "a\\0b", "line\\nbreak"]
+for name in names:
+    checkpoint(name, x)
+"""
+    before = {path for path in tmp_path.parent.rglob("*.npy")}
+    run = record(source)
+    assert len(run.records) == 9 and len({record["file"] for record in run.records}) == 9
+    outside = [path for path in tmp_path.parent.rglob("*.npy") if path not in before and run.path not in path.parents]
+    assert outside == []
+
+
+@pytest.fixture(scope="module")
+def tiny_model(tmp_path_factory):
+    maker = ROOT / "tools" / "reference" / "tiny_pipeline.py"
+    pytest.importorskip("diffusers")
+    if not maker.exists():
+        pytest.skip("tools/reference/tiny_pipeline.py is absent")
+    folder = tmp_path_factory.mktemp("tiny") / "model"
+    subprocess.run([sys.executable, str(maker), str(folder), "--seed", "3"], check=True, capture_output=True)
+    return folder
+
+
+def test_the_official_pipeline(tiny_model, tmp_path):
+    """`reference generate` records the names, order and bytes of the hand-written recorder of tools/reference."""
+    settings = ["--prompt", "a cat", "--negative-prompt", " ", "--seed", "42", "--steps", "2", "--guidance", "4"]
+    settings += ["--width", "64", "--height", "64", "--dtype", "f32"]
+    image = tmp_path / "image.png"
+    done = subprocess.run(
+        [str(BINARY), "--json", "--home", str(tmp_path / "home"), "reference", "generate", "--model", str(tiny_model)]
+        + [*settings, "--python", sys.executable, "--output", str(image)],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    assert done.returncode == 0, done.stderr
+    run = Recorded(done, json.loads(done.stdout)["path"])
+    assert image.stat().st_size > 0 and run.manifest["name"] == "reference"
+    assert run.manifest["settings"]["prompt"] == "a cat" and run.manifest["settings"]["seed"] == 42
+
+    by_hand = tmp_path / "by_hand"
+    subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "reference" / "record_official.py"), str(tiny_model), str(by_hand), *settings],
+        check=True,
+        capture_output=True,
+        env=ENVIRONMENT,
+    )
+    expected = [json.loads(line) for line in (by_hand / "records.jsonl").read_text("utf-8").splitlines()]
+
+    def keys(records):
+        # Complex numbers are pairs of reals here.
+        shapes = [r["shape"] + [2] * ("complex" in r["dtype"]) for r in records]
+        return [
+            (r["name"], r["step"], r["hit"], sorted(r["tags"].items()), r["checksum"], shape)
+            for r, shape in zip(records, shapes)
+        ]
+
+    assert keys(run.records) == keys(expected)
+    stages = {record["name"] for record in run.records if record["role"] == "checkpoint"}
+    assert stages >= {"prompt_embeds", "negative_prompt_embeds", "initial_latents_packed", "noise_pred", "latents"}
+    assert stages >= {"latents_denormalized", "image"}
+    passes = {record["tags"].get("pass") for record in run.records if record["name"] == "noise_pred"}
+    assert passes == {"cond", "uncond", "combined"}
+
+
+def test_runs_commands(record, tmp_path):
+    first = record(NET)
+    second = record(NET)
+    home = ["--home", str(tmp_path / "home"), "--json"]
+
+    def lockstep(*arguments, status=0):
+        done = subprocess.run([str(BINARY), *home, *arguments], capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+        return json.loads(done.stdout)
+
+    listed = lockstep("runs", "list")["runs"]
+    assert [run["id"] for run in listed] == [second.path.name, first.path.name]
+    assert [run["archived"] for run in listed] == [False, True]
+    assert lockstep("runs", "show", first.path.name)["summary"]["records"] == 19
+    assert lockstep("runs", "limits", "--warn", "1MB", "--refuse", "2MB")["refuse_bytes"] == 2_000_000
+    assert lockstep("runs", "limits")["warn_bytes"] == 1_000_000
+    lockstep("runs", "limits", "--warn", "3MB", status=2)
+    lockstep("runs", "show", "latest:their_scrip", status=2)
+    assert lockstep("runs", "remove", first.path.name)["removed"] == [first.path.name]
+    assert lockstep("runs", "archive", "latest")["archived"] == [second.path.name]
+    assert [run["archived"] for run in lockstep("runs", "list")["runs"]] == [True]
