@@ -16,6 +16,7 @@
 namespace lockstep {
 namespace {
 
+constexpr size_t kMostInside = 80;      // records of a call whose error may have gone into its result
 constexpr int kMostConfirmations = 64;  // stages looked at closely before an error is believed
 constexpr double kNoiseRunFactor = 3;   // a third run may be this much further off than the second
 
@@ -124,14 +125,33 @@ class Walk {
                                const PairError& error) {
     double input_error = 0, input_slice = 0;
     int64_t length = longest_axis(r.shape);
-    if (r.role == Role::kOutput)
-      for (const size_t input : structure_.records_of(structure_.site(record).module, Role::kInput, record)) {
-        if (!is_good(input)) continue;
-        const PairResult& of_input = out_.results[result_of_[input]];
-        input_error = std::max(input_error, of_input.error.relative);
-        input_slice = std::max(input_slice, of_input.error.worst_slice);
+    const auto may_inherit = [&](size_t from) {
+      if (!is_good(from)) return;
+      const PairResult& before = out_.results[result_of_[from]];
+      input_error = std::max(input_error, before.error.relative);
+      input_slice = std::max(input_slice, before.error.worst_slice);
+    };
+    // An output is made of its call's inputs and of what ran inside; an input of what its parent was given and has
+    // made. One and the same tensor may show up again much later: then the checksum says so.
+    const std::string& module = structure_.site(record).module;
+    const std::string scope = r.role == Role::kOutput ? module : parent_of(module);
+    if (!scope.empty()) {
+      for (const size_t input : structure_.records_of(scope, Role::kInput, record)) {
+        may_inherit(input);
         length = std::max(length, longest_axis(reference_.records[input].shape));
       }
+      if (r.role == Role::kInput || structure_.is_container(module)) {
+        size_t seen = 0;
+        for (const size_t inside : structure_.records_inside(scope, record)) {
+          if (++seen > kMostInside) break;
+          may_inherit(inside);
+        }
+      }
+    }
+    if (!r.checksum.empty()) {
+      const auto [latest, is_new] = latest_with_.try_emplace(r.checksum, record);
+      if (!is_new) may_inherit(latest->second), latest->second = record;
+    }
     double stage = rounding_floor(unit, 4 * length);
     // Pixels are whole numbers: one level either way is rounding, whatever the precision.
     if (is_picture_dtype(r) && is_picture_dtype(c) && error.rms_reference > 0) stage += 0.6 / error.rms_reference;
@@ -194,6 +214,7 @@ class Walk {
   Comparison& out_;
   RunPrecision reference_precision_, candidate_precision_;
   FloorWalk walk_;
+  std::map<std::string, size_t> latest_with_;  // checksum of the reference's values → the latest record that had them
   int confirmations_ = 0, amplified_ = 0;
   std::vector<size_t> result_of_;
   std::map<size_t, size_t> noise_of_;
