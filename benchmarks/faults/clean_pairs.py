@@ -88,7 +88,7 @@ VARIANTS = [
     ("bf16, sums in halves", "bf16", "bf16", sums(2), None),
     ("bf16, attention written out", "bf16", "bf16", eager, None),
     ("f16 against f32", "f32", "f16", None, None),
-    ("8-bit against f32, noise from another 8-bit run", "f32", "f32", quantised(32), quantised(64)),
+    ("8-bit against f32, noise from another 8-bit run", "f32", "f32", quantised(32), quantised(16)),
 ]
 MODELS = [
     {"seed": 3, "layers": 3, "heads": 2, "head_dim": 32, "text_layers": 2},

@@ -12,6 +12,14 @@ namespace {
 constexpr size_t kMostItems = 160;
 constexpr size_t kMostCauses = 3;
 
+// Formulas are read in the module that holds the bad tensor: its own path in front of every name only hides them.
+std::string without_path(std::string text, const std::string& path) {
+  if (path.empty()) return text;
+  for (size_t at = text.find(path + "."); at != std::string::npos; at = text.find(path + ".", at))
+    text.erase(at, path.size() + 1);
+  return text;
+}
+
 }  // namespace
 
 std::string Item::label() const {
@@ -124,8 +132,14 @@ std::vector<Finding> diagnose(Case& failing) {
     check_interrupt("diagnose");
     family.search(failing, found);
   }
-  for (Finding& finding : found)
+  const std::string scope =
+      failing.role == Role::kInput || failing.is_leaf ? parent_of(failing.module) : failing.module;
+  for (Finding& finding : found) {
     if (finding.look_at.empty()) finding.look_at = failing.where();
+    if (finding.blame == Blame::kWeights) continue;  // weights are named in full
+    finding.explanation = without_path(std::move(finding.explanation), scope);
+    finding.fix = without_path(std::move(finding.fix), scope);
+  }
   // What is left unexplained counts by orders of magnitude beyond the tolerance; then the simplest wins.
   const auto cost = [&](const Finding& finding) {
     const double excess = std::max(1.0, finding.residual / std::max(failing.tolerance, 1e-12));
