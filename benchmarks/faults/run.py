@@ -45,6 +45,14 @@ def score(fault, result: dict) -> dict:
         good = result["verdict"] == "match" and bool(said) and all(f"output:{t['name']}" in fault.stage for t in said)
         return {"stage": good, "first": good, "three": good, "place": "layout" if said else "-", "causes": []}
     place = found_place(result)
+    if fault.kind == "shape":  # other tokens were captured: said before any verdict on values
+        first = result["first_divergence"]
+        good = bool(first) and first["kind"] == "capture" and any(fnmatch.fnmatchcase(place, glob) for glob in fault.stage)
+        return {"stage": good, "first": good, "three": good, "place": place, "causes": []}
+    if not fault.causes:  # nothing to name: only the place counts, and silence is right
+        good = any(fnmatch.fnmatchcase(place, glob) for glob in fault.stage)
+        silent = not result["causes"]
+        return {"stage": good, "first": silent, "three": silent, "place": place, "causes": [c["cause"] for c in result["causes"]]}
     causes = [c["cause"] for c in result["causes"]]
     return {
         "stage": any(fnmatch.fnmatchcase(place, glob) for glob in fault.stage),
@@ -62,6 +70,8 @@ def percent(part: int, whole: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*", help="glob of fault ids")
+    parser.add_argument("--more", action="store_true", help="the second set")
+    parser.add_argument("--model", type=int, default=0, help="which of the clean pairs' models")
     parser.add_argument("--ids", help="these faults, by id, with commas between")
     parser.add_argument("--keep", metavar="DIR", help="keep the runs there")
     parser.add_argument("--no-clean", action="store_true", help="leave the clean pairs out")
@@ -72,6 +82,7 @@ def main() -> int:
     import torch
 
     torch.set_num_threads(1)
+    from clean_pairs import MODELS
     from record_official import load_pipeline
     from recorder import record
     from tiny_pipeline import make_pipeline
@@ -80,11 +91,14 @@ def main() -> int:
     home = Path(arguments.keep or tempfile.mkdtemp(prefix="lockstep-faults-", dir=memory))
     home.mkdir(parents=True, exist_ok=True)
     model = home / "model"
-    make_pipeline(model, 3, layers=3, heads=2, head_dim=32, text_layers=2)
+    make_pipeline(model, **MODELS[arguments.model])
     pipeline = load_pipeline(model, "f32")
     rows, started = [], time.monotonic()
     if not arguments.clean_only:
         from faults import FAULTS
+
+        if arguments.more:
+            from more_faults import FAULTS
 
         ids = arguments.ids.split(",") if arguments.ids else None
         chosen = [f for f in FAULTS if (f.id in ids if ids else fnmatch.fnmatchcase(f.id, arguments.only))]
