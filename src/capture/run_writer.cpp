@@ -89,6 +89,10 @@ void RunWriter::begin() {
 
 RunWriter::~RunWriter() {
   close("failed");
+  if (!forked()) return;
+  static_cast<void>(wake_.release());
+  static_cast<void>(done_.release());
+  spool_.abandon();
 }
 
 bool RunWriter::forked() const {
@@ -244,7 +248,7 @@ void RunWriter::enqueue(Record record, Slot* slot, size_t text_room, size_t data
     thread_ = std::make_unique<std::thread>([this] { run_thread(); });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
-  wake_.notify_one();
+  wake_->notify_one();
 }
 
 // With mutex_ held.
@@ -285,7 +289,7 @@ void RunWriter::run_thread() {
     Pending pending;
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+      wake_->wait(lock, [this] { return stop_ || !queue_.empty(); });
       if (queue_.empty()) return;
       pending = std::move(queue_.front());
       queue_.pop_front();
@@ -297,14 +301,14 @@ void RunWriter::run_thread() {
       --in_flight_;
     }
     spool_.give(pending.slot);
-    done_.notify_all();
+    done_->notify_all();
   }
 }
 
 void RunWriter::flush() noexcept {
   if (forked()) return;
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return in_flight_ == 0; });
+  done_->wait(lock, [this] { return in_flight_ == 0; });
 }
 
 void RunWriter::update(const Json& patch) noexcept {
@@ -335,7 +339,7 @@ void RunWriter::close(std::string_view status, std::optional<int> exit_code) noe
       const std::lock_guard lock(mutex_);
       stop_ = true;
     }
-    wake_.notify_one();
+    wake_->notify_one();
     thread_->join();
   }
   const WriterCounts totals = counts();

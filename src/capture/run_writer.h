@@ -87,7 +87,10 @@ class RunWriter {
   uint64_t fork_generation_;
 
   mutable std::mutex mutex_;
-  std::condition_variable wake_, done_;
+  // On the heap, because a forked child must not destroy them: destroying waits for waiters, and the child has not got
+  // the thread that waits.
+  std::unique_ptr<std::condition_variable> wake_ = std::make_unique<std::condition_variable>();
+  std::unique_ptr<std::condition_variable> done_ = std::make_unique<std::condition_variable>();
   std::deque<Pending> queue_;
   int64_t next_seq_ = 0;
   int in_flight_ = 0;  // queued or being written

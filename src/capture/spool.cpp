@@ -166,7 +166,7 @@ Slot* Spool::take(size_t bytes) {
       }
       if (slots_.empty()) return nullptr;
     }
-    freed_.wait(lock);
+    freed_->wait(lock);
   }
 }
 
@@ -176,7 +176,7 @@ void Spool::give(Slot* slot) {
     const std::lock_guard lock(mutex_);
     free_.push_back(slot);
   }
-  freed_.notify_all();
+  freed_->notify_all();
 }
 
 bool has_spool(const fs::path& run, std::string_view id) {

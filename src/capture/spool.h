@@ -52,6 +52,9 @@ class Slot {
 
 class Spool {
  public:
+  // In a forked child: what destroying would wait on is left as it is.
+  void abandon() { static_cast<void>(freed_.release()); }
+
   // `max_bytes` bounds all slots together.
   Spool(const fs::path& run, std::string_view id, uint64_t max_bytes);
   ~Spool() { remove(); }
@@ -74,7 +77,7 @@ class Spool {
   int next_ = 0;
   bool usable_ = true, forgotten_ = false;
   std::mutex mutex_;
-  std::condition_variable freed_;
+  std::unique_ptr<std::condition_variable> freed_ = std::make_unique<std::condition_variable>();
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_;
 };

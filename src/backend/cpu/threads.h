@@ -8,8 +8,11 @@
 
 namespace lockstep::cpu {
 
-// Waking a second thread costs some microseconds: less work than this many simple operations stays on one.
-inline constexpr int64_t kWorthAThread = 1 << 18;
+// A second thread costs some microseconds on an idle machine and a time slice on a busy one, where it spins at the
+// barrier until the other is let in (a picture of the embedded model: 0.45 s on one thread, 4 s on two). Work of less
+// than this many simple operations, half a millisecond or so, stays on one.
+inline constexpr int64_t kWorthAThread = 1 << 21;
+inline constexpr int64_t kProductsPerOperation = 16;  // multiply-adds of a matrix product that count as one
 
 // function(begin, end) over [0, count) in at most `threads` contiguous chunks; `cost` is the work of one item. The
 // function must not throw.
