@@ -40,6 +40,26 @@ bool is_own_folder(const fs::path& folder) {
   return ::lstat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::getuid();
 }
 
+constexpr const char* kRunFile = "run";  // in a spool folder: which run it belongs to
+
+// Spools of killed programs whose runs were deleted since: nobody will ever ask for them, and they are memory.
+void remove_orphans() {
+  std::error_code error;
+  const std::string prefix = "lockstep-" + std::to_string(::getuid()) + "-";
+  for (fs::directory_iterator it("/dev/shm", error), end; !error && it != end; it.increment(error)) {
+    if (!it->path().filename().string().starts_with(prefix) || !is_own_folder(it->path())) continue;
+    try {
+      std::error_code ignored;
+      const fs::path run = read_text(it->path() / kRunFile, 1 << 16);
+      const fs::path archived = run.parent_path().parent_path() / "archive" / run.filename();
+      if (!run.empty() && !fs::exists(run, ignored) && !fs::exists(archived, ignored))
+        fs::remove_all(it->path(), ignored);
+    } catch (const Error&) {
+      continue;  // one that is just being made
+    }
+  }
+}
+
 }  // namespace
 
 Slot::Slot(const fs::path& path, size_t bytes) : path_(path), bytes_(bytes) {
@@ -94,7 +114,15 @@ std::span<const std::byte> Slot::data() const {
 
 Spool::Spool(const fs::path& run, std::string_view id, uint64_t max_bytes) : max_bytes_(max_bytes) {
   folder_ = shared_memory_folder(id);
-  if (::mkdir(folder_.c_str(), 0700) == 0) return;
+  if (::mkdir(folder_.c_str(), 0700) == 0) {
+    try {
+      write_atomically(folder_ / kRunFile, fs::absolute(run).string());
+      remove_orphans();
+    } catch (const std::exception&) {
+      // Only tidiness is lost.
+    }
+    return;
+  }
   folder_ = run / "spool";
   usable_ = ::mkdir(folder_.c_str(), 0700) == 0;
 }

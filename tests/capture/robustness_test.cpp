@@ -171,6 +171,26 @@ TEST(Robustness, AFolderThatVanishesCostsOneWarning) {
   EXPECT_LE(home.warnings.size(), 2u);  // the tensors, and run.json at the end
 }
 
+TEST(Robustness, TheSpoolOfADeletedRunIsRemoved) {
+  if (!fs::exists("/dev/shm")) GTEST_SKIP() << "no /dev/shm here";
+  fs::path spool;
+  {
+    ScratchHome home;
+    const pid_t pid = in_child([&] {
+      auto writer = RunWriter::create(home.options());
+      ::raise(SIGKILL);
+    });
+    ::waitpid(pid, nullptr, 0);
+    const std::vector<RunSummary> runs = Store(home.path()).list();
+    ASSERT_EQ(runs.size(), 1u);
+    spool = "/dev/shm/lockstep-" + std::to_string(::getuid()) + "-" + runs[0].id;
+    EXPECT_TRUE(fs::exists(spool));
+  }  // the store is deleted before anyone opened the run
+  ScratchHome other;
+  RunWriter::create(other.options())->close();
+  EXPECT_FALSE(fs::exists(spool));
+}
+
 TEST(Robustness, TwoProgramsRecordAtOnce) {
   ScratchHome home;
   std::vector<pid_t> children;
