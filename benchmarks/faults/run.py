@@ -74,6 +74,7 @@ def main() -> int:
     parser.add_argument("--model", type=int, default=0, help="which of the clean pairs' models")
     parser.add_argument("--ids", help="these faults, by id, with commas between")
     parser.add_argument("--keep", metavar="DIR", help="keep the runs there")
+    parser.add_argument("--reuse", action="store_true", help="compare again what --keep has kept")
     parser.add_argument("--no-clean", action="store_true", help="leave the clean pairs out")
     parser.add_argument("--clean-only", action="store_true")
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
@@ -102,12 +103,15 @@ def main() -> int:
 
         ids = arguments.ids.split(",") if arguments.ids else None
         chosen = [f for f in FAULTS if (f.id in ids if ids else fnmatch.fnmatchcase(f.id, arguments.only))]
-        clean = record(pipeline, home / "clean")
+        clean = home / "clean"
+        if not (arguments.reuse and clean.exists()):
+            record(pipeline, clean)
         for fault in chosen:
             folder = home / f"fault-{fault.id}"
             try:
-                with fault.plant(pipeline) if fault.plant else contextlib.nullcontext():
-                    record(pipeline, folder, change=fault.change, **fault.settings)
+                if not (arguments.reuse and folder.exists()):
+                    with fault.plant(pipeline) if fault.plant else contextlib.nullcontext():
+                        record(pipeline, folder, change=fault.change, **fault.settings)
                 result = compare(clean, folder, model)
                 row = score(fault, result) | {"id": fault.id, "area": fault.area}
             except Exception as error:  # noqa: BLE001: a fault that cannot be planted is a miss, said aloud
@@ -131,7 +135,7 @@ def main() -> int:
     if not arguments.no_clean and arguments.only == "*":
         from clean_pairs import run_clean_pairs
 
-        alarms = run_clean_pairs(pipeline, model, home, compare)
+        alarms = run_clean_pairs(home, compare, keep=bool(arguments.keep), reuse=arguments.reuse)
     print(f"\n{time.monotonic() - started:.0f} s")
     if arguments.json:
         Path(arguments.json).write_text(json.dumps({"faults": rows, "false_alarms": alarms}, indent=1))
