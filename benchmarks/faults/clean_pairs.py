@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from planting import attribute, weights
-from recorder import record
+from recorder import load, record
 
 
 @contextlib.contextmanager
@@ -100,7 +100,6 @@ MODELS = [
 
 
 def run_clean_pairs(home, compare, keep=False, reuse=False) -> list:
-    from record_official import load_pipeline
     from tiny_pipeline import make_pipeline
 
     alarms, count = [], 0
@@ -117,7 +116,7 @@ def run_clean_pairs(home, compare, keep=False, reuse=False) -> list:
             folder = home / f"clean-{number}-{name}"
             if not (reuse and folder.exists()):
                 if dtype not in pipelines:
-                    pipelines[dtype] = load_pipeline(model, dtype)
+                    pipelines[dtype] = load(model, dtype)
                 with plant(pipelines[dtype]) if plant else contextlib.nullcontext():
                     record(pipelines[dtype], folder, **settings)
             return folder

@@ -72,6 +72,8 @@ def main() -> int:
     parser.add_argument("--only", default="*", help="glob of fault ids")
     parser.add_argument("--more", action="store_true", help="the second set")
     parser.add_argument("--model", type=int, default=0, help="which of the clean pairs' models")
+    parser.add_argument("--dtype", default="f32", help="of the runs with a fault (f32, bf16, f16)")
+    parser.add_argument("--reference-dtype", default="f32", help="of the run without")
     parser.add_argument("--ids", help="these faults, by id, with commas between")
     parser.add_argument("--keep", metavar="DIR", help="keep the runs there")
     parser.add_argument("--reuse", action="store_true", help="compare again what --keep has kept")
@@ -80,12 +82,12 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
     arguments = parser.parse_args()
 
+    from recorder import load, record  # first: it must see torch and diffusers being imported
+
     import torch
 
     torch.set_num_threads(1)
     from clean_pairs import MODELS
-    from record_official import load_pipeline
-    from recorder import record
     from tiny_pipeline import make_pipeline
 
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # thousands of small files
@@ -93,7 +95,7 @@ def main() -> int:
     home.mkdir(parents=True, exist_ok=True)
     model = home / "model"
     make_pipeline(model, **MODELS[arguments.model])
-    pipeline = load_pipeline(model, "f32")
+    pipeline = load(model, arguments.dtype)
     rows, started = [], time.monotonic()
     if not arguments.clean_only:
         from faults import FAULTS
@@ -105,7 +107,7 @@ def main() -> int:
         chosen = [f for f in FAULTS if (f.id in ids if ids else fnmatch.fnmatchcase(f.id, arguments.only))]
         clean = home / "clean"
         if not (arguments.reuse and clean.exists()):
-            record(pipeline, clean)
+            record(load(model, arguments.reference_dtype), clean)
         for fault in chosen:
             folder = home / f"fault-{fault.id}"
             try:

@@ -24,6 +24,10 @@ size_t rounded(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+size_t data_offset(size_t text_room) {
+  return (kHeaderBytes + text_room + kPageBytes - 1) / kPageBytes * kPageBytes + kPageBytes;
+}
+
 // Few sizes, so that slots fit again: powers of two and their halves in between.
 size_t slot_size(size_t bytes) {
   size_t size = kSmallestSlot;
@@ -82,11 +86,12 @@ Slot::~Slot() {
 }
 
 size_t Slot::bytes_for(size_t text_room, size_t data_bytes) {
-  return kHeaderBytes + rounded(text_room) + data_bytes;
+  if (data_bytes == 0) return kHeaderBytes + rounded(text_room);
+  return data_offset(text_room) + (data_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
 std::byte* Slot::values_after(size_t text_room) const {
-  return map_ + kHeaderBytes + rounded(text_room);
+  return map_ + data_offset(text_room);
 }
 
 void Slot::commit(int64_t seq, std::string_view text, size_t text_room, size_t data_bytes) {
@@ -95,7 +100,7 @@ void Slot::commit(int64_t seq, std::string_view text, size_t text_room, size_t d
   std::memcpy(map_ + kHeaderBytes, text.data(), text.size());
   header()->seq = seq;
   header()->text_bytes = text.size();
-  header()->data_at = kHeaderBytes + rounded(text_room);
+  header()->data_at = data_bytes == 0 ? kHeaderBytes + rounded(text_room) : data_offset(text_room);
   header()->data_bytes = data_bytes;
   header()->state.store(kCommitted, std::memory_order_release);
 }
@@ -108,7 +113,7 @@ std::string_view Slot::text() const {
   return {reinterpret_cast<const char*>(map_) + kHeaderBytes, header()->text_bytes};
 }
 
-std::span<const std::byte> Slot::data() const {
+std::span<std::byte> Slot::data() const {
   return {map_ + header()->data_at, header()->data_bytes};
 }
 
@@ -196,6 +201,13 @@ Slot* Spool::take(size_t bytes) {
     }
     freed_->wait(lock);
   }
+}
+
+bool Spool::is_crowded() {
+  const std::lock_guard lock(mutex_);
+  uint64_t idle = 0;
+  for (const Slot* slot : free_) idle += slot->bytes();
+  return 2 * (in_files_ - idle) > max_bytes_;
 }
 
 void Spool::give(Slot* slot) {
