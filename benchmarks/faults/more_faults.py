@@ -50,7 +50,7 @@ fault("dit.mod_wrong_stream", "dit", f"input:{T}.0.attn.hidden_states", ("modula
       lambda p: code(block(p, 0), "forward", ("self._modulate(img_normed, img_mod1, modulate_index)", "self._modulate(img_normed, txt_mod1, modulate_index)")))
 fault("dit.f16_output", "dit", f"output:{T}.0.img_mlp.net.2", ("precision.f16",),
       lambda p: forward(block(p, 0).img_mlp.net[2], lambda self, old, x: old(x).half().float()))
-fault("dit.one_token_zero", "dit", f"output:{T}.1.attn.to_q", (), lambda p: forward(block(p, 1).attn.to_q, lambda self, old, x: old(x) * (torch.arange(x.shape[1]) != 3)[None, :, None]))
+fault("dit.one_token_zero", "dit", f"output:{T}.1.attn.to_q", ("garbage.zeros",), lambda p: forward(block(p, 1).attn.to_q, lambda self, old, x: old(x) * (torch.arange(x.shape[1]) != 3)[None, :, None]))
 # VAE
 fault("vae.pad_left", "vae", f"output:{D}.up_blocks.2.resnets.0.conv1", "convolution.padding",
       lambda p: code(up(p, 2, 0).conv1, "forward", ("x = F.pad(x, padding)", "x = F.pad(x, [2, 0, 2, 0] + padding[4:])")))

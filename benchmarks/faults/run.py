@@ -70,7 +70,7 @@ def percent(part: int, whole: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*", help="glob of fault ids")
-    parser.add_argument("--more", action="store_true", help="the second set")
+    parser.add_argument("--set", type=int, default=1, help="1: the suite; 2, 3: faults written after its rules")
     parser.add_argument("--model", type=int, default=0, help="which of the clean pairs' models")
     parser.add_argument("--dtype", default="f32", help="of the runs with a fault (f32, bf16, f16)")
     parser.add_argument("--reference-dtype", default="f32", help="of the run without")
@@ -100,8 +100,10 @@ def main() -> int:
     if not arguments.clean_only:
         from faults import FAULTS
 
-        if arguments.more:
+        if arguments.set == 2:
             from more_faults import FAULTS
+        elif arguments.set == 3:
+            from third_faults import FAULTS
 
         ids = arguments.ids.split(",") if arguments.ids else None
         chosen = [f for f in FAULTS if (f.id in ids if ids else fnmatch.fnmatchcase(f.id, arguments.only))]

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <set>
+#include <tuple>
 
 #include "base/interrupt.h"
 #include "base/names.h"
@@ -18,7 +21,11 @@ namespace {
 
 constexpr size_t kMostInside = 80;      // records of a call whose error may have gone into its result
 constexpr int kMostConfirmations = 64;  // stages looked at closely before an error is believed
-constexpr double kNoiseRunFactor = 3;   // a third run may be this much further off than the second
+constexpr double kLoud = 1e-3;          // errors below are told from rounding by their size alone
+constexpr double kLocalUnits = 4;       // unit roundoffs a stage may add, its formula recomputed from its own inputs
+constexpr double kMostLocalSecs = 30;
+constexpr int64_t kMostLocalElements = 1 << 22;
+constexpr double kNoiseRunFactor = 3;  // a third run may be this much further off than the second
 
 bool is_picture_dtype(const RecordedTensor& record) {
   return record.dtype == DType::kU8 && record.shape.size() >= 3;
@@ -66,7 +73,8 @@ class Walk {
     result.in_floors = limits.floor > 0            ? result.error.relative / limits.floor
                        : result.error.relative > 0 ? INFINITY
                                                    : 0;
-    if (is_bad(r, result, limits, unit, pair.reference) && !only_amplifies(pair, unit, result))
+    const bool bad = is_bad(r, result, limits, unit, pair.reference);
+    if (bad ? !only_amplifies(pair, unit, result) : adds_to_the_noise(pair, unit, result))
       result.state = PairState::kBad;
     else
       walk_.pass(result.error);
@@ -171,6 +179,38 @@ class Walk {
       input_error = std::max(input_error, out_.results[result_of_[input]].error.relative);
     }
     if (input_error == 0) return false;
+    Case stage = case_of(pair, unit, result);
+    if (!is_right_on_its_inputs(stage)) return false;
+    result.note += fmt::format("{}amplifies the error of its input by {:.3g}; right on its own inputs",
+                               result.note.empty() ? "" : "; ", result.error.relative / input_error);
+    if (amplified_++ < 2) out_.notes.push_back(fmt::format("{} {}", to_string(r.key), result.note));
+    return true;
+  }
+
+  // Far above what this stage rounds to, the error says little: a bug hides in what was inherited. Then the stage is
+  // judged by itself, once for each of its names: the reference's formula on the candidate's own inputs.
+  bool adds_to_the_noise(const Pair& pair, double unit, PairResult& result) {
+    const RecordedTensor& r = reference_.records[pair.reference];
+    if (options_.noise || !options_.tolerances.empty() || result.error.identical || !is_floating(r.dtype)) return false;
+    if (result.error.relative < std::max(kLoud, 4 * rounding_floor(unit, longest_axis(r.shape)))) return false;
+    if (checked_numel(r.shape) > kMostLocalElements ||
+        !judged_.emplace(r.key.name, r.role, structure_.site(pair.reference).module.empty() ? r.key.step : -1).second)
+      return false;
+    const auto now = std::chrono::steady_clock::now();
+    if (local_secs_ > kMostLocalSecs) return false;
+    Case stage = case_of(pair, unit, result);
+    stage.tolerance = std::max(2e-5, 6 * reference_precision_.unit(r.key.name));  // the reference's own rounding
+    const std::optional<double> local = error_on_its_inputs(stage, kLocalUnits * unit);
+    local_secs_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - now).count();
+    if (!local) return false;
+    ++judged_alone_;
+    if (*local <= kLocalUnits * unit) return false;
+    result.note +=
+        fmt::format("{}{:.2g} of the error is made here, the rest inherited", result.note.empty() ? "" : "; ", *local);
+    return true;
+  }
+
+  Case case_of(const Pair& pair, double unit, const PairResult& result) {
     Case stage(reference_, candidate_, structure_, pair.reference, pair.candidate);
     stage.partner = [this](size_t i) {
       return result_of_[i] == SIZE_MAX ? SIZE_MAX : out_.results[result_of_[i]].pair.candidate;
@@ -180,11 +220,7 @@ class Walk {
     stage.weights_r = options_.weights_reference, stage.weights_c = options_.weights_candidate;
     stage.error = result.error.relative;
     stage.tolerance = std::max(2e-5, 6 * unit);
-    if (!is_right_on_its_inputs(stage)) return false;
-    result.note += fmt::format("{}amplifies the error of its input by {:.3g}; right on its own inputs",
-                               result.note.empty() ? "" : "; ", result.error.relative / input_error);
-    if (amplified_++ < 2) out_.notes.push_back(fmt::format("{} {}", to_string(r.key), result.note));
-    return true;
+    return stage;
   }
 
   bool is_bad(const RecordedTensor& r, PairResult& result, FloorWalk::Limits limits, double unit, size_t record) {
@@ -215,7 +251,9 @@ class Walk {
   RunPrecision reference_precision_, candidate_precision_;
   FloorWalk walk_;
   std::map<std::string, size_t> latest_with_;  // checksum of the reference's values → the latest record that had them
-  int confirmations_ = 0, amplified_ = 0;
+  int confirmations_ = 0, amplified_ = 0, judged_alone_ = 0;
+  double local_secs_ = 0;
+  std::set<std::tuple<std::string, Role, int>> judged_;  // modules once, stages of the pipeline at each step
   std::vector<size_t> result_of_;
   std::map<size_t, size_t> noise_of_;
 };

@@ -125,6 +125,18 @@ bool is_right_on_its_inputs(Case& failing) {
                      [&](const Family& family) { return family.confirm && family.confirm(failing); });
 }
 
+std::optional<double> error_on_its_inputs(Case& stage, double small_enough) {
+  if (stage.r.empty() || stage.r.shape != stage.c.shape) return std::nullopt;
+  Findings ignored;
+  stage.only_local = true;
+  for (const Family& family : families()) {
+    if (!family.recomputes) continue;
+    family.search(stage, ignored);
+    if (stage.local_error && *stage.local_error <= small_enough) break;
+  }
+  return stage.local_error;
+}
+
 std::vector<Finding> diagnose(Case& failing) {
   Findings found;
   if (failing.r.empty() || failing.c.empty() || failing.r.size() != failing.c.size()) return found;

@@ -260,6 +260,7 @@ void search_attention(Case& failing, Findings& out) {
     const Params r = fit_reference(r_in, r_attention, failing.tolerance);
     if (!failing.explains(r.residual)) continue;
     const double with_reference = c_attention.measure(r);
+    if (failing.note_local(with_reference)) return;
     Params best;
     for (Params p : alternatives(r, c_in, d, width)) {
       p.residual = c_attention.measure(p);
