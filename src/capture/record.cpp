@@ -193,6 +193,7 @@ std::string line_from_record(const Record& record) {
     fmt::format_to(std::back_inserter(out), "{{\"file\": {}, \"line\": {}, \"function\": {}}}",
                    json_text(record.where.file), record.where.line, json_text(record.where.function));
   fmt::format_to(std::back_inserter(out), ", \"secs\": {:.6f}", record.secs);
+  if (record.same_as >= 0) out += fmt::format(", \"same_as\": {}", record.same_as);
   if (record.substituted) out += ", \"substituted\": true";
   out += "}";
   return out;
@@ -223,6 +224,8 @@ std::optional<Record> record_from_line(std::string_view line) {
   read_where(fields, record.where);
   record.secs = number_or(fields["secs"], 0);
   bool flag = false;
+  if (int64_t same = -1; fields["same_as"].get(same) == simdjson::SUCCESS && same >= 0 && same < record.seq)
+    record.same_as = same;
   record.substituted = fields["substituted"].get(flag) == simdjson::SUCCESS && flag;
   return record;
 }
