@@ -89,8 +89,10 @@ void add_operation(App& app, CLI::App* group, const Operation& operation) {
     std::string name = argument.positional ? argument.name : option_name(argument);
     if (argument.positional) std::transform(name.begin(), name.end(), name.begin(), ::toupper);
     if (argument.name == "module" && operation.name == "debug start") name = "-m," + name;
-    CLI::Option* option = command->add_option(name, to, argument.help);
     const bool many = argument.type == ArgumentType::kTextList || argument.type == ArgumentType::kTextMap;
+    CLI::Option* option = many ? command->add_option(name, to, argument.help)
+                               : command->add_option_function<std::string>(
+                                     name, [&to](const std::string& word) { to = {word}; }, argument.help);
     if (argument.positional && many)
       option->expected(0, 1 << 20);
     else

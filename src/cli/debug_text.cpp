@@ -95,8 +95,9 @@ std::string exception_text(const Json& exception) {
 std::string stop_text(const Json& stop, const Terminal& terminal) {
   std::string what = text(stop, "description");
   if (what.empty()) what = "stopped: " + text(stop, "reason");
-  std::string out =
-      fmt::format("{} at {}\n", terminal.styled(printable(what), Style::kYellow), place(part(stop, "location")));
+  const std::string where = place(part(stop, "location"));
+  if (what.find(where.substr(0, where.find(" in "))) == std::string::npos) what += " at " + where;
+  std::string out = terminal.styled(printable(what), Style::kYellow) + "\n";
   out += code_text(part(stop, "code"), terminal);
   if (part(stop, "not_run_yet") == Json(true))
     out += terminal.styled("the marked line has not run yet", Style::kDim) + "\n";

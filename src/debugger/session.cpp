@@ -15,6 +15,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kMostEvents = 2000;
+constexpr double kHangUpSecs = 2, kExitSecs = 30;
 
 double now_secs() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -98,9 +99,9 @@ bool Session::look() {
   const int tells = child_->end_descriptor(), grows = tail_.watch_descriptor();
   watch(tells);
   watch(grows);
-  if (socket_ && !detached_) watch(socket_->descriptor());
+  if (socket_ && !closed_) watch(socket_->descriptor());
   if (!socket_) watch(listener_.descriptor());
-  ::poll(watched, count, tells < 0 || grows < 0 ? 50 : 1000);
+  ::poll(watched, count, tells < 0 || grows < 0 || closed_ ? 50 : 1000);
 
   if (!socket_)
     if (const int fd = listener_.accept(); fd >= 0) {
@@ -114,11 +115,19 @@ bool Session::look() {
     trace_.add("output", {{"text", line}});
     push_event({{"event", "output"}, {"category", "program"}, {"text", line}});
   });
-  if (socket_ && !detached_ && !socket_->receive([this](Json message) { handle(std::move(message)); })) {
+  if (socket_ && !closed_ && !socket_->receive([this](Json message) { handle(std::move(message)); })) {
     const std::lock_guard lock(mutex_);
-    detached_ = true;
+    closed_ = true;
+    closed_at_ = now_secs();
     stopped_.clear();
     changed_.notify_all();
+  }
+  if (closed_ && !ended && !detached_) {
+    // A program that hangs up is about to end; one that stays has only lost us. After its last words it may still have
+    // threads to wait for.
+    const std::lock_guard lock(mutex_);
+    detached_ = now_secs() - closed_at_ > (exited_.is_null() ? kHangUpSecs : kExitSecs);
+    if (detached_) changed_.notify_all();
   }
   if (ended) finish(end);
   return !ended;
@@ -145,7 +154,7 @@ void Session::handle_event(Json event) {
     const std::lock_guard lock(mutex_);
     if (kind == "hello") {
       if (text(event, "token") != token_) {  // not the program that we started
-        detached_ = true;
+        closed_ = detached_ = true;
         return;
       }
       event.erase("token");
@@ -287,7 +296,7 @@ Json Session::ask(const std::string& operation, const Json& arguments, double ti
     const std::lock_guard lock(mutex_);
     if (!end_.is_null())
       fail(Code::kConflict, operation, "the program has ended: " + text(end_, "description"), {.hint = "restart"});
-    if (!socket_ || !connected_ || detached_)
+    if (!socket_ || !connected_ || closed_)
       fail(Code::kConflict, operation, "the program is not connected", {.got = state_locked(), .hint = "status"});
     socket = socket_;
     id = next_id_++;
@@ -299,14 +308,14 @@ Json Session::ask(const std::string& operation, const Json& arguments, double ti
     sent = socket->send({{"id", id}, {"op", operation}, {"args", arguments}}, timeout_secs);
   }
   bool answered = false;
-  const auto ready = [&] { return replies_.contains(id) || !end_.is_null() || detached_; };
+  const auto ready = [&] { return replies_.contains(id) || !end_.is_null() || closed_; };
   if (sent) answered = wait_until(ready, timeout_secs, cancelled, {});
   const std::lock_guard lock(mutex_);
   asked_.erase(id);
   const auto reply = replies_.find(id);
   if (reply == replies_.end()) {
     if (!answered && cancelled && cancelled()) fail(Code::kCancelled, operation, "cancelled");
-    if (!end_.is_null() || detached_)
+    if (!end_.is_null() || closed_)
       fail(Code::kConflict, operation, "the program ended before it could answer",
            {.got = text(end_, "description"), .hint = "status"});
     fail(Code::kConflict, operation, "the program does not answer",

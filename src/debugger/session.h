@@ -95,8 +95,8 @@ class Session {
   std::map<int64_t, Json> breakpoints_;
   std::deque<Json> events_;
   Json hello_, last_stop_, exited_, report_, end_;
-  bool connected_ = false, detached_ = false, terminated_ = false;
-  double began_ = 0;
+  bool connected_ = false, closed_ = false, detached_ = false, terminated_ = false;
+  double began_ = 0, closed_at_ = 0;
 };
 
 }  // namespace lockstep

@@ -45,7 +45,8 @@ Json crashed_stack(const fs::path& file, Json& crash) {
       current = false;
     }
     std::smatch match;
-    if (current && stack.size() < 20 && std::regex_match(line, match, frame))
+    if (current && stack.size() < 20 && std::regex_match(line, match, frame) &&
+        match[1].str().find("/lockstep/agent/") == std::string::npos)
       stack.push_back({{"file", match[1].str()}, {"line", std::stoll(match[2].str())}, {"function", match[3].str()}});
   }
   return stack;

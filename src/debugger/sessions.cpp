@@ -1,10 +1,10 @@
 #include "debugger/sessions.h"
 
-#include <signal.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <ctime>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -37,6 +37,15 @@ std::vector<std::string> folders_in(const fs::path& folder) {
     if (entry.is_directory(error)) names.push_back(entry.path().filename().string());
   std::sort(names.rbegin(), names.rend());  // the names begin with the time
   return names;
+}
+
+// A process that has ended and that nobody has waited for still has a number.
+bool runs(int64_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) return false;
+  const size_t name_end = line.rfind(')');
+  return name_end != std::string::npos && name_end + 2 < line.size() && line[name_end + 2] != 'Z';
 }
 
 Json earlier_record(const fs::path& folder) {
@@ -156,8 +165,14 @@ fs::path Sessions::folder_of(const std::string& spec) const {
   // By the name it had: the newest that carries it.
   for (const std::string& name : folders_in(folder()))
     if (name.size() > 16 && name.substr(16) == safe(spec)) return folder() / name;
+  std::vector<std::string> names;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& session : sessions_) names.push_back(session->identity().name);
+  }
+  const std::vector<std::string> near = nearest_names(spec, names, 1);
   fail(Code::kNotFound, "session", spec.empty() ? "there is no session" : "there is no session '" + spec + "'",
-       {.hint = "debug sessions, or debug start SCRIPT"});
+       {.hint = near.empty() ? "debug sessions, or debug start SCRIPT" : near[0]});
 }
 
 Json Sessions::record_of(const std::string& spec) const {
