@@ -11,7 +11,7 @@ from .breakpoints import Refused
 from .channel import Channel, Trace
 
 _OPTIONS = {"run": False, "on_disconnect": "continue", "stop_on_exception": "uncaught", "check_bounds": False, "breakpoints": (),
-            "count_calls": False, "eval_timeout": 10.0, "trace_variables": True}
+            "eval_timeout": 10.0, "trace_variables": True}
 
 
 class Step:
