@@ -61,8 +61,7 @@ Json earlier_record(const fs::path& folder) {
     // The service that watched it is gone. Whether its program is too the system knows, unless the number is used
     // again.
     const Json pid = record.value("pid", Json(nullptr));
-    const bool alive =
-        pid.is_number_integer() && pid.get<int64_t>() > 1 && ::kill(static_cast<pid_t>(pid.get<int64_t>()), 0) == 0;
+    const bool alive = pid.is_number_integer() && pid.get<int64_t>() > 1 && runs(pid.get<int64_t>());
     record["state"] = alive ? "detached" : "lost";
     record.erase("stop");
   }

@@ -145,7 +145,8 @@ void RestServer::watch_idle() {
   while (!stopping_) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     std::error_code error;
-    if (options_.idle_secs > 0 && !fs::exists(service_.home(), error)) stop();  // its folder was removed: nobody can call
+    if (options_.idle_secs > 0 && !fs::exists(service_.home(), error))
+      stop();  // its folder was removed: nobody can call
     if (options_.idle_secs <= 0 || active_ > 0 || service_.sessions().live() > 0) continue;
     if (static_cast<double>(now_ms() - last_used_ms_) / 1000 > options_.idle_secs) stop();
   }

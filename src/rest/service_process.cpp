@@ -256,11 +256,13 @@ Json call_service(const ServiceProcess& service, const Operation& operation, con
                   CallControl& control) {
   const auto began = std::chrono::steady_clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
-  Json result = call_once(service, operation, arguments, control);
   const Json asked = arguments.is_object() ? arguments.value("max_wait", Json(nullptr)) : Json(nullptr);
   const Operation* wait = find_operation("debug wait");
-  if (!asked.is_number() || operation.result != wait->result) return result;
+  if (!asked.is_number() || operation.result != wait->result) return call_once(service, operation, arguments, control);
   const double most = std::min(asked.get<double>(), control.longest_wait_secs);
+  Json first = arguments;
+  first["max_wait"] = std::min(most, 1.0);  // in between we tell how it goes
+  Json result = call_once(service, operation, first, control);
   while (result.value("state", Json("")) == Json("running") && elapsed() < most && !control.cancelled()) {
     control.progress(elapsed(), "the program is running");
     result =

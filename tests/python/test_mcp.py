@@ -5,6 +5,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import warnings
 
 import pytest
 from debug_service import PROGRAM, Home
@@ -49,13 +50,15 @@ def test_every_tool_is_listed_and_called(home, transport):
         called = set()
         async with connect(home, transport) as client:
             assert "debug_start" in client.instructions
-            await client.send_ping()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # newer revisions of the protocol have no ping
+                await client.send_ping()
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert all(tool.description and tool.input_schema["type"] == "object" and tool.output_schema for tool in tools.values())
 
-            async def call(name, fails=False, **arguments):
-                called.add(name)
-                result = await client.call_tool(name, arguments)  # the client checks the answer against the tool's schema
+            async def call(tool, fails=False, **arguments):
+                called.add(tool)
+                result = await client.call_tool(tool, arguments)  # the client checks the answer against the tool's schema
                 assert bool(result.is_error) == fails, result.content[0].text
                 return result.content[0].text if fails else result.structured_content
 
@@ -87,7 +90,7 @@ def test_every_tool_is_listed_and_called(home, transport):
                 await call(f"tensors_{name}", path=str(home.folder / "a.npy"))
             await call("tensors_diff", reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
             await call("compare", reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
-            assert "tensors list" in await call("tensors_info", fails=True, path=str(home.folder / "a.npy"), name="zzzzzzzzzz") or True
+            assert "try lockstep tensors list" in await call("tensors_info", fails=True, path=str(home.folder / "a.npy"), name="zzzzzzzzzz")
             assert called == set(tools)
 
     asyncio.run(asyncio.wait_for(talk(), 120))
