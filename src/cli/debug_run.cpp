@@ -47,8 +47,8 @@ std::unique_ptr<DebugRun> DebugRun::start(const App& app, DebugOptions options, 
   TapOptions tap;
   tap.filter = {options.tap, options.no_tap, steps_from_text(options.steps)};
   if (!options.reference.empty()) {
-    run->reference_ =
-        std::make_shared<const Run>(Run::open(options.reference, home));  // before create(): "latest" must not be the new run
+    run->reference_ = std::make_shared<const Run>(
+        Run::open(options.reference, home));  // before create(): "latest" must not be the new run
     tap.reference = run->reference_.get();
     tap.substitute = options.substitute;
     tap.compared = [raw = run.get()](const TensorKey& key, const Tensor& candidate, const Tensor& reference) {
