@@ -165,8 +165,8 @@ Tensor Checkpoint::tensor(std::string_view name) const {
 }
 
 void Checkpoint::drop_pages(std::string_view name) const {
-  const auto at = index_.find(std::string(name));
-  if (at != index_.end()) files_[at->second.second]->drop_pages(name);
+  const auto at = index_.find(name);
+  if (at != index_.end()) files_[at->second.file]->drop_pages(name);
 }
 
 }  // namespace lockstep
