@@ -70,7 +70,8 @@ class Agent:
         pending = any(one.kind in ("line", "function", "text") for one in self.table.values())
         on_code = getattr(self.engine, "new_code", None) if pending else None
         on_start = getattr(self.engine, "on_start", None) if pending else None
-        native.module.set_callbacks(self.on_point, self.on_step, on_code, on_start)
+        names = {os.path.basename(one.path or one.file) if one.path or one.file else None for one in self.code_breakpoints()}
+        native.module.set_callbacks(self.on_point, self.on_step, on_code, on_start, None if None in names else names)
 
     def _enable_crash_report(self):
         if not self.folder:
@@ -88,7 +89,7 @@ class Agent:
     # -- the program's life ---------------------------------------------------------------------------------------------
     def begin(self, code, namespace):
         """Called before the program's first line; returns its code with breakpoints."""
-        self.script = code.co_filename
+        self.script = sources.script = code.co_filename
         self.channel.event("hello", {
             "protocol": 1, "token": self.token, "pid": self.pid, "python": sys.version.split()[0], "executable": sys.executable,
             "engine": self.engine.name, "native": native.module is not None, "native_reason": native.reason,
@@ -315,10 +316,9 @@ class Agent:
     def is_interesting(self, code):
         """Whether code about to run may hold a breakpoint: a cheap look that most imports end with."""
         filename = code.co_filename
-        base = os.path.basename(filename)
         for one in self.code_breakpoints():
             if one.path is not None:
-                if os.path.basename(one.path) == base and sources.canonical(filename) == one.path:
+                if sources.is_same(filename, one.path):
                     return True
             elif one.kind == "function" and one.file is None:
                 last = one.function.rpartition(".")[2]
