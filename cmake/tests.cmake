@@ -32,3 +32,12 @@ foreach(source IN LISTS probes)
   add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE lockstep_cli)
 endforeach()
+
+# tests/bridges/<name>.cpp is a library that Python tests open, for what must happen inside one process.
+file(GLOB bridges CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/bridges/*.cpp)
+foreach(source IN LISTS bridges)
+  get_filename_component(name ${source} NAME_WE)
+  add_library(${name} MODULE ${source})
+  set_target_properties(${name} PROPERTIES PREFIX "")
+  target_link_libraries(${name} PRIVATE lockstep_tensor)
+endforeach()

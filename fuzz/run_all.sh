@@ -12,10 +12,12 @@ for target in "$@"; do
   mkdir -p "$work"
   start=$(date +%s)
   status=0
+  log="$root/build-fuzz/findings/$target.log"
   # 9 KB is enough for every structure of the formats; longer inputs only make each run slower.
-  nice -n 19 "$root/build-fuzz/bin/fuzz_$target" -max_total_time="$secs" -max_len=9000 -timeout=20 -rss_limit_mb=2500 \
+  nice -n 19 bash -c 'TIMEFORMAT="cpu: %U"; time "$@"' time "$root/build-fuzz/bin/fuzz_$target" -max_total_time="$secs" -max_len=9000 -timeout="${LOCKSTEP_FUZZ_TIMEOUT:-20}" -rss_limit_mb=2500 \
     -print_final_stats=1 -artifact_prefix="$root/build-fuzz/findings/$target-" \
-    "$work" "$root/fuzz/corpus/$target" >"$root/build-fuzz/findings/$target.log" 2>&1 || status=$?
-  runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$root/build-fuzz/findings/$target.log")
-  echo "$target: status $status, $(($(date +%s) - start)) s, ${runs:-?} runs"
+    "$work" "$root/fuzz/corpus/$target" >"$log" 2>&1 || status=$?
+  runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+  cpu=$(sed -n 's/^cpu: *//p' "$log")
+  echo "$target: status $status, $(($(date +%s) - start)) s (${cpu:-?} s of CPU), ${runs:-?} runs"
 done

@@ -1,3 +1,4 @@
+// Layer: text
 // Any bytes through the tokenizer: refused as not UTF-8, or the ids give the normalised text back.
 #include <cstddef>
 #include <cstdint>

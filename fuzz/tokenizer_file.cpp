@@ -1,3 +1,4 @@
+// Layer: text
 // tokenizer.json from anywhere: parsed or refused with an Error; what was parsed encodes and decodes.
 #include <cstddef>
 #include <cstdint>

@@ -19,6 +19,8 @@ SCHEDULER = dict(num_train_timesteps=1000, shift=1.0, use_dynamic_shifting=True,
                  max_image_seq_len=256, shift_terminal=0.02, time_shift_type="exponential", invert_sigmas=False, stochastic_sampling=False,
                  use_karras_sigmas=False, use_exponential_sigmas=False, use_beta_sigmas=False)
 
+GUIDANCE = 3.5  # chosen on grammar.development_prompts()
+
 
 def text_config(encoder):
     from transformers import Qwen2_5_VLConfig
@@ -74,7 +76,7 @@ def save(out, vae, dit, text):
         os.remove(extra)
     # what lockstep takes when the user says nothing; diffusers ignores the file
     with open(os.path.join(out, "lockstep.json"), "w") as f:
-        json.dump(dict(width=128, height=128, steps=20, guidance=3.0, negative_prompt=" "), f, indent=1)
+        json.dump(dict(width=128, height=128, steps=20, guidance=GUIDANCE, negative_prompt=" "), f)
         f.write("\n")
 
 
@@ -89,21 +91,22 @@ library_name: diffusers
 # Lockstep tiny
 
 A Qwen-Image in miniature: the same three networks, tokenizer scheme, prompt template, scheduler and file layout, {total / 1e6:.1f} MB in bf16.
-It draws flat shapes, small scenes, counts up to four and words of up to four capital letters, best at 128x128, 20 steps, guidance 4.5,
+It draws flat shapes, small scenes, counts up to four and words of up to four capital letters, best at 128x128, 20 steps, guidance {GUIDANCE:g},
 negative prompt a single blank.
 
 - Licence: Apache-2.0, weights included.
 - Data: entirely synthetic. Every picture was drawn by `training/scenes.py`, every caption written by `training/grammar.py`. No photograph, no
   scraped text and no other model was used.
 - Training: `training/README.md`; one GPU, under half an hour.
-- Limits: it knows only the words of its grammar; other text is accepted and mostly ignored. The vision tower of the text encoder is untrained
+- Limits: sides of 64 to 192 pixels; larger pictures may stay empty (256x256 does).
+  It knows only the words of its grammar; other text is accepted and mostly ignored. The vision tower of the text encoder is untrained
   (text-to-image never runs it). Temporal kernels of the autoencoder other than the newest tap are zero: single pictures only.
 {notes}
 ```python
 import torch
 from diffusers import QwenImagePipeline
 pipe = QwenImagePipeline.from_pretrained("models/tiny", torch_dtype=torch.float32)
-pipe("a red circle left of a blue square on a white background", negative_prompt=" ", true_cfg_scale=4.5,
+pipe("a red circle left of a blue square on a white background", negative_prompt=" ", true_cfg_scale={GUIDANCE:g},
      num_inference_steps=20, height=128, width=128, generator=torch.Generator().manual_seed(0)).images[0].save("out.png")
 ```
 """)
@@ -113,7 +116,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--weights", required=True)
     p.add_argument("--out", required=True)
-    p.add_argument("--notes", default="")
+    p.add_argument("--notes", default="", help="what is known of these weights alone, for the model card")
     a = p.parse_args()
     vae_path = os.path.join(a.weights, "vae.safetensors")
     with safe_open(vae_path, "pt") as f:

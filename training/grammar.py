@@ -8,6 +8,8 @@
   place       single only: stated place or None;  count: number of objects;  word: letters or None
   color       word only: ink colour;  cell, cx, cy: size of a font cell and the centre of the word in pixels
 The caption is always true of the scene. Wordings in the *_HELD lists never occur in training; every single word in them does.
+`rich` adds the wordings of the second stage of training (the *_RICH lists, RICH_PAIRS): with the first stage's alone a comma meant that a
+background follows, and the colour of an object named after a comma leaked into the background.
 """
 import json
 import random
@@ -47,7 +49,9 @@ PREFIX_HELD = ["show me ", "a simple drawing of ", "a simple illustration of ", 
 GROUND = [" on a {} background", " on a {} background", " on {}", " against a {} background", " with a {} background", ", {} background",
           " on the {} background", " over a {} background"]
 GROUND_HELD = [" against {}", " against the {} background", ", with a {} background", ", on a {} background"]
+GROUND_RICH = [", the background is {}", " and a {} background", " over the {} background"]
 GROUND_FRONT = ["on a {} background, ", "{} background, ", "a {} background with "]
+GROUND_FRONT_RICH = ["over a {} background, ", "with a {} background, ", "on the {} background, ", "over {}, "]
 GROUND_FRONT_HELD = ["a {} background and ", "on {}, ", "against a {} background, "]
 
 PLACES = {
@@ -87,6 +91,10 @@ BESIDE_IT = {"left": ["to its left", "on its left"], "right": ["to its right", "
              "below": ["below it", "under it"]}
 ENDS = {"left": ("on the left", "on the right"), "right": ("on the right", "on the left"), "above": ("at the top", "at the bottom"),
         "below": ("at the bottom", "at the top")}
+
+# a, b: the objects with article, ca, cb: their colours, rel, ends: as above, its: from BESIDE_IT
+RICH_PAIRS = ["{end_a} {a}, {end_b} {b}", "{end_b} {b} and {end_a} {a}", "{a}, {rel} {b}", "{b}, {a} {its}", "{rel} {b} is {a}", "{rel} {b} there is {a}",
+              "{rel} {b}, {a}", "{a} and {b}, the {ca} one {end_a}", "{b} and {a}, the {ca} one {end_a}", "{b}, and {end_a} {a}", "{a} is {rel} {b}"]
 
 WORD = ["the word {w} in {c}", "the word {w} in {c}", "the word {w} in {c} letters", "{c} text {w}", "{c} text saying {w}", "{w} written in {c}",
         "the text {w} in {c}", "the letters {w} in {c}", "the {c} word {w}", "a sign that says {w} in {c}", "{w} in {c} letters",
@@ -180,9 +188,11 @@ def _single(rng, width, height, held):
     return phrase, scene
 
 
-def _pair(rng, width, height, held):
+def _pair(rng, width, height, held, rich=False):
     ground, colors = _pick_colors(rng, 2)
     shapes = [rng.choice(scenes.SHAPES) for _ in range(2)]
+    if rich and rng.random() < 0.15:  # alike but for the colour: nothing else says which is which
+        shapes[1] = shapes[0]
     relation = rng.choice(("left", "right", "above", "below"))
     across = relation in ("left", "right")
     along = width if across else height
@@ -199,7 +209,11 @@ def _pair(rng, width, height, held):
     nouns = [_noun(rng, shapes[i], colors[i], sizes[i] if say[i] else None) for i in range(2)]
     a, b = (nouns if rng.random() < 0.08 else [_article(n) for n in nouns])
     form = rng.random()
-    if form < 0.68:
+    if rich and rng.random() < 0.4:
+        end_a, end_b = ENDS[relation]
+        phrase = rng.choice(RICH_PAIRS).format(a=a, b=b, ca=_color(rng, colors[0]), rel=rng.choice(RELATIONS[relation]), end_a=end_a, end_b=end_b,
+                                               its=rng.choice(BESIDE_IT[relation]))
+    elif form < 0.68:
         rel = rng.choice((RELATIONS_HELD if held and rng.random() < 0.7 else RELATIONS)[relation])
         link = " which is " if held and rng.random() < 0.2 else rng.choice((" ", " ", " ", " ", " ", " that is "))
         phrase = a + link.replace("which", "that") + rel + " " + b
@@ -257,21 +271,22 @@ def _written(rng, width, height, held):
 
 
 KINDS = ((_written, 0.34), (_pair, 0.27), (_single, 0.24), (_count, 0.15))
+KINDS_RICH = ((_written, 0.27), (_pair, 0.44), (_single, 0.17), (_count, 0.12))
 
 
-def sample(rng, width=128, height=128, held_out=False, kind=None):
-    """One (caption, scene). held_out: use wordings reserved for evaluation."""
+def sample(rng, width=128, height=128, held_out=False, kind=None, rich=False):
+    """One (caption, scene). held_out: use wordings reserved for evaluation; rich: those of the second stage too."""
     if kind is None:
         roll = rng.random()
-        for maker, share in KINDS:
+        for maker, share in KINDS_RICH if rich else KINDS:
             if roll < share:
                 break
             roll -= share
     else:
         maker = {"word": _written, "pair": _pair, "single": _single, "count": _count}[kind]
-    phrase, scene = maker(rng, width, height, held_out)
+    phrase, scene = maker(rng, width, height, held_out, rich) if maker is _pair else maker(rng, width, height, held_out)
     ground = _color(rng, scene["background"])
-    stated = rng.random() < 0.62 or held_out
+    stated = rng.random() < (0.75 if rich else 0.62) or held_out
     front = False
     held_prefix = held_out and rng.random() < 0.6
     if not stated:
@@ -280,13 +295,15 @@ def sample(rng, width=128, height=128, held_out=False, kind=None):
         if rng.random() < 0.75 and all("white" in CONTRASTS[c] for c in inks):
             scene["background"] = "white"
         caption = phrase
-    elif rng.random() < 0.12:
+    elif rng.random() < (0.2 if rich else 0.12):
         front = True
-        caption = rng.choice(GROUND_FRONT_HELD if held_out else GROUND_FRONT).format(ground) + phrase
+        fronts = GROUND_FRONT_HELD if held_out else GROUND_FRONT + GROUND_FRONT_RICH if rich else GROUND_FRONT
+        caption = rng.choice(fronts).format(ground) + phrase
         if caption.startswith("a orange"):
             caption = "an" + caption[1:]
     else:
-        frame = rng.choice(GROUND_HELD if held_out and (not held_prefix or rng.random() < 0.3) else GROUND).format(ground)
+        frames = GROUND_HELD if held_out and (not held_prefix or rng.random() < 0.3) else GROUND + GROUND_RICH if rich else GROUND
+        frame = rng.choice(frames).format(ground)
         caption = phrase + frame.replace(" a orange", " an orange")
     if not front:
         caption = rng.choice(PREFIX_HELD if held_prefix else PREFIX) + caption
@@ -326,18 +343,18 @@ def sprites(scene):
     return glyph, geom, color, COLOR_INDEX[scene["background"]]
 
 
-def evaluation_prompts(count=200, seed=20250):
-    """Held-out prompts with what a checker may expect of the picture."""
+def _held_out_prompts(count, seed, first_noise, without):
+    """Held-out prompts, none of `without`, with what a checker may expect of the picture."""
     rng = random.Random(seed)
     kinds = ["single", "pair", "pair", "count", "word"]
-    rows, seen = [], set()
+    rows, seen = [], set(without)
     while len(rows) < count:
         kind = kinds[len(rows) % len(kinds)]
         prompt, scene = sample(rng, held_out=True, kind=kind)
         if prompt in seen:
             continue
         seen.add(prompt)
-        row = {"id": len(rows), "prompt": prompt, "kind": kind, "seed": 1000 + len(rows), "background": scene["background"]}
+        row = {"id": len(rows), "prompt": prompt, "kind": kind, "seed": first_noise + len(rows), "background": scene["background"]}
         if kind == "word":
             row.update(word=scene["word"], color=scene["color"], colors=[scene["color"]])
         else:
@@ -348,9 +365,29 @@ def evaluation_prompts(count=200, seed=20250):
             row["place"] = scene["place"]
             row["size"] = scene["objects"][0]["size"] if scene["size_stated"] else None
         rows.append(row)
+    return rows
+
+
+def _retired_prompts():
+    """The first evaluation set. The first model's guidance was chosen on it, so it says nothing any more."""
+    return _held_out_prompts(200, 20250, 1000, ())
+
+
+def development_prompts(count=200):
+    """For choosing recipe and settings, 400 at most: none of them is in the evaluation set."""
+    return _held_out_prompts(count, 424242, 1000, {r["prompt"] for r in _retired_prompts()})
+
+
+def evaluation_prompts():
+    """To be judged once, when everything is chosen."""
+    return _held_out_prompts(200, 60131, 3000, {r["prompt"] for r in _retired_prompts() + development_prompts(400)})
+
+
+def prompts_file(rows):
+    """All that a checker in another language needs."""
     return {
-        "about": "prompts in wordings never used in training; relation: where shapes[0] is as seen from shapes[1]; 128x128, 20 steps, "
-                 "guidance 3, negative prompt a single blank",
+        "about": "prompts in wordings never used in training; relation: where shapes[0] is as seen from shapes[1]; to be drawn with the "
+                 "default settings of the model (lockstep.json)",
         "colors": {k: list(v) for k, v in scenes.COLORS.items()},
         "shapes": {"unit": "half extent 1, y down", "circle": {"radius": 1.0}, "ring": {"outer": scenes.RING_OUTER, "inner": scenes.RING_INNER},
                    "polygons": {s: [[round(x, 4), round(y, 4)] for x, y in scenes.outline(s)] for s in scenes.SHAPES if scenes.outline(s)}},
@@ -362,7 +399,7 @@ def evaluation_prompts(count=200, seed=20250):
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         with open(sys.argv[1], "w") as f:
-            json.dump(evaluation_prompts(), f, indent=1)
+            json.dump(prompts_file(development_prompts(int(sys.argv[2])) if len(sys.argv) > 2 else evaluation_prompts()), f, indent=1)
     else:
         rng = random.Random(1)
         for i in range(60):

@@ -1,4 +1,4 @@
-"""A contact sheet by the official pipeline on the CPU, and the quick judge's verdict on held-out prompts.
+"""A contact sheet by the official pipeline on the CPU, and the quick judge's verdict on development prompts.
 
     python training/sample.py --model models/tiny --out sheet.png [--judge 40]
 """
@@ -10,6 +10,7 @@ import torch
 from diffusers import QwenImagePipeline
 
 import check
+import export
 import grammar
 import scenes
 from train_dit import SHEET
@@ -22,7 +23,7 @@ def main():
     p.add_argument("--prompts", nargs="*", default=SHEET)
     p.add_argument("--size", type=int, nargs=2, default=(128, 128), help="height width")
     p.add_argument("--steps", type=int, default=20)
-    p.add_argument("--guidance", type=float, default=4.5)
+    p.add_argument("--guidance", type=float, default=export.GUIDANCE)
     p.add_argument("--judge", type=int, default=0)
     a = p.parse_args()
     pipe = QwenImagePipeline.from_pretrained(a.model, torch_dtype=torch.float32)
@@ -33,7 +34,7 @@ def main():
                              generator=torch.Generator().manual_seed(seed)).images[0])
 
     if a.judge:
-        rows = grammar.evaluation_prompts()["prompts"][:a.judge]
+        rows = grammar.development_prompts(a.judge)
         prompts, seeds = [r["prompt"] for r in rows], [r["seed"] for r in rows]
     else:
         prompts, seeds = a.prompts, range(len(a.prompts))

@@ -1,17 +1,18 @@
 """Trains the diffusion transformer and the text model together, on latents of the frozen autoencoder.
 
-    python training/train_dit.py --minutes 9 --out $OUT                                   # all in one call
-    python training/train_dit.py --minutes 9 --progress 0 0.5 --out $OUT                  # or split over two calls:
-    python training/train_dit.py --minutes 9 --progress 0.5 1 --resume --out $OUT         # the second continues from --state
+    python training/train_dit.py --steps 16400 --out $OUT                                          # first stage
+    python training/train_dit.py --steps 10000 --rich --init $OUT --lr 6e-4 --shift 2 --out $OUT   # second: rich captions, more pairs
 
-Time drives the schedule: --minutes counts from the start of the process, --progress says which part of the schedule this call covers.
+--steps fixes the schedule; with --minutes (counted from the start of the process) instead the clock drives it.
 """
 import argparse
+import glob
 import json
 import math
 import multiprocessing
 import os
 import random
+import shutil
 import time
 
 START = time.time()
@@ -23,6 +24,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import check
+import export
 import grammar
 import models
 import scenes
@@ -50,7 +52,7 @@ def say(*words):
 
 def _bank_part(job):
     """One worker's share of captions and scenes as arrays."""
-    seed, count, height, width = job
+    seed, count, height, width, rich = job
     rng = random.Random(seed)
     encoder = tokenizer.Encoder()
     ids = np.full((count, TEXT_TOKENS), encoder.pad, np.int16)
@@ -61,7 +63,7 @@ def _bank_part(job):
     ground = np.zeros(count, np.int8)
     i = 0
     while i < count:
-        caption, scene = grammar.sample(rng, width, height)
+        caption, scene = grammar.sample(rng, width, height, rich=rich)
         tokens = encoder.caption(caption)
         if len(tokens) > TEXT_TOKENS:
             continue
@@ -72,14 +74,14 @@ def _bank_part(job):
     return ids, length, glyph, geom, color, ground
 
 
-def build_banks(jobs, workers):
+def build_banks(jobs, workers, rich):
     """jobs: {(height, width): count} -> {(height, width): tuple of arrays}. Runs before the GPU is touched (fork)."""
     parts, owner = [], []
     for size, count in jobs.items():
         pieces = max(1, min(4 * workers, count // 2000))
         for k in range(pieces):
             share = count * (k + 1) // pieces - count * k // pieces
-            parts.append((hash((7, *size, k)) & 0xFFFFFFFF, share, *size))
+            parts.append((hash((8 if rich else 7, *size, k)) & 0xFFFFFFFF, share, *size, rich))
             owner.append(size)
     with multiprocessing.get_context("fork").Pool(workers) as pool:
         results = pool.map(_bank_part, parts, chunksize=1)
@@ -152,7 +154,7 @@ def flow_loss(dit, text, x0, noise, t, ids, length, prefix, cos, sin):
     return F.mse_loss(predict(dit, text, x, t, ids, length, prefix, cos, sin).float(), noise - x0)
 
 
-def random_times(size, device, shift=1.5):
+def random_times(size, device, shift):
     """Logit-normal, a tenth uniform so that both ends are met, shifted towards noise."""
     u = torch.sigmoid(torch.randn(size, device=device))
     u = torch.where(torch.rand(size, device=device) < 0.1, torch.rand(size, device=device), u)
@@ -161,8 +163,6 @@ def random_times(size, device, shift=1.5):
 
 def inference_sigmas(tokens, steps):
     """The official scheduler's sigmas under export.SCHEDULER."""
-    import export
-
     c = export.SCHEDULER
     slope = (c["max_shift"] - c["base_shift"]) / (c["max_image_seq_len"] - c["base_image_seq_len"])
     mu = math.exp(c["base_shift"] + slope * (tokens - c["base_image_seq_len"]))
@@ -210,8 +210,17 @@ def save_weights(out, dit, text):
 
 
 def load_weights(folder):
-    dit = {}
-    i = 0
+    """From a folder of save_weights, or from an exported model."""
+    dit, i = {}, 0
+    if os.path.exists(os.path.join(folder, "transformer")):
+        text = {}
+        for path in sorted(glob.glob(os.path.join(folder, "transformer", "*.safetensors"))):
+            dit.update(load_file(path))
+        for path in sorted(glob.glob(os.path.join(folder, "text_encoder", "*.safetensors"))):
+            text.update(load_file(path))
+        mark = "model.language_model." if any(k.startswith("model.language_model.") for k in text) else "model."
+        text = {k[len(mark):]: v for k, v in text.items() if k.startswith(mark)}
+        return dit, text
     while os.path.exists(os.path.join(folder, f"dit-{i}.safetensors")):
         dit.update(load_file(os.path.join(folder, f"dit-{i}.safetensors")))
         i += 1
@@ -220,13 +229,13 @@ def load_weights(folder):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--minutes", type=float, default=9.0)
-    p.add_argument("--progress", type=float, nargs=2, default=(0.0, 1.0))
+    p.add_argument("--steps", type=int, default=0)
+    p.add_argument("--minutes", type=float, default=9.0, help="without --steps")
+    p.add_argument("--rich", action="store_true", help="captions and mixture of the second stage")
+    p.add_argument("--shift", type=float, default=1.5, help="of the random times towards noise")
     p.add_argument("--out", default=os.environ.get("OUT", "out"))
-    p.add_argument("--state", default="/tmp/lockstep_training")
-    p.add_argument("--vae", default="")
-    p.add_argument("--resume", action="store_true", help="continue from --state (weights, optimizer, average)")
-    p.add_argument("--init", default="", help="folder with dit-*.safetensors and text.safetensors to start from")
+    p.add_argument("--vae", default="", help="vae.safetensors, when not in --out")
+    p.add_argument("--init", default="", help="folder with dit-*.safetensors and text.safetensors, or an exported model, to start from")
     p.add_argument("--batch", type=int, default=512)
     p.add_argument("--lr", type=float, default=1.5e-3)
     p.add_argument("--ema", type=float, default=0.999)
@@ -237,25 +246,24 @@ def main():
     p.add_argument("--refresh-every", type=int, default=8)
     p.add_argument("--workers", type=int, default=min(16, os.cpu_count() or 2))
     p.add_argument("--no-compile", action="store_true")
-    p.add_argument("--judge", type=int, default=200, help="held-out prompts to draw and judge at the end")
-    p.add_argument("--max-steps", type=int, default=0)
+    p.add_argument("--no-graph", action="store_true", help="no CUDA graphs")
+    p.add_argument("--judge", type=int, default=200, help="development prompts to draw and judge at the end")
+    p.add_argument("--guidance", type=float, nargs="*", default=[export.GUIDANCE], help="for those")
     a = p.parse_args()
     os.makedirs(a.out, exist_ok=True)
-    os.makedirs(a.state, exist_ok=True)
     deadline = START + a.minutes * 60
 
-    banks = build_banks({(128, 128): a.captions, **{s: a.other_captions for s in SIZES}}, a.workers)
+    banks = build_banks({(128, 128): a.captions, **{s: a.other_captions for s in SIZES}}, a.workers, a.rich)
     say(f"captions and scenes: {sum(len(b[1]) for b in banks.values())}")
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    torch.manual_seed(1 + int(a.progress[0] * 1000))
+    torch.manual_seed(2 if a.rich else 1)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")
 
     # frozen autoencoder
-    folders = [a.vae, os.path.join(a.state, "vae.safetensors"), "carry/vae.safetensors", os.path.join(a.out, "vae.safetensors")]
-    vae_path = next(f for f in folders if f and os.path.exists(f))
+    vae_path = a.vae or os.path.join(a.out, "vae.safetensors")
     with safe_open(vae_path, "pt") as f:
         stats = json.loads(f.metadata()["latents"])
     vae = models.Vae()
@@ -265,7 +273,7 @@ def main():
     say("autoencoder from", vae_path)
 
     use_compile = device == "cuda" and not a.no_compile
-    autocast = lambda: torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda")
+    autocast = lambda: torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda", cache_enabled=False)
 
     def encode_eager(images):
         return vae.encode(images.contiguous(memory_format=torch.channels_last))[0]
@@ -313,21 +321,11 @@ def main():
     params = [q for _, q in named]
     decay = [q for n, q in named if q.ndim == 2 and "embed_tokens" not in n]
     plain = [q for n, q in named if not (q.ndim == 2 and "embed_tokens" not in n)]
-    optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}], lr=a.lr, betas=(0.9, 0.99),
-                                  eps=1e-8, fused=device == "cuda")
+    cuda = device == "cuda"
+    rate = torch.tensor(0.0, device=device)  # a tensor, because a captured step reads it at each replay
+    optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}], lr=rate if cuda else 0.0,
+                                  betas=(0.9, 0.99), eps=1e-8, fused=cuda, capturable=cuda)
     average = [q.detach().clone() for q in params]
-    step = 0
-    checkpoint = os.path.join(a.state, "dit_checkpoint.pt")
-    if a.resume and os.path.exists(checkpoint):
-        saved = torch.load(checkpoint, map_location=device)
-        for q, v in zip(params, saved["params"]):
-            q.data.copy_(v)
-        average = [v.to(device) for v in saved["average"]]
-        optimizer.load_state_dict(saved["optimizer"])
-        step = saved["step"]
-        say("resumed at step", step)
-    elif a.resume:
-        say("no checkpoint to resume: starting from", a.init or "scratch")
     say(f"parameters: transformer {sum(q.numel() for q in dit.parameters())}, text {sum(q.numel() for q in text.parameters())}, vocabulary {encoder.vocab_size}")
 
     # a first stock of latents
@@ -353,7 +351,7 @@ def main():
         usual = bank is main_data
         size = a.batch if usual else max(8, a.batch * 64 // max(64, bank.rows * bank.cols))
         x0, ids, length = bank.batch(size, empties)
-        args = (dit, text, x0, torch.randn_like(x0), random_times(size, device), ids, length, prefix, *tables[(bank.height, bank.width)])
+        args = (dit, text, x0, torch.randn_like(x0), random_times(size, device, a.shift), ids, length, prefix, *tables[(bank.height, bank.width)])
         with autocast():
             if usual:
                 try:
@@ -365,80 +363,144 @@ def main():
                     losses["fast"] = flow_loss
             return flow_loss(*args)
 
+    sums = {bank: torch.zeros((), device=device) for bank in data.values()}  # losses since they were last shown
+
+    def whole_step(bank):
+        loss = train_loss(bank)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(params, 1.0)
+        optimizer.step()
+        sums[bank].add_(loss.detach())
+
+    def free_step(bank):
+        whole_step(bank)
+        optimizer.zero_grad(set_to_none=True)
+
+    def set_rate(value):
+        rate.fill_(value)
+        for group in optimizer.param_groups:
+            if group["lr"] is not rate:
+                group["lr"] = rate if cuda else value
+
+    set_rate(0.0)  # the first steps compile and fill the optimizer's state without moving the weights
     try:
-        train_loss(main_data).backward()  # compiles; the clock of the schedule starts afterwards
+        free_step(main_data)
     except Exception as error:
         if losses["fast"] is flow_loss:
             raise
         say("backward: falling back to eager:", repr(error)[:300])
         losses["fast"] = flow_loss
-        train_loss(main_data).backward()
-    optimizer.zero_grad(set_to_none=True)
-    if device == "cuda":
-        torch.cuda.synchronize()
-    begin, finish = time.time(), deadline - (30 if device == "cuda" else 5)
-    first, last = a.progress
-    say(f"compiled; training for {finish - begin:.0f} s")
-    rng, shown, start_step = random.Random(5), begin, step
-    running, running_n = torch.zeros((), device=device), 0
+        optimizer.zero_grad(set_to_none=True)
+        free_step(main_data)
+    say("compiled")
+    graphs = {}
+    if cuda and not a.no_graph:
+        try:
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for bank in data.values():
+                    for _ in range(2):
+                        free_step(bank)
+            torch.cuda.current_stream().wait_stream(side)
+            torch.cuda.synchronize()
+            pool = None
+            for bank in data.values():
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, pool=pool):
+                    whole_step(bank)
+                pool = graph.pool()
+                graphs[bank] = graph
+                optimizer.zero_grad(set_to_none=True)
+        except Exception as error:
+            say("no CUDA graphs:", repr(error)[:500])
+            graphs = {}
+            optimizer.zero_grad(set_to_none=True)
+
+    def run_step(bank):
+        if bank in graphs:
+            graphs[bank].replay()
+        else:
+            free_step(bank)
+
+    def milliseconds(work, count):
+        if cuda:
+            torch.cuda.synchronize()
+        start = time.time()
+        for _ in range(count):
+            work()
+        if cuda:
+            torch.cuda.synchronize()
+        return 1000 * (time.time() - start) / count
+
+    say(f"milliseconds: step {milliseconds(lambda: run_step(main_data), 20 if cuda else 1):.1f}, not captured "
+        f"{milliseconds(lambda: free_step(main_data), 20 if cuda else 1):.1f}, other sizes {milliseconds(lambda: [run_step(b) for b in others], 3 if cuda else 1) / len(others):.1f}, "
+        f"refresh {milliseconds(lambda: main_data.encode_more(encode_batch, a.slots, context), 5 if cuda else 1):.1f}")
+    for total in sums.values():
+        total.zero_()
+    begin, finish = time.time(), deadline - (40 if cuda else 5)
+    say(f"training for {a.steps} steps" if a.steps else f"training for {finish - begin:.0f} s")
+    rng, shown, step, usual_steps = random.Random(5), begin, 0, 0
     while True:
         now = time.time()
-        if now >= finish or (a.max_steps and step - start_step >= a.max_steps):
+        along = step / a.steps if a.steps else (now - begin) / (finish - begin)
+        if along >= 1:
             break
-        along = first + (last - first) * min(1.0, (now - begin) / (finish - begin))
-        rate = a.lr * min(1.0, (step + 1) / 500) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * along)))
-        for group in optimizer.param_groups:
-            group["lr"] = rate
+        value = a.lr * min(1.0, (step + 1) / 500) * (0.5 * (1 + math.cos(math.pi * along)) if a.rich else 0.01 + 0.495 * (1 + math.cos(math.pi * along)))
+        set_rate(value)
         if a.refresh_every and step % a.refresh_every == 0:
             main_data.encode_more(encode_batch, a.slots, context)
         usual = rng.random() >= a.other_share
-        loss = train_loss(main_data if usual else rng.choice(others))
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(params, 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        run_step(main_data if usual else rng.choice(others))
         with torch.no_grad():
             torch._foreach_lerp_(average, params, 1 - min(a.ema, (1 + step) / (10 + step)))
         step += 1
-        if usual:
-            running += loss.detach()
-            running_n += 1
+        usual_steps += usual
         if step % 25 == 0:
-            value = running.item()  # also keeps the clock honest: the queue is drained
+            if cuda:
+                torch.cuda.synchronize()  # keeps the clock honest: the queue is drained
             if time.time() - shown > 10:
                 shown = time.time()
-                say(f"step {step} loss {value / max(1, running_n):.4f} lr {rate:.2e} {(step - start_step) / (shown - begin):.1f} steps/s")
-                running.zero_()
-                running_n = 0
-    if device == "cuda":
+                say(f"step {step} loss {sums[main_data].item() / max(1, usual_steps):.4f} lr {value:.2e} {step / (shown - begin):.1f} steps/s")
+                sums[main_data].zero_()
+                usual_steps = 0
+    if cuda:
         torch.cuda.synchronize()
-    say(f"trained {step - start_step} steps")
-    torch.save({"params": [q.detach().cpu() for q in params], "average": [v.cpu() for v in average], "optimizer": optimizer.state_dict(), "step": step},
-               checkpoint)
+    say(f"trained {step} steps")
     for q, v in zip(params, average):
         q.data.copy_(v)
     save_weights(a.out, dit.state_dict(), text.state_dict())
-    save_weights(a.state, dit.state_dict(), text.state_dict())
+    if os.path.abspath(os.path.dirname(vae_path)) != os.path.abspath(a.out):
+        shutil.copy(vae_path, os.path.join(a.out, "vae.safetensors"))
     say("weights saved")
+    graphs.clear()
     dit.eval(), text.eval()
+    for module in (dit, text, vae):  # as exported: weights rounded to bf16, arithmetic in f32
+        for q in module.parameters():
+            q.data.copy_(q.data.bfloat16().float())
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")
 
     @torch.no_grad()
-    def draw(prompts, seed):
-        generator = torch.Generator().manual_seed(seed)
-        noise = models.pack(torch.randn(len(prompts), 16, 16, 16, generator=generator)).to(device)
-        with autocast():
-            x = sample(dit, text, encoder, prompts, 128, 128, 20, 3.0, noise)
-            return vae.decode((models.unpack(x, 8, 8) * std + mean).contiguous(memory_format=torch.channels_last)).float()
+    def draw(prompts, seeds, guidance):
+        """The noise of the official pipeline under these seeds -> uint8 [B,128,128,3]"""
+        noise = torch.cat([torch.randn(1, 16, 16, 16, generator=torch.Generator().manual_seed(s)) for s in seeds])
+        x = sample(dit, text, encoder, prompts, 128, 128, 20, guidance, models.pack(noise).to(device))
+        images = vae.decode((models.unpack(x, 8, 8) * std + mean).contiguous(memory_format=torch.channels_last))
+        return ((images.clamp(-1, 1) * 0.5 + 0.5) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
 
-    scenes.write_png(os.path.join(a.out, "samples.png"), scenes.contact_sheet(draw(SHEET, 0), 8))
+    def sheet(name, images, columns):
+        scenes.write_png(os.path.join(a.out, name), scenes.contact_sheet(torch.from_numpy(images).permute(0, 3, 1, 2) / 127.5 - 1, columns))
+
+    sheet("samples.png", draw(SHEET, range(len(SHEET)), a.guidance[0]), 8)
     say("samples drawn")
-    rows = grammar.evaluation_prompts(a.judge)["prompts"] if a.judge else []
-    if rows:
-        images = draw([r["prompt"] for r in rows], 1)
-        scenes.write_png(os.path.join(a.out, "evaluation.png"), scenes.contact_sheet(images, 20))
-        images = ((images.clamp(-1, 1) * 0.5 + 0.5) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
+    rows = grammar.development_prompts(a.judge)
+    for guidance in a.guidance if rows else []:
+        images = draw([r["prompt"] for r in rows], [r["seed"] for r in rows], guidance)
+        sheet(f"development-{guidance:g}.png", images, 20)
+        say("drawn")
         totals, bad = check.report(images, rows)
-        say("held-out prompts:", {k: f"{r}/{n}" for k, (r, n) in totals.items()})
+        say(f"development prompts, guidance {guidance:g}:", {k: f"{r}/{n}" for k, (r, n) in totals.items()})
         for i, why in bad[:25]:
             say("  ", why, rows[i]["prompt"])
     say("done")

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import random
-import shutil
 import time
 
 START = time.time()
@@ -64,7 +63,6 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--minutes", type=float, default=7.0)
     p.add_argument("--out", default=os.environ.get("OUT", "out"))
-    p.add_argument("--state", default="/tmp/lockstep_training")
     p.add_argument("--batch", type=int, default=128)
     p.add_argument("--lr", type=float, default=1e-3)
     p.add_argument("--kl", type=float, default=3e-4)
@@ -72,7 +70,6 @@ def main():
     p.add_argument("--no-compile", action="store_true")
     a = p.parse_args()
     os.makedirs(a.out, exist_ok=True)
-    os.makedirs(a.state, exist_ok=True)
     deadline = START + a.minutes * 60
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(0)
@@ -191,8 +188,6 @@ def main():
     tensors = {k: v.float().cpu().contiguous() for k, v in vae.state_dict().items()}
     path = os.path.join(a.out, "vae.safetensors")
     save_file(tensors, path, metadata={"latents": json.dumps(stats), "psnr": f"{values.mean():.2f}"})
-    if os.path.abspath(a.out) != os.path.abspath(a.state):
-        shutil.copy(path, os.path.join(a.state, "vae.safetensors"))
     worst = values.argsort()[:8]
     pick = torch.cat([torch.arange(min(24, len(values)), device=worst.device), worst])
     pairs = torch.stack([held_images[pick], outs[pick]], 1).flatten(0, 1)

@@ -59,7 +59,7 @@ def forwards():
         joint_attention_dim=16, axes_dims_rope=(8, 4, 4)).eval()
     arguments = dict(
         hidden_states=torch.randn(1, 16, 16), encoder_hidden_states=torch.randn(1, 7, 16), encoder_hidden_states_mask=torch.ones(1, 7).long(),
-        timestep=torch.tensor([0.5]), img_shapes=[[(1, 4, 4)]], txt_seq_lens=[7], return_dict=False)
+        timestep=torch.tensor([0.5]), img_shapes=[[(1, 4, 4)]], return_dict=False)
     with torch.no_grad():
         for _ in range(20):
             model(**arguments)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+os.environ.setdefault("LOCKSTEP_TEST_PATIENCE", "300")
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests" / "python")]
 from dap import DebugpySession, line_of  # noqa: E402
@@ -21,7 +22,7 @@ PROGRAMS = HERE / "programs.py"
 COLD = line_of(PROGRAMS, "# COLD")
 CONDITION = line_of(PROGRAMS, "# CONDITION")
 STOP = line_of(PROGRAMS, "# STOP")
-SIMPLE, ANY = "i == -1", "any(v == i for v in (-1, -2))"
+SIMPLE, ANY = "i == -1", "(lambda v: v < 0)(i)"
 
 
 def seconds(text):
@@ -51,7 +52,7 @@ def elsewhere(python):
     """A breakpoint in a library function that the programs never call."""
     import textwrap
 
-    return [(textwrap.__file__, line_of(textwrap.__file__, "def shorten") + 20, None)] if python else []
+    return [(textwrap.__file__, line_of(textwrap.__file__, "w = TextWrapper(width=width, max_lines=1"), None)] if python else []
 
 
 def rows_of(part):
@@ -180,7 +181,6 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--no-debugpy", action="store_true")
     chosen = parser.parse_args()
-    os.environ["LOCKSTEP_TEST_PATIENCE"] = "300"
     known = subprocess.run([chosen.python, "-c", "import debugpy"], capture_output=True).returncode == 0
     with_debugpy = known and not chosen.no_debugpy
     rows = []

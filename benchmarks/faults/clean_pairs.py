@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from planting import attribute, weights
-from recorder import record
+from recorder import load, record
 
 
 @contextlib.contextmanager
@@ -88,7 +88,7 @@ VARIANTS = [
     ("bf16, sums in halves", "bf16", "bf16", sums(2), None),
     ("bf16, attention written out", "bf16", "bf16", eager, None),
     ("f16 against f32", "f32", "f16", None, None),
-    ("8-bit against f32, noise from another 8-bit run", "f32", "f32", quantised(32), quantised(64)),
+    ("8-bit against f32, noise from another 8-bit run", "f32", "f32", quantised(32), quantised(16)),
 ]
 MODELS = [
     {"seed": 3, "layers": 3, "heads": 2, "head_dim": 32, "text_layers": 2},
@@ -99,43 +99,48 @@ MODELS = [
 ]
 
 
-def run_clean_pairs(_pipeline, _model, home, compare) -> list:
-    from record_official import load_pipeline
+def run_clean_pairs(home, compare, keep=False, reuse=False) -> list:
     from tiny_pipeline import make_pipeline
 
     alarms, count = [], 0
     for number, config in enumerate(MODELS):
         model = home / f"model-{number}"
-        make_pipeline(model, **config)
+        if not (reuse and model.exists()):
+            make_pipeline(model, **config)
         settings = {"seed": 100 + number, "steps": 3 + number % 2, "guidance": 4.0 - 0.5 * number,
                     "width": (64, 96, 64, 32, 80)[number], "height": (96, 64, 64, 80, 48)[number],
                     "prompt": ("a red fox", "two birds over a lake at dusk", "x", "a long road through hills, rain", "tea")[number]}  # fmt: skip
-        references = {}
         pipelines = {}
-        for name, reference_dtype, dtype, plant, noise in VARIANTS:
-            for each in (reference_dtype, dtype):
-                if each not in pipelines:
-                    pipelines[each] = load_pipeline(model, each)
+
+        def recorded(name, dtype, plant=None):
+            folder = home / f"clean-{number}-{name}"
+            if not (reuse and folder.exists()):
+                if dtype not in pipelines:
+                    pipelines[dtype] = load(model, dtype)
+                with plant(pipelines[dtype]) if plant else contextlib.nullcontext():
+                    record(pipelines[dtype], folder, **settings)
+            return folder
+
+        references = {}
+        for index, (name, reference_dtype, dtype, plant, noise) in enumerate(VARIANTS):
             if reference_dtype not in references:
-                references[reference_dtype] = record(pipelines[reference_dtype], home / f"clean-{number}-{reference_dtype}", **settings)
-            pipe = pipelines[dtype]
-            more = []
-            if noise is not None:
-                with noise(pipe):
-                    more = ["--noise", str(record(pipe, home / "noise", **settings))]
-            with plant(pipe) if plant else contextlib.nullcontext():
-                candidate = record(pipe, home / "candidate", **settings)
+                references[reference_dtype] = recorded(f"reference-{reference_dtype}", reference_dtype)
+            more = ["--noise", str(recorded(f"{index}-noise", dtype, noise))] if noise else []
+            candidate = recorded(str(index), dtype, plant)
             result = compare(references[reference_dtype], candidate, model, *more)
             count += 1
             good = result["verdict"] == "match"
             first = result["first_divergence"]
             final = [t for t in result["tensors"] if t["name"] == "latents"][-1]["error"]["relative"]
-            print(f"clean pair {count:>2}: model {number}, {name:<50} {'match' if good else 'FALSE ALARM at ' + first['role'] + ':' + first['name'] + ' ' + str(first['error']['relative']) + ' floor ' + str(first['noise_floor'])}"
-                  f"  (latents off by {final:.1e})", flush=True)  # fmt: skip
+            said = "match" if good else f"FALSE ALARM at {first['role']}:{first['name']} {first['error']['relative']} floor {first['noise_floor']}"
+            print(f"clean pair {count:>2}: model {number}, {name:<50} {said}  (latents off by {final:.1e})", flush=True)
             if not good:
                 alarms.append({"model": number, "pair": name, "at": first["name"]})
-        for path in home.glob("clean-*"):
-            if path.is_dir():
-                shutil.rmtree(path)
+            if not keep:
+                shutil.rmtree(candidate)
+        if not keep:
+            for path in home.glob("clean-*"):
+                if path.is_dir():
+                    shutil.rmtree(path)
     print(f"\nfalse alarms on clean pairs: {len(alarms)} of {count}")
     return alarms

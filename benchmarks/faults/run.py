@@ -45,6 +45,14 @@ def score(fault, result: dict) -> dict:
         good = result["verdict"] == "match" and bool(said) and all(f"output:{t['name']}" in fault.stage for t in said)
         return {"stage": good, "first": good, "three": good, "place": "layout" if said else "-", "causes": []}
     place = found_place(result)
+    if fault.kind == "shape":  # other tokens were captured: said before any verdict on values
+        first = result["first_divergence"]
+        good = bool(first) and first["kind"] == "capture" and any(fnmatch.fnmatchcase(place, glob) for glob in fault.stage)
+        return {"stage": good, "first": good, "three": good, "place": place, "causes": []}
+    if not fault.causes:  # nothing to name: only the place counts, and silence is right
+        good = any(fnmatch.fnmatchcase(place, glob) for glob in fault.stage)
+        silent = not result["causes"]
+        return {"stage": good, "first": silent, "three": silent, "place": place, "causes": [c["cause"] for c in result["causes"]]}
     causes = [c["cause"] for c in result["causes"]]
     return {
         "stage": any(fnmatch.fnmatchcase(place, glob) for glob in fault.stage),
@@ -62,38 +70,52 @@ def percent(part: int, whole: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*", help="glob of fault ids")
+    parser.add_argument("--set", type=int, default=1, help="1: the suite; 2, 3: faults written after its rules")
+    parser.add_argument("--model", type=int, default=0, help="which of the clean pairs' models")
+    parser.add_argument("--dtype", default="f32", help="of the runs with a fault (f32, bf16, f16)")
+    parser.add_argument("--reference-dtype", default="f32", help="of the run without")
     parser.add_argument("--ids", help="these faults, by id, with commas between")
     parser.add_argument("--keep", metavar="DIR", help="keep the runs there")
+    parser.add_argument("--reuse", action="store_true", help="compare again what --keep has kept")
     parser.add_argument("--no-clean", action="store_true", help="leave the clean pairs out")
     parser.add_argument("--clean-only", action="store_true")
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
     arguments = parser.parse_args()
 
+    from recorder import load, record  # first: it must see torch and diffusers being imported
+
     import torch
 
     torch.set_num_threads(1)
-    from record_official import load_pipeline
-    from recorder import record
+    from clean_pairs import MODELS
     from tiny_pipeline import make_pipeline
 
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # thousands of small files
     home = Path(arguments.keep or tempfile.mkdtemp(prefix="lockstep-faults-", dir=memory))
     home.mkdir(parents=True, exist_ok=True)
     model = home / "model"
-    make_pipeline(model, 3, layers=3, heads=2, head_dim=32, text_layers=2)
-    pipeline = load_pipeline(model, "f32")
+    make_pipeline(model, **MODELS[arguments.model])
+    pipeline = load(model, arguments.dtype)
     rows, started = [], time.monotonic()
     if not arguments.clean_only:
         from faults import FAULTS
 
+        if arguments.set == 2:
+            from more_faults import FAULTS
+        elif arguments.set == 3:
+            from third_faults import FAULTS
+
         ids = arguments.ids.split(",") if arguments.ids else None
         chosen = [f for f in FAULTS if (f.id in ids if ids else fnmatch.fnmatchcase(f.id, arguments.only))]
-        clean = record(pipeline, home / "clean")
+        clean = home / "clean"
+        if not (arguments.reuse and clean.exists()):
+            record(load(model, arguments.reference_dtype), clean)
         for fault in chosen:
             folder = home / f"fault-{fault.id}"
             try:
-                with fault.plant(pipeline) if fault.plant else contextlib.nullcontext():
-                    record(pipeline, folder, change=fault.change, **fault.settings)
+                if not (arguments.reuse and folder.exists()):
+                    with fault.plant(pipeline) if fault.plant else contextlib.nullcontext():
+                        record(pipeline, folder, change=fault.change, **fault.settings)
                 result = compare(clean, folder, model)
                 row = score(fault, result) | {"id": fault.id, "area": fault.area}
             except Exception as error:  # noqa: BLE001: a fault that cannot be planted is a miss, said aloud
@@ -117,7 +139,7 @@ def main() -> int:
     if not arguments.no_clean and arguments.only == "*":
         from clean_pairs import run_clean_pairs
 
-        alarms = run_clean_pairs(pipeline, model, home, compare)
+        alarms = run_clean_pairs(home, compare, keep=bool(arguments.keep), reuse=arguments.reuse)
     print(f"\n{time.monotonic() - started:.0f} s")
     if arguments.json:
         Path(arguments.json).write_text(json.dumps({"faults": rows, "false_alarms": alarms}, indent=1))

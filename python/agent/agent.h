@@ -48,6 +48,7 @@ struct State {
   PyObject* on_step = nullptr;   // (frame, reason, value) → None
   PyObject* on_code = nullptr;   // (code) → code, of code that exec is about to run
   PyObject* on_start = nullptr;  // (code) → None, of monitored programs: the first start of each function
+  PyObject* names = nullptr;     // set of file names without folders that on_code and on_start want; None: all
   PyObject* disable = nullptr;   // sys.monitoring.DISABLE
   bool off = false;              // a forked child, or no one listens any more
   std::vector<Point> points;
@@ -62,6 +63,8 @@ class Busy {
 };
 
 Point* point_at(Py_ssize_t index);
+// Whether on_code and on_start want code of this file: most imports end here.
+bool wants_file(PyObject* filename);
 // Calls on_point; -1 with an exception when the program shall end here.
 int reach(Py_ssize_t index);
 

@@ -8,6 +8,16 @@ Point* point_at(Py_ssize_t index) {
   return &state.points[static_cast<size_t>(index)];
 }
 
+bool wants_file(PyObject* filename) {
+  if (!state.names || state.names == Py_None) return true;
+  const Py_ssize_t size = PyUnicode_GET_LENGTH(filename);
+  const Py_ssize_t slash = PyUnicode_FindChar(filename, '/', 0, size, -1);
+  Ref base(PyUnicode_Substring(filename, slash < 0 ? 0 : slash + 1, size));
+  const int found = base ? PySet_Contains(state.names, base.get()) : -1;
+  if (found < 0) PyErr_Clear();
+  return found != 0;
+}
+
 int reach(Py_ssize_t index) {
   if (!state.on_point) return 0;
   Busy inside;
@@ -60,8 +70,8 @@ PyObject* hook(PyObject*, PyObject* argument) {
 }
 
 PyObject* set_callbacks(PyObject*, PyObject* arguments) {
-  PyObject *on_point, *on_step, *on_code, *on_start;
-  if (!PyArg_ParseTuple(arguments, "OOOO", &on_point, &on_step, &on_code, &on_start)) return nullptr;
+  PyObject *on_point, *on_step, *on_code, *on_start, *names = Py_None;
+  if (!PyArg_ParseTuple(arguments, "OOOO|O", &on_point, &on_step, &on_code, &on_start, &names)) return nullptr;
   const auto keep = [](PyObject*& slot, PyObject* value) {
     PyObject* old = slot;
     slot = value == Py_None ? nullptr : value;
@@ -72,6 +82,7 @@ PyObject* set_callbacks(PyObject*, PyObject* arguments) {
   keep(state.on_step, on_step);
   keep(state.on_code, on_code);
   keep(state.on_start, on_start);
+  keep(state.names, names);
   Py_RETURN_NONE;
 }
 
@@ -131,7 +142,8 @@ PyObject* original_exec = nullptr;
 
 PyObject* look_and_exec(PyObject*, PyObject* arguments, PyObject* keywords) {
   PyObject* code = PyTuple_GET_SIZE(arguments) > 0 ? PyTuple_GET_ITEM(arguments, 0) : nullptr;
-  if (!code || !PyCode_Check(code) || state.off || busy || !state.on_code)
+  if (!code || !PyCode_Check(code) || state.off || busy || !state.on_code ||
+      !wants_file(reinterpret_cast<PyCodeObject*>(code)->co_filename))
     return PyObject_Call(original_exec, arguments, keywords);
   PyObject* looked;
   {

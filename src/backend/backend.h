@@ -14,9 +14,9 @@ class Backend {
   virtual std::string description() const = 0;  // "cpu, AVX512-BF16, 2 threads"
 
   // Called once per weight at load: a backend may pack it for its kernels. `activations` is the dtype of x it will
-  // meet.
-  virtual void prepare(LinearWeight& weight, DType activations) = 0;
-  virtual void prepare(ConvWeight& weight, DType activations) = 0;
+  // meet. True: for such x the kernels read the packed form alone from now on.
+  virtual bool prepare(LinearWeight& weight, DType activations) = 0;
+  virtual bool prepare(ConvWeight& weight, DType activations) = 0;
 
   virtual void linear(const LinearArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;

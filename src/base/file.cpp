@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace lockstep {
 namespace {
@@ -53,11 +54,20 @@ std::shared_ptr<const MappedFile> MappedFile::open(const fs::path& path) {
     if (data == MAP_FAILED) fail_system("map", path);
     mapped->data_ = static_cast<const std::byte*>(data);
   }
+  note("open", "{}: {} bytes mapped", path.string(), file.size);
   return mapped;
 }
 
 MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::drop_pages(std::span<const std::byte> part) const {
+  // Whole pages inside the part alone: its neighbours' may be in use.
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const auto offset = static_cast<size_t>(part.data() - data_);
+  const size_t begin = (offset + page - 1) / page * page, end = (offset + part.size()) / page * page;
+  if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
 std::string read_text(const fs::path& path, uint64_t max_bytes) {
@@ -76,6 +86,7 @@ std::string read_text(const fs::path& path, uint64_t max_bytes) {
     done += static_cast<size_t>(n);
   }
   text.resize(done);
+  note("read", "{}: {} bytes", path.string(), done);
   return text;
 }
 
@@ -126,6 +137,7 @@ void AtomicFile::commit() {
     errno = error;
     fail_system("write", path_);
   }
+  note("write", "{}", path_.string());
 }
 
 void write_atomically(const fs::path& path, std::string_view text) {

@@ -21,6 +21,8 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const fs::path& path() const { return path_; }
+  // Gives the memory of these bytes back; they are read from the file again when next looked at.
+  void drop_pages(std::span<const std::byte> part) const;
 
  private:
   MappedFile() = default;

@@ -2,34 +2,24 @@
 
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include "base/error.h"
+#include "base/json_tree.h"
 
 namespace lockstep {
 
 Json parse_json(std::string_view text, std::string_view origin) {
-  // A callback parser sees every key once: that is where depth and duplicates are caught, before a tree exists.
-  std::vector<std::set<std::string>> open_keys;
-  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kMaxJsonDepth)
-      fail(Code::kCorrupt, "json", std::string(origin) + " is nested too deeply",
-           {.expected = "at most " + std::to_string(kMaxJsonDepth) + " levels"});
-    if (event == Json::parse_event_t::object_start) open_keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) open_keys.pop_back();
-    if (event == Json::parse_event_t::key && !open_keys.back().insert(parsed.get<std::string>()).second)
-      fail(Code::kCorrupt, "json", std::string(origin) + " holds the key \"" + parsed.get<std::string>() + "\" twice");
-    return true;
-  };
-  try {
-    return Json::parse(text.begin(), text.end(), check);
-  } catch (const Json::exception& error) {
-    fail(Code::kCorrupt, "json", std::string(origin) + " is not valid JSON: " + error.what());
-  }
+  JsonTreeBuilder<Json> builder(origin, kMaxJsonDepth);
+  Json::sax_parse(text.begin(), text.end(), &builder);  // the builder throws on whatever is wrong
+  return builder.take();
 }
 
 Json read_json(const fs::path& path, uint64_t max_bytes) {
   return parse_json(read_text(path, max_bytes), path.string());
+}
+
+void append_member(Json& object, std::string key, Json value) {
+  object.get_ref<Json::object_t&>().emplace_back(std::move(key), std::move(value));
 }
 
 Json json_number(double value) {

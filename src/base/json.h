@@ -16,6 +16,8 @@ inline constexpr int kMaxJsonDepth = 64;
 
 Json parse_json(std::string_view text, std::string_view origin);
 Json read_json(const fs::path& path, uint64_t max_bytes = kMaxJsonBytes);
+// Appends a member whose key the caller knows to be new. An ordered object looks through all its keys for json[key].
+void append_member(Json& object, std::string key, Json value);
 Json json_number(double value);             // NaN → "NaN", infinities → "Infinity", "-Infinity"
 double number_from_json(const Json& json);  // the inverse
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -19,6 +20,8 @@ void append_number(std::string& out, double value) {
     out += "\"NaN\"";
   else if (std::isinf(value))
     out += value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+  else if (value == 0 && std::signbit(value))
+    out += "-0.0";  // as "-0" it would be read as an integer, which has no sign of zero
   else
     fmt::format_to(std::back_inserter(out), "{}", value);
 }
@@ -97,10 +100,14 @@ std::optional<Statistics> read_stats(object line, const Shape& shape) {
   result.std = number_or(stats["std"], kNone);
   result.rms = number_or(stats["rms"], kNone);
   result.absmax = number_or(stats["absmax"], kNone);
-  result.nan = integer_or(stats["nan"], 0);
-  result.inf = integer_or(stats["inf"], 0);
-  result.zero = integer_or(stats["zero"], 0);
-  result.denormal = integer_or(stats["denormal"], 0);
+  // No more than there are elements, together: what is left of the count is taken as finite.
+  const auto counted = [&](const char* name, int64_t most) {
+    return std::clamp<int64_t>(integer_or(stats[name], 0), 0, most);
+  };
+  result.nan = counted("nan", result.count);
+  result.inf = counted("inf", result.count - result.nan);
+  result.zero = counted("zero", result.count);
+  result.denormal = counted("denormal", result.count);
   return result;
 }
 
@@ -193,6 +200,7 @@ std::string line_from_record(const Record& record) {
     fmt::format_to(std::back_inserter(out), "{{\"file\": {}, \"line\": {}, \"function\": {}}}",
                    json_text(record.where.file), record.where.line, json_text(record.where.function));
   fmt::format_to(std::back_inserter(out), ", \"secs\": {:.6f}", record.secs);
+  if (record.same_as >= 0) out += fmt::format(", \"same_as\": {}", record.same_as);
   if (record.substituted) out += ", \"substituted\": true";
   out += "}";
   return out;
@@ -222,7 +230,10 @@ std::optional<Record> record_from_line(std::string_view line) {
   record.file = text_or_empty(fields["file"]);
   read_where(fields, record.where);
   record.secs = number_or(fields["secs"], 0);
+  if (!std::isfinite(record.secs)) record.secs = 0;
   bool flag = false;
+  if (int64_t same = -1; fields["same_as"].get(same) == simdjson::SUCCESS && same >= 0 && same < record.seq)
+    record.same_as = same;
   record.substituted = fields["substituted"].get(flag) == simdjson::SUCCESS && flag;
   return record;
 }

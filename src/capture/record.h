@@ -35,6 +35,7 @@ struct Record {
   std::string file;             // relative to the run folder; empty: only statistics were kept
   Where where;
   double secs = 0;           // since the run began
+  int64_t same_as = -1;      // the earlier record of this run that had the very same values; its file is this one's too
   bool substituted = false;  // the program went on with the reference's value in its place
 };
 

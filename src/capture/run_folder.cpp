@@ -87,12 +87,13 @@ void RunFolder::append(const Record& record) {
   last_seq_ = record.seq;
 }
 
-RunFolder::NewTensor RunFolder::create_tensor(const Record& record) const {
+RunFolder::NewTensor RunFolder::create_tensor(const Record& record, int more_flags) const {
   const std::string stem = tensor_file_stem(record.key, record.role);
   for (int attempt = 0; attempt < 2; ++attempt) {
     NewTensor made;
     made.name = "tensors/" + stem + (attempt ? "~" + std::to_string(record.seq) : "") + ".npy";
-    made.fd = ::open((path_ / made.name).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    made.fd =
+        ::open((path_ / made.name).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | more_flags, 0666);
     if (made.fd >= 0) return made;
     if (errno != EEXIST) fail_write(path_ / made.name, errno);
   }
@@ -121,6 +122,51 @@ std::string RunFolder::write_tensor(const Record& record, std::span<const std::b
   return made.name;
 }
 
+std::string RunFolder::write_aligned_tensor(const Record& record, std::span<std::byte> values) {
+  const std::string header = npy_header(*record.dtype, record.shape, kPageBytes);
+  if (header.size() != kPageBytes) return write_tensor(record, values);
+  const std::string stem = tensor_file_stem(record.key, record.role);
+  const std::string name = "tensors/" + stem + ".npy";
+  const fs::path path = path_ / name;
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_DIRECT, 0666);
+  if (fd < 0) {
+    if (errno == EINVAL) ::unlink(path.c_str());  // made, but not to be opened so: a file system without direct writes
+    return write_tensor(record, values);
+  }
+  std::byte* const page_before = values.data() - kPageBytes;
+  std::memcpy(page_before, header.data(), header.size());
+  const size_t pages = (values.size() + kPageBytes - 1) / kPageBytes + 1;
+  int error = write_all(fd, page_before, pages * kPageBytes);
+  if (!error && ::ftruncate(fd, static_cast<off_t>(kPageBytes + values.size())) != 0) error = errno;
+  if (::close(fd) != 0 && !error) error = errno;
+  if (!error) return name;
+  ::unlink(path.c_str());
+  if (error == EINVAL) return write_tensor(record, values);  // larger blocks than ours
+  fail_write(path, error);
+}
+
+std::string RunFolder::link_tensor(const Record& record, const std::string& file) {
+  const std::string stem = tensor_file_stem(record.key, record.role);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const std::string name = "tensors/" + stem + (attempt ? "~" + std::to_string(record.seq) : "") + ".npy";
+    if (::link((path_ / file).c_str(), (path_ / name).c_str()) == 0) return name;
+    if (errno != EEXIST) break;
+  }
+  // A file system without links, or with too many on this file.
+  return write_tensor(record, read_npy(path_ / file, record.dtype));
+}
+
+std::optional<Record> RunFolder::find(int64_t seq) const {
+  const std::shared_ptr<const MappedFile> file = MappedFile::open(path_ / "records.jsonl");
+  std::string_view rest(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+  const std::string beginning = "{\"seq\": " + std::to_string(seq) + ",";
+  for (size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+    if (rest.starts_with(beginning)) return record_from_line(rest.substr(0, end));
+    rest.remove_prefix(end + 1);
+  }
+  return std::nullopt;
+}
+
 std::string RunFolder::write_tensor(const Record& record, const Tensor& tensor) {
   return write_tensor(record, tensor.contiguous().contiguous_bytes());
 }
@@ -142,7 +188,8 @@ void merge_into(Json& target, const Json& patch) {
   }
 }
 
-bool finish_record(RunFolder& folder, Record& record, std::span<const std::byte> packed) {
+bool finish_record(RunFolder& folder, Record& record, std::span<const std::byte> packed,
+                   std::optional<std::span<std::byte>> aligned) {
   bool unchanged = true;
   if (!record.stats) {  // the values are here, and nobody has walked over them yet
     static const std::byte nothing{};
@@ -154,10 +201,15 @@ bool finish_record(RunFolder& folder, Record& record, std::span<const std::byte>
     record.stats = result.stats;
     if (!record.file.empty()) {
       record.file.clear();
-      record.file = folder.write_tensor(record, packed);
+      record.file = aligned ? folder.write_aligned_tensor(record, *aligned) : folder.write_tensor(record, packed);
     }
   }
   return unchanged;
+}
+
+void finish_repeated_record(RunFolder& folder, Record& record, const Record& first) {
+  record.stats = first.stats;
+  record.file = first.file.empty() ? "" : folder.link_tensor(record, first.file);
 }
 
 void recover_run(const fs::path& run) {
@@ -173,10 +225,19 @@ void recover_run(const fs::path& run) {
       if (spooled.seq <= folder.last_seq()) return;  // its line was written, only its slot not yet cleared
       std::optional<Record> record = record_from_line(spooled.text);
       if (!record || !record->dtype) return;
+      record->seq = spooled.seq;
+      if (record->same_as >= 0) {
+        const std::optional<Record> first = folder.find(record->same_as);
+        if (!first) return;
+        std::error_code error;
+        fs::remove(run / ("tensors/" + tensor_file_stem(record->key, record->role) + ".npy"), error);
+        finish_repeated_record(folder, *record, *first);
+        folder.append(*record);
+        return;
+      }
       if (!record->stats &&
           spooled.data.size() != static_cast<size_t>(checked_numel(record->shape)) * dtype_bytes(*record->dtype))
         return;
-      record->seq = spooled.seq;
       if (!record->stats && !record->file.empty()) {  // what the dead writer had begun; with statistics it had ended
         std::error_code error;
         fs::remove(run / ("tensors/" + tensor_file_stem(record->key, record->role) + ".npy"), error);

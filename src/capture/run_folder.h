@@ -1,6 +1,7 @@
 // The files of one run: run.json, records.jsonl and tensors/, written so that a reader at any moment sees whole
 // records.
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 
@@ -30,13 +31,19 @@ class RunFolder {
   // overwritten: the name gets a suffix.
   std::string write_tensor(const Record& record, std::span<const std::byte> packed);
   std::string write_tensor(const Record& record, const Tensor& tensor);  // any strides, block by block
+  // The same past the page cache, where the file system can. `values` begin a page; the page before them is overwritten
+  // with the file's header, and their last page is read to its end.
+  std::string write_aligned_tensor(const Record& record, std::span<std::byte> values);
+  // Another name for a file that holds the very same tensor.
+  std::string link_tensor(const Record& record, const std::string& file);
+  std::optional<Record> find(int64_t seq) const;  // reads records.jsonl from the start
 
   Json manifest() const;
   void write_manifest(const Json& manifest) const;
 
  private:
   struct NewTensor;
-  NewTensor create_tensor(const Record& record) const;
+  NewTensor create_tensor(const Record& record, int more_flags = 0) const;
 
   fs::path path_;
   int log_ = -1;
@@ -47,8 +54,11 @@ class RunFolder {
 void merge_into(Json& target, const Json& patch);  // objects are merged, everything else replaced
 
 // Writes a spooled record's values and line. `record.checksum` was taken when the values were captured: false when the
-// values no longer match it.
-bool finish_record(RunFolder& folder, Record& record, std::span<const std::byte> packed);
+// values no longer match it. `aligned`: the same values where they may be written past the page cache.
+bool finish_record(RunFolder& folder, Record& record, std::span<const std::byte> packed,
+                   std::optional<std::span<std::byte>> aligned = std::nullopt);
+// The same for values that were seen before in this run: `first` is their record, complete.
+void finish_repeated_record(RunFolder& folder, Record& record, const Record& first);
 
 // Brings in what a killed writer left in its spool, and says so in run.json. Nothing when the writer lives.
 void recover_run(const fs::path& run);

@@ -18,8 +18,13 @@ namespace {
 // A tensor this small costs less to write at once than to hand to another thread.
 constexpr size_t kInlineBytes = 32 << 10;
 
-// What a line may still grow by once its slot is taken: the sequence number and the checksum.
-constexpr size_t kLateText = 64;
+// What a line may still grow by once its slot is taken: the sequence numbers and the checksum.
+constexpr size_t kLateText = 96;
+
+// From this size on a direct write costs less than a copy into the page cache.
+constexpr size_t kDirectBytes = 1 << 20;
+
+constexpr size_t kMostSeen = 1 << 20;  // values that are remembered to be known again
 
 std::atomic<uint64_t> fork_count{0};
 
@@ -234,10 +239,24 @@ bool RunWriter::record_statistics_now(Record& record) {
 }
 
 void RunWriter::enqueue(Record record, Slot* slot, size_t text_room, size_t data_bytes) {
+  std::shared_ptr<Seen> first, remembers;
   const std::lock_guard lock(mutex_);
   record.seq = next_seq_++;
+  if (data_bytes > 0) {
+    const std::string values = record.checksum + record.dtype_text + to_string(record.shape);
+    if (const auto found = seen_.find(values); found != seen_.end()) {
+      first = found->second;
+      record.same_as = first->record.seq;
+      counts_.tensor_bytes -= data_bytes;
+      data_bytes = 0;
+    } else if (seen_.size() < kMostSeen) {
+      remembers = std::make_shared<Seen>();
+      remembers->record.seq = record.seq;
+      seen_.emplace(values, remembers);
+    }
+  }
   slot->commit(record.seq, line_from_record(record), text_room, data_bytes);
-  queue_.push_back({std::move(record), slot});
+  queue_.push_back({std::move(record), slot, std::move(first), std::move(remembers)});
   ++in_flight_;
   if (!thread_) {
     // The thread inherits a full signal mask: a write beyond RLIMIT_FSIZE then fails with EFBIG instead of ending the
@@ -272,9 +291,15 @@ void RunWriter::write_line(Record& record) {
 }
 
 void RunWriter::finish(Pending& pending) {
-  const std::span<const std::byte> packed = pending.slot->data();
+  const std::span<std::byte> packed = pending.slot->data();
   try {
-    if (!finish_record(folder_, pending.record, packed))
+    if (pending.first) {
+      finish_repeated_record(folder_, pending.record, pending.first->record);
+      return;
+    }
+    // Past the page cache while the disk keeps up: the host's cores have better to do than to copy once more.
+    const bool direct = packed.size() >= kDirectBytes && !spool_.is_crowded();
+    if (!finish_record(folder_, pending.record, packed, direct ? std::optional(packed) : std::nullopt))
       warn_once("checksum",
                 pending.record.key.name + ": the values changed between capture and disk; this record is bad");
   } catch (const Error& error) {
@@ -295,6 +320,10 @@ void RunWriter::run_thread() {
       queue_.pop_front();
     }
     finish(pending);
+    if (pending.remembers) {
+      pending.remembers->record.stats = pending.record.stats;
+      pending.remembers->record.file = pending.record.file;
+    }
     {
       const std::lock_guard lock(mutex_);
       write_line(pending.record);

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -60,9 +61,16 @@ class RunWriter {
   void warn_once(const std::string& topic, const std::string& message) noexcept;
 
  private:
+  // Values seen in this run. A module that hands its input through, or whose last child makes its result, is recorded
+  // with the values of a record before it; those are kept once. `record` is complete when the thread has written it.
+  struct Seen {
+    Record record;
+  };
   struct Pending {
     Record record;
     Slot* slot;
+    std::shared_ptr<Seen> first;      // these values were seen before
+    std::shared_ptr<Seen> remembers;  // to be filled in
   };
 
   RunWriter(const fs::path& run, std::string id, const RunOptions& options);
@@ -92,6 +100,7 @@ class RunWriter {
   std::unique_ptr<std::condition_variable> wake_ = std::make_unique<std::condition_variable>();
   std::unique_ptr<std::condition_variable> done_ = std::make_unique<std::condition_variable>();
   std::deque<Pending> queue_;
+  std::map<std::string, std::shared_ptr<Seen>> seen_;  // checksum, dtype and shape → its first record
   int64_t next_seq_ = 0;
   int in_flight_ = 0;  // queued or being written
   bool stop_ = false;

@@ -1,5 +1,8 @@
 #include "capture/saved_tensors.h"
 
+#include <algorithm>
+#include <system_error>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
@@ -29,13 +32,33 @@ void save_tensor(const fs::path& home, std::string_view name, const Tensor& tens
   write_atomically(saved_file(home, name, ".json"), about.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+std::vector<SavedTensor> saved_tensors(const fs::path& home) {
+  std::vector<SavedTensor> found;
+  std::error_code error;
+  for (fs::directory_iterator it(home / "saved", error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->path().extension() != ".npy" || !it->is_regular_file(ignored)) continue;
+    found.push_back({unescape_name(it->path().stem().string()), it->path(), it->file_size(ignored)});
+  }
+  if (error && error != std::errc::no_such_file_or_directory)
+    fail(Code::kIo, "saved", (home / "saved").string() + ": " + error.message());
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return found;
+}
+
+void remove_saved(const SavedTensor& tensor) {
+  std::error_code error;
+  fs::remove(fs::path(tensor.file).replace_extension(".json"), error);
+  fs::remove(tensor.file, error);
+  if (error) fail(Code::kIo, "clear", tensor.file.string() + ": " + error.message());
+}
+
 Tensor load_tensor(const fs::path& home, std::string_view name) {
   const fs::path file = saved_file(home, name, ".npy");
   std::error_code error;
   if (!fs::exists(file, error)) {
     std::vector<std::string> known;
-    for (fs::directory_iterator it(home / "saved", error), end; !error && it != end; it.increment(error))
-      if (it->path().extension() == ".npy") known.push_back(unescape_name(it->path().stem().string()));
+    for (const SavedTensor& saved : saved_tensors(home)) known.push_back(saved.name);
     const std::vector<std::string> near = nearest_names(name, known, 1);
     fail(Code::kNotFound, "load", "no tensor '" + std::string(name) + "' in " + (home / "saved").string(),
          {.hint = near.empty() ? "save() first" : "'" + near.front() + "'"});

@@ -10,6 +10,14 @@
 namespace lockstep {
 
 void save_tensor(const fs::path& home, std::string_view name, const Tensor& tensor);
+struct SavedTensor {
+  std::string name;
+  fs::path file;  // .npy; what is known of it lies beside it in .json
+  uint64_t bytes = 0;
+};
+std::vector<SavedTensor> saved_tensors(const fs::path& home);  // by name
+void remove_saved(const SavedTensor& tensor);
+
 Tensor load_tensor(const fs::path& home, std::string_view name);  // Error{kNotFound} names the nearest
 
 }  // namespace lockstep

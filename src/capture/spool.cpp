@@ -24,6 +24,10 @@ size_t rounded(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+size_t data_offset(size_t text_room) {
+  return (kHeaderBytes + text_room + kPageBytes - 1) / kPageBytes * kPageBytes + kPageBytes;
+}
+
 // Few sizes, so that slots fit again: powers of two and their halves in between.
 size_t slot_size(size_t bytes) {
   size_t size = kSmallestSlot;
@@ -38,6 +42,26 @@ fs::path shared_memory_folder(std::string_view id) {
 bool is_own_folder(const fs::path& folder) {
   struct stat info {};
   return ::lstat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::getuid();
+}
+
+constexpr const char* kRunFile = "run";  // in a spool folder: which run it belongs to
+
+// Spools of killed programs whose runs were deleted since: nobody will ever ask for them, and they are memory.
+void remove_orphans() {
+  std::error_code error;
+  const std::string prefix = "lockstep-" + std::to_string(::getuid()) + "-";
+  for (fs::directory_iterator it("/dev/shm", error), end; !error && it != end; it.increment(error)) {
+    if (!it->path().filename().string().starts_with(prefix) || !is_own_folder(it->path())) continue;
+    try {
+      std::error_code ignored;
+      const fs::path run = read_text(it->path() / kRunFile, 1 << 16);
+      const fs::path archived = run.parent_path().parent_path() / "archive" / run.filename();
+      if (!run.empty() && !fs::exists(run, ignored) && !fs::exists(archived, ignored))
+        fs::remove_all(it->path(), ignored);
+    } catch (const Error&) {
+      continue;  // one that is just being made
+    }
+  }
 }
 
 }  // namespace
@@ -62,11 +86,12 @@ Slot::~Slot() {
 }
 
 size_t Slot::bytes_for(size_t text_room, size_t data_bytes) {
-  return kHeaderBytes + rounded(text_room) + data_bytes;
+  if (data_bytes == 0) return kHeaderBytes + rounded(text_room);
+  return data_offset(text_room) + (data_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
 std::byte* Slot::values_after(size_t text_room) const {
-  return map_ + kHeaderBytes + rounded(text_room);
+  return map_ + data_offset(text_room);
 }
 
 void Slot::commit(int64_t seq, std::string_view text, size_t text_room, size_t data_bytes) {
@@ -75,7 +100,7 @@ void Slot::commit(int64_t seq, std::string_view text, size_t text_room, size_t d
   std::memcpy(map_ + kHeaderBytes, text.data(), text.size());
   header()->seq = seq;
   header()->text_bytes = text.size();
-  header()->data_at = kHeaderBytes + rounded(text_room);
+  header()->data_at = data_bytes == 0 ? kHeaderBytes + rounded(text_room) : data_offset(text_room);
   header()->data_bytes = data_bytes;
   header()->state.store(kCommitted, std::memory_order_release);
 }
@@ -88,13 +113,21 @@ std::string_view Slot::text() const {
   return {reinterpret_cast<const char*>(map_) + kHeaderBytes, header()->text_bytes};
 }
 
-std::span<const std::byte> Slot::data() const {
+std::span<std::byte> Slot::data() const {
   return {map_ + header()->data_at, header()->data_bytes};
 }
 
 Spool::Spool(const fs::path& run, std::string_view id, uint64_t max_bytes) : max_bytes_(max_bytes) {
   folder_ = shared_memory_folder(id);
-  if (::mkdir(folder_.c_str(), 0700) == 0) return;
+  if (::mkdir(folder_.c_str(), 0700) == 0) {
+    try {
+      write_atomically(folder_ / kRunFile, fs::absolute(run).string());
+      remove_orphans();
+    } catch (const std::exception&) {
+      // Only tidiness is lost.
+    }
+    return;
+  }
   folder_ = run / "spool";
   usable_ = ::mkdir(folder_.c_str(), 0700) == 0;
 }
@@ -168,6 +201,13 @@ Slot* Spool::take(size_t bytes) {
     }
     freed_->wait(lock);
   }
+}
+
+bool Spool::is_crowded() {
+  const std::lock_guard lock(mutex_);
+  uint64_t idle = 0;
+  for (const Slot* slot : free_) idle += slot->bytes();
+  return 2 * (in_files_ - idle) > max_bytes_;
 }
 
 void Spool::give(Slot* slot) {

@@ -26,6 +26,8 @@ struct SlotHeader {
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
+inline constexpr size_t kPageBytes = 4096;  // what direct writes align to
+
 class Slot {
  public:
   Slot(const fs::path& path, size_t bytes);  // makes the file; throws when the system has no room for all of it
@@ -35,12 +37,13 @@ class Slot {
 
   size_t bytes() const { return bytes_; }
   const fs::path& path() const { return path_; }
-  // Room for values behind a line of at most `text_room` bytes.
+  // Room for values behind a line of at most `text_room` bytes: page aligned, with a free page before them for a file
+  // header and none of another slot's bytes in their last page, so that they can go to the disk without a copy.
   std::byte* values_after(size_t text_room) const;
   void commit(int64_t seq, std::string_view text, size_t text_room, size_t data_bytes);
   void clear();
   std::string_view text() const;
-  std::span<const std::byte> data() const;
+  std::span<std::byte> data() const;
   static size_t bytes_for(size_t text_room, size_t data_bytes);
 
  private:
@@ -65,6 +68,7 @@ class Spool {
   void give(Slot* slot);
   void forget() noexcept;  // in the child of a fork the files are the parent's
 
+  bool is_crowded();  // more than half of the bound waits to be written
   uint64_t peak_bytes() const { return peak_bytes_; }
 
  private:

@@ -1,6 +1,7 @@
 #include "capture/store.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
@@ -9,6 +10,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <random>
+#include <set>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -210,14 +212,14 @@ void Store::set_limits(const StoreLimits& limits) const {
 
 uint64_t folder_bytes(const fs::path& folder) {
   uint64_t total = 0;
+  std::set<std::pair<dev_t, ino_t>> linked;  // a file with several names takes its room once
   std::error_code error;
   fs::recursive_directory_iterator it(folder, fs::directory_options::skip_permission_denied, error), end;
   while (!error && it != end) {
-    std::error_code ignored;
-    if (it->is_regular_file(ignored) && !it->is_symlink(ignored)) {
-      const uintmax_t size = it->file_size(ignored);
-      if (!ignored) total += size;
-    }
+    struct stat info {};
+    if (::lstat(it->path().c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+        (info.st_nlink < 2 || linked.emplace(info.st_dev, info.st_ino).second))
+      total += static_cast<uint64_t>(info.st_size);
     it.increment(error);
   }
   return total;

@@ -1,6 +1,7 @@
 #include "cli/app.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -9,6 +10,8 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/log.h"
+#include "base/number_text.h"
 #include "cli/debug_words.h"
 #include "cli/help.h"
 
@@ -19,8 +22,16 @@ void add_global_options(App& app) {
   app.cli.formatter(help_formatter());
   app.cli.footer("lockstep doctor\nlockstep tensors diff reference.npy candidate.npy\nlockstep weights report model/");
   app.cli.add_flag("--json", app.global.json, "print one JSON document on stdout");
-  app.cli.add_flag("--quiet", app.global.quiet, "no progress and no messages");
-  app.cli.add_flag("--verbose", app.global.verbose, "more messages");
+  CLI::Option* quiet = app.cli.add_flag("--quiet", app.global.quiet, "no progress and no messages");
+  app.cli
+      .add_flag_callback(
+          "--verbose",
+          [&app] {
+            app.global.verbose = true;
+            set_verbose(true);
+          },
+          "say on stderr what is opened and decided, and when")
+      ->excludes(quiet);
   app.cli.add_flag("--debug", app.global.debug, "record the run at its taps (generate, edit)");
   app.cli.add_option("--color", app.global.color, "auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
@@ -31,6 +42,17 @@ void add_global_options(App& app) {
       ->type_name("DIR");
   app.cli.set_version_flag("--version", std::string("lockstep ") + LOCKSTEP_VERSION, "print the version");
   app.cli.fallthrough();  // global options may stand before or after the command
+}
+
+// Processor time and memory of the whole process.
+std::string resources_used() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  const auto secs = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return fmt::format("{:.3f} s of processor time and {:.3f} s in the system, at most {} resident", secs(used.ru_utime),
+                     secs(used.ru_stime), text_from_bytes(static_cast<uint64_t>(used.ru_maxrss) * 1024));
 }
 
 int report(bool json, Code code, const std::string& message) {
@@ -91,6 +113,7 @@ int run_app(int argc, char** argv) {
   try {
     app.cli.name("lockstep");
     app.cli.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 wants them last first
+    note("done", "exit status {}, {}", app.status, resources_used());
     return app.status;
   } catch (const CLI::ParseError& error) {
     return report_parse_error(app, arguments, error);

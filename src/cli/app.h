@@ -6,14 +6,9 @@
 #include <string>
 
 #include "base/json.h"
+#include "cli/global_options.h"
 
 namespace lockstep {
-
-// What every command takes.
-struct GlobalOptions {
-  bool json = false, quiet = false, verbose = false, debug = false;
-  std::string color = "auto", home;
-};
 
 struct App {
   CLI::App cli{"Lockstep: Qwen-Image in C++, and the debugger that proves a port right."};

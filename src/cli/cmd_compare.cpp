@@ -8,13 +8,14 @@
 #include "cli/app.h"
 #include "cli/terminal.h"
 #include "compare/comparison.h"
+#include "compare/map_proposal.h"
 #include "report/html_report.h"
 
 namespace lockstep {
 namespace {
 
 struct CompareArguments {
-  std::string reference, candidate, map, tolerances, only, noise, report, weights, weights_a, weights_b;
+  std::string propose_map, reference, candidate, map, tolerances, only, noise, report, weights, weights_a, weights_b;
   bool all = false;
 };
 
@@ -49,6 +50,18 @@ void run_compare(App& app, const CompareArguments& arguments) {
     noise = open_view(arguments.noise, home);
     options.noise = &noise;
   }
+  if (!arguments.propose_map.empty()) {
+    const std::vector<ProposedRule> proposal = propose_map(reference, candidate, options.map, options.only);
+    write_atomically(arguments.propose_map, json_from(proposal).dump(2) + "\n");
+    for (const ProposedRule& each : proposal) {
+      options.map.push_back(each.rule);
+      if (!app.global.quiet)
+        fmt::print(stderr, "lockstep: {} is probably {} ({})\n", each.rule.candidate, each.rule.reference, each.why);
+    }
+    if (!app.global.quiet)
+      fmt::print(stderr, "lockstep: {} rules proposed in {}; read it, mend it, give it as --map\n", proposal.size(),
+                 arguments.propose_map);
+  }
   const std::string weights_a = arguments.weights_a.empty() ? arguments.weights : arguments.weights_a;
   if (!weights_a.empty()) options.weights_reference = open_weights(weights_a);
   if (!arguments.weights_b.empty()) options.weights_candidate = open_weights(arguments.weights_b);
@@ -67,7 +80,7 @@ void run_compare(App& app, const CompareArguments& arguments) {
          {.expected = "runs that share names, or a map",
           .got = fmt::format("{} and {} records, {} pairs", reference.records.size(), candidate.records.size(),
                              comparison.results.size()),
-          .hint = "--map FILE, or record both with the same names"});
+          .hint = "--propose-map FILE, --map FILE, or record both with the same names"});
   }
   app.status = comparison.verdict == "match" ? 0 : 1;
 }
@@ -84,6 +97,10 @@ void add_compare(App& app) {
       ->required();
   command->add_option("CANDIDATE", arguments->candidate, "the run to judge")->required();
   command->add_option("--map", arguments->map, "JSON file: names of the candidate to names of the reference")
+      ->type_name("FILE");
+  command
+      ->add_option("--propose-map", arguments->propose_map,
+                   "where names differ, guess by order, shape and content; write the map there and use it")
       ->type_name("FILE");
   command->add_option("--tolerances", arguments->tolerances, "JSON file: glob to largest relative error")
       ->type_name("FILE");

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "capture/store.h"
 #include "cli/app.h"
@@ -25,7 +26,7 @@ namespace {
 struct Options {
   std::vector<std::string> prompts;
   std::string prompt_file, negative_prompt, model, output = "lockstep.png", device = "cpu", dtype = "f32", latents,
-                                                   sigmas, sheet, memory_limit;
+                                                   sigmas, sheet, memory_limit, guidance_run = "auto";
   int width = 0, height = 0, steps = 0, count = 1, threads = 0, max_prompt_tokens = 512, columns = 4, quantize = 0;
   double guidance = -1;
   uint64_t seed = 0;
@@ -221,14 +222,21 @@ void run_generate(App& app, const Options& options) {
     set_memory_limit(*limit);
   }
   const std::unique_ptr<Backend> backend = make_backend(options.device, options.threads);
+  note("backend", "{}; {} compute; model {}", backend->description(), options.dtype, model.path().string());
   const std::unique_ptr<DebugRun> debug =
       DebugRun::start(app, options.debug, run_details(options, first, model.path(), *backend));
   StageBars bars(!app.global.quiet && !app.global.json && !(debug && !options.debug.reference.empty()));
   GenerateSettings settings;
   settings.dtype = *dtype;
   settings.quantize_bits = options.quantize;
+  settings.guidance = options.guidance_run == "batch"    ? GuidanceRun::kBatch
+                      : options.guidance_run == "passes" ? GuidanceRun::kPasses
+                                                         : GuidanceRun::kAuto;
   if (options.tiling) settings.tiling = models::Tiling{};
-  settings.progress = [&bars](std::string_view stage, int64_t done, int64_t total) { bars.update(stage, done, total); };
+  settings.progress = [&bars](std::string_view stage, int64_t done, int64_t total) {
+    if (done == total) note("stage", "{} done ({})", stage, total);
+    bars.update(stage, done, total);
+  };
   if (debug) settings.tap = debug->tap();
   const std::vector<GeneratedImage> images = generate(model, *backend, settings, requests);
   for (size_t i = 0; i < jobs.size(); ++i) write_result(jobs[i], images[i], model.path());
@@ -238,7 +246,7 @@ void run_generate(App& app, const Options& options) {
     write_image(options.sheet, {contact_sheet(pictures, options.columns),
                                 {{"software", std::string("lockstep ") + LOCKSTEP_VERSION}}});
   }
-  if (debug) debug->finish(true);
+  if (debug) debug->finish(true, model.path());
   const double secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (app.global.json) {
     Json result{{"images", Json::array()},
@@ -287,6 +295,10 @@ void add_generate(App& app) {
   command->add_option("--steps", options->steps, "denoising steps");
   command->add_option("--sigmas", options->sigmas, "a schedule of your own: 1.0,0.75,0.5,0.25");
   command->add_option("--guidance", options->guidance, "true classifier-free guidance; 1 switches it off");
+  command
+      ->add_option("--guidance-run", options->guidance_run,
+                   "auto, passes (one after the other, as the official pipeline) or batch (both at once)")
+      ->check(CLI::IsMember({"auto", "passes", "batch"}));
   command->add_option("--seed", options->seed, "first seed; --count counts it up");
   command->add_option("--count", options->count, "pictures for each prompt");
   command->add_option("--output", options->output, "file, or a pattern with {seed} and {index}; .png .jpg .webp");

@@ -78,7 +78,6 @@ void add_ledger(App& app) {
       ->type_name("FILE");
   command->add_flag("--inputs", arguments->inputs, "take the inputs of modules into the ledger too");
   command->add_flag("--all", arguments->all, "show every stage");
-  command->positionals_at_end();
   command->callback([&app, arguments] { run_ledger(app, *arguments); });
 }
 

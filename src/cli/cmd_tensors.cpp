@@ -21,9 +21,9 @@ void run_list(App& app, ListOptions& options) {
   const auto source = open_tensors(options.selection.path);
   const std::vector<const TensorInfo*> selected = select_tensors(*source, options.selection.name);
   if (app.global.json) {
-    Json tensors = Json::array();
-    for (const TensorInfo* info : selected) tensors.push_back(json_from(*info));
-    print_json({{"path", options.selection.path}, {"tensors", tensors}});
+    Json document = {{"path", options.selection.path}, {"tensors", Json::array()}};
+    for (const TensorInfo* info : selected) document["tensors"].push_back(json_from(*info));
+    print_json(document);
     return;
   }
   const Terminal terminal(app.global);
@@ -55,7 +55,7 @@ Json info_of_source(const TensorSource& source) {
     files[info.file.string()] = true;
   }
   Json metadata = Json::object();
-  for (const auto& [key, value] : source.metadata()) metadata[key] = value;
+  for (const auto& [key, value] : source.metadata()) append_member(metadata, key, value);
   Json by_dtype = Json::object();
   for (const auto& [dtype, count] : dtypes) by_dtype[dtype] = count;
   return {{"path", source.path().string()},
@@ -80,8 +80,14 @@ void print_source(const Terminal& terminal, const Json& info) {
   for (const auto& [dtype, count] : info["dtypes"].items())
     dtypes += fmt::format("{}{} x {}", dtypes.empty() ? "" : ", ", count.get<int64_t>(), dtype);
   line("dtypes", dtypes);
-  for (const auto& [key, value] : info["metadata"].items())
-    line("metadata", key + " = " + shortened(value.get<std::string>(), 200));
+  constexpr size_t kMostMetadata = 20;
+  size_t shown = 0;
+  for (const auto& [key, value] : info["metadata"].items()) {
+    if (shown++ == kMostMetadata) break;
+    line("metadata", shortened(key, 100) + " = " + shortened(value.get<std::string>(), 200));
+  }
+  if (const size_t all = info["metadata"].size(); all > kMostMetadata)
+    line("metadata", fmt::format("... {} more: --json for all", all - kMostMetadata));
 }
 
 void print_tensor(const Terminal& terminal, const TensorInfo& info) {
@@ -145,6 +151,7 @@ void add_tensors(App& app) {
            "lockstep tensors diff reference.npy candidate.npy\n"
            "lockstep tensors diff a.safetensors b.safetensors '*.attn.*' --tolerance high\n"
            "lockstep tensors diff dumps/official dumps/port --tolerance 1e-4,1e-3 --json");
+  add_tensors_clear(app, *group);
   add_tensors_export(app, *group);
 }
 

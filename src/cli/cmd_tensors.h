@@ -7,6 +7,7 @@ namespace lockstep {
 
 void add_tensors_show(App& app, CLI::App& group);
 void add_tensors_stats(App& app, CLI::App& group);
+void add_tensors_clear(App& app, CLI::App& group);
 void add_tensors_export(App& app, CLI::App& group);
 
 // `tensors diff` and `weights compare` are one command under two names.

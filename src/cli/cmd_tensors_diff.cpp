@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/log.h"
 #include "base/names.h"
 #include "base/number_text.h"
 #include "base/progress.h"
@@ -86,6 +87,9 @@ class Diff {
 
  private:
   void add(const std::string& name, TensorComparison comparison) {
+    note("diff", "{}: {} pairs of {} and {}, tolerance {} ({} + {} * |reference|)", name, comparison.count,
+         dtype_name(comparison.reference_dtype), dtype_name(comparison.candidate_dtype), comparison.tolerance.name,
+         comparison.tolerance.absolute, comparison.tolerance.relative);
     different_ += !comparison.match();
     results_.push_back({name, std::move(comparison)});
   }

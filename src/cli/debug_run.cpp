@@ -5,6 +5,8 @@
 #include <cstdlib>
 
 #include "capture/store.h"
+#include "cli/terminal.h"
+#include "compare/comparison.h"
 #include "compare/metrics.h"
 
 namespace lockstep {
@@ -45,14 +47,15 @@ std::unique_ptr<DebugRun> DebugRun::start(const App& app, DebugOptions options, 
   TapOptions tap;
   tap.filter = {options.tap, options.no_tap, steps_from_text(options.steps)};
   if (!options.reference.empty()) {
-    run->reference_ =
-        std::make_unique<Run>(Run::open(options.reference, home));  // before create(): "latest" must not be the new run
+    run->reference_ = std::make_shared<const Run>(
+        Run::open(options.reference, home));  // before create(): "latest" must not be the new run
     tap.reference = run->reference_.get();
     tap.substitute = options.substitute;
     tap.compared = [raw = run.get()](const TensorKey& key, const Tensor& candidate, const Tensor& reference) {
       raw->compared(key, candidate, reference);
     };
     run->live_table_ = !app.global.quiet && !app.global.json;
+    run->color_ = Terminal(app.global).color();
   }
   run->writer_ = RunWriter::create(settings);
   run->tap_ = std::make_unique<RecordingTap>(*run->writer_, std::move(tap));
@@ -67,8 +70,23 @@ void DebugRun::compared(const TensorKey& key, const Tensor& candidate, const Ten
   fmt::print("{:<78} {:>11.2e} {:>11.2e}\n", to_string(key), rows_.back().relative_l2, rows_.back().max_abs);
 }
 
-void DebugRun::finish(bool ok) {
+void DebugRun::finish(bool ok, const fs::path& weights) {
   writer_->close(ok ? "finished" : "failed");
+  if (ok && reference_ && !rows_.empty()) judge(weights);
+}
+
+// The live table shows numbers; what they mean is known when all of them are in.
+void DebugRun::judge(const fs::path& weights) {
+  const RunView reference = view_of(reference_),
+                candidate = view_of(std::make_shared<const Run>(Run::open(writer_->path().string(), "")));
+  CompareOptions options;
+  if (!weights.empty()) options.weights_reference = open_weights(weights);
+  const Comparison comparison = compare_runs(reference, candidate, options);
+  const Json all = json_from(comparison, reference, candidate);
+  for (const char* field : {"verdict", "compared", "first_divergence", "causes"}) verdict_[field] = all[field];
+  if (!live_table_) return;
+  const std::string text = text_from(comparison, reference, candidate, false, color_);
+  fmt::print("\n{}", text.substr(0, text.find("\nError over the stages")));
 }
 
 Json DebugRun::summary() const {
@@ -79,6 +97,7 @@ Json DebugRun::summary() const {
             {"tensors", counts.tensors}};
   if (reference_) {
     json["compared"] = rows_.size();
+    if (!verdict_.is_null()) json["comparison"] = verdict_;
     json["substituted"] = tap_->substituted();
     const auto worst = std::max_element(rows_.begin(), rows_.end(),
                                         [](const Row& a, const Row& b) { return a.relative_l2 < b.relative_l2; });

@@ -26,7 +26,8 @@ class DebugRun {
   static std::unique_ptr<DebugRun> start(const App& app, DebugOptions options, const Json& details);
 
   Tap* tap() { return tap_.get(); }
-  void finish(bool ok);
+  // Closes the run; with a reference, says how the whole of it compares. `weights`: the checkpoint both sides load.
+  void finish(bool ok, const fs::path& weights = {});
   const fs::path& path() const { return writer_->path(); }
   Json summary() const;
 
@@ -37,8 +38,11 @@ class DebugRun {
   };
   void compared(const TensorKey& key, const Tensor& candidate, const Tensor& reference);
 
-  bool live_table_ = false;
-  std::unique_ptr<Run> reference_;
+  void judge(const fs::path& weights);
+
+  bool live_table_ = false, color_ = false;
+  std::shared_ptr<const Run> reference_;
+  Json verdict_;
   std::unique_ptr<RunWriter> writer_;
   std::unique_ptr<RecordingTap> tap_;
   std::vector<Row> rows_;

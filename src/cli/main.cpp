@@ -1,5 +1,7 @@
 #include "cli/app.h"
+#include "cli/thread_waiting.h"
 
 int main(int argc, char** argv) {
+  lockstep::limit_spinning(argc, argv);
   return lockstep::run_app(argc, argv);
 }

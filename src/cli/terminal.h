@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/app.h"
+#include "cli/global_options.h"
 
 namespace lockstep {
 

@@ -1,6 +1,7 @@
 #include "cli/weights_tree.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
 
@@ -10,8 +11,24 @@
 namespace lockstep {
 namespace {
 
-bool is_number(const std::string& text) {
-  return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
+constexpr int kMaxLevels = 64;
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+int64_t number(std::string_view digits) {
+  int64_t value = 0;
+  for (const char c : digits) value = 10 * value + (c - '0');
+  return value;
+}
+
+std::vector<std::string_view> dtype_names(uint32_t dtypes) {
+  std::vector<std::string_view> names;
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (dtypes >> i & 1) names.push_back(dtype_name(static_cast<DType>(i)));
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 }  // namespace
@@ -19,12 +36,12 @@ bool is_number(const std::string& text) {
 WeightsTree::WeightsTree(const std::vector<const TensorInfo*>& tensors) {
   for (const TensorInfo* info : tensors) {
     Node* node = &root_;
-    for (size_t begin = 0; begin <= info->name.size();) {
-      const size_t end = std::min(info->name.find('.', begin), info->name.size());
-      const std::string part = info->name.substr(begin, end - begin);
-      const auto [at, fresh] = node->index.emplace(part, node->children.size());
-      if (fresh) node->children.emplace_back(part, std::make_unique<Node>());
-      node = node->children[at->second].second.get();
+    int level = 1;
+    for (size_t begin = 0; begin <= info->name.size(); ++level) {
+      // A name of a million dots is one long leaf, not a tree that no stack holds.
+      const size_t dot = level < kMaxLevels ? info->name.find('.', begin) : std::string::npos;
+      const size_t end = std::min(dot, info->name.size());
+      node = &child(*node, std::string_view(info->name).substr(begin, end - begin));
       begin = end + 1;
     }
     node->tensor = info;
@@ -32,28 +49,45 @@ WeightsTree::WeightsTree(const std::vector<const TensorInfo*>& tensors) {
   summarise(root_);
 }
 
+WeightsTree::Node& WeightsTree::child(Node& parent, std::string_view name) {
+  // Most nodes have a handful of children, and the one before is the likeliest: names come sorted.
+  constexpr size_t kFew = 8;
+  auto& children = parent.children;
+  if (children.size() <= kFew) {
+    for (size_t i = children.size(); i-- > 0;)
+      if (children[i].first == name) return *children[i].second;
+  } else {
+    if (children.back().first == name) return *children.back().second;
+    if (parent.index.empty())
+      for (const auto& [known, node] : children) parent.index.emplace(known, node.get());
+    if (const auto at = parent.index.find(name); at != parent.index.end()) return *at->second;
+  }
+  children.emplace_back(name, std::make_unique<Node>());
+  if (!parent.index.empty()) parent.index.emplace(name, children.back().second.get());
+  return *children.back().second;
+}
+
 void WeightsTree::summarise(Node& node) {
   std::stable_sort(node.children.begin(), node.children.end(), [](const auto& a, const auto& b) {
-    return is_number(a.first) && is_number(b.first) && std::stol(a.first) < std::stol(b.first);
+    return is_number(a.first) && is_number(b.first) && number(a.first) < number(b.first);
   });
   if (node.tensor) {
     node.tensors = 1;
     node.elements = checked_numel(node.tensor->shape);
     node.bytes = node.tensor->size_bytes;
-    node.dtypes.insert(std::string(dtype_name(node.tensor->dtype)));
-    node.structure = fmt::format("{}{}", dtype_name(node.tensor->dtype), to_string(node.tensor->shape));
+    node.dtypes = 1u << static_cast<int>(node.tensor->dtype);
+    const Shape& shape = node.tensor->shape;
+    node.structure = XXH3_64bits_withSeed(shape.data(), shape.size() * sizeof(int64_t), node.dtypes);
   }
-  std::vector<std::string> parts;
   for (auto& [name, child] : node.children) {
     summarise(*child);
     node.tensors += child->tensors;
     node.elements += child->elements;
     node.bytes += child->bytes;
-    node.dtypes.insert(child->dtypes.begin(), child->dtypes.end());
-    parts.push_back(name + "(" + child->structure + ")");
+    node.dtypes |= child->dtypes;
+    // A sum: the same layers in another order are the same structure.
+    node.structure += XXH3_64bits_withSeed(name.data(), name.size(), child->structure);
   }
-  std::sort(parts.begin(), parts.end());  // the same layers in another order are the same structure
-  node.structure += fmt::format("{}", fmt::join(parts, ","));
 }
 
 std::vector<WeightsTree::Run> WeightsTree::runs(const Node& node) {
@@ -71,7 +105,7 @@ std::vector<WeightsTree::Run> WeightsTree::runs(const Node& node) {
 }
 
 std::string WeightsTree::run_name(const Node& node, const Run& run) {
-  if (run.first == run.last) return node.children[run.first].first;
+  if (run.first == run.last) return std::string(node.children[run.first].first);
   return fmt::format("{}..{}", node.children[run.first].first, node.children[run.last].first);
 }
 
@@ -90,11 +124,11 @@ void WeightsTree::draw(const Node& node, const std::string& indent, int depth, c
     }
     out += fmt::format(
         "{}{}{}  {}\n", indent, terminal.styled(name, Style::kBold), repeated,
-        terminal.styled(
-            fmt::format("{} tensors, {} parameters, {}, {}", text_from_count(child.tensors * times),
-                        text_from_count(child.elements * times),
-                        text_from_bytes(child.bytes * static_cast<uint64_t>(times)), fmt::join(child.dtypes, " ")),
-            Style::kDim));
+        terminal.styled(fmt::format("{} tensors, {} parameters, {}, {}", text_from_count(child.tensors * times),
+                                    text_from_count(child.elements * times),
+                                    text_from_bytes(child.bytes * static_cast<uint64_t>(times)),
+                                    fmt::join(dtype_names(child.dtypes), " ")),
+                        Style::kDim));
     if (depth > 1) draw(child, indent + "  ", depth - 1, terminal, out);
   }
 }
@@ -108,12 +142,16 @@ std::string WeightsTree::text(const Terminal& terminal, int depth) const {
 }
 
 Json WeightsTree::node_json(const Node& node, int depth) {
-  Json json = {
-      {"tensors", node.tensors}, {"parameters", node.elements}, {"bytes", node.bytes}, {"dtypes", node.dtypes}};
+  Json json = {{"tensors", node.tensors},
+               {"parameters", node.elements},
+               {"bytes", node.bytes},
+               {"dtypes", dtype_names(node.dtypes)}};
   if (node.tensor) json["shape"] = node.tensor->shape;
   if (depth == 0 || node.children.empty()) return json;
-  json["children"] = Json::object();
-  for (const auto& [name, child] : node.children) json["children"][name] = node_json(*child, depth - 1);
+  Json children = Json::object();
+  for (const auto& [name, child] : node.children)
+    append_member(children, std::string(name), node_json(*child, depth - 1));
+  json["children"] = std::move(children);
   return json;
 }
 

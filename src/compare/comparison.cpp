@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <set>
+#include <tuple>
 
 #include "base/interrupt.h"
 #include "base/names.h"
@@ -16,8 +19,13 @@
 namespace lockstep {
 namespace {
 
+constexpr size_t kMostInside = 80;      // records of a call whose error may have gone into its result
 constexpr int kMostConfirmations = 64;  // stages looked at closely before an error is believed
-constexpr double kNoiseRunFactor = 3;   // a third run may be this much further off than the second
+constexpr double kLoud = 1e-3;          // errors below are told from rounding by their size alone
+constexpr double kLocalUnits = 4;       // unit roundoffs a stage may add, its formula recomputed from its own inputs
+constexpr double kMostLocalSecs = 30;
+constexpr int64_t kMostLocalElements = 1 << 22;
+constexpr double kNoiseRunFactor = 3;  // a third run may be this much further off than the second
 
 bool is_picture_dtype(const RecordedTensor& record) {
   return record.dtype == DType::kU8 && record.shape.size() >= 3;
@@ -65,7 +73,8 @@ class Walk {
     result.in_floors = limits.floor > 0            ? result.error.relative / limits.floor
                        : result.error.relative > 0 ? INFINITY
                                                    : 0;
-    if (is_bad(r, result, limits, unit, pair.reference) && !only_amplifies(pair, unit, result))
+    const bool bad = is_bad(r, result, limits, unit, pair.reference);
+    if (bad ? !only_amplifies(pair, unit, result) : adds_to_the_noise(pair, unit, result))
       result.state = PairState::kBad;
     else
       walk_.pass(result.error);
@@ -124,14 +133,33 @@ class Walk {
                                const PairError& error) {
     double input_error = 0, input_slice = 0;
     int64_t length = longest_axis(r.shape);
-    if (r.role == Role::kOutput)
-      for (const size_t input : structure_.records_of(structure_.site(record).module, Role::kInput, record)) {
-        if (!is_good(input)) continue;
-        const PairResult& of_input = out_.results[result_of_[input]];
-        input_error = std::max(input_error, of_input.error.relative);
-        input_slice = std::max(input_slice, of_input.error.worst_slice);
+    const auto may_inherit = [&](size_t from) {
+      if (!is_good(from)) return;
+      const PairResult& before = out_.results[result_of_[from]];
+      input_error = std::max(input_error, before.error.relative);
+      input_slice = std::max(input_slice, before.error.worst_slice);
+    };
+    // An output is made of its call's inputs and of what ran inside; an input of what its parent was given and has
+    // made. One and the same tensor may show up again much later: then the checksum says so.
+    const std::string& module = structure_.site(record).module;
+    const std::string scope = r.role == Role::kOutput ? module : parent_of(module);
+    if (!scope.empty()) {
+      for (const size_t input : structure_.records_of(scope, Role::kInput, record)) {
+        may_inherit(input);
         length = std::max(length, longest_axis(reference_.records[input].shape));
       }
+      if (r.role == Role::kInput || structure_.is_container(module)) {
+        size_t seen = 0;
+        for (const size_t inside : structure_.records_inside(scope, record)) {
+          if (++seen > kMostInside) break;
+          may_inherit(inside);
+        }
+      }
+    }
+    if (!r.checksum.empty()) {
+      const auto [latest, is_new] = latest_with_.try_emplace(r.checksum, record);
+      if (!is_new) may_inherit(latest->second), latest->second = record;
+    }
     double stage = rounding_floor(unit, 4 * length);
     // Pixels are whole numbers: one level either way is rounding, whatever the precision.
     if (is_picture_dtype(r) && is_picture_dtype(c) && error.rms_reference > 0) stage += 0.6 / error.rms_reference;
@@ -151,6 +179,38 @@ class Walk {
       input_error = std::max(input_error, out_.results[result_of_[input]].error.relative);
     }
     if (input_error == 0) return false;
+    Case stage = case_of(pair, unit, result);
+    if (!is_right_on_its_inputs(stage)) return false;
+    result.note += fmt::format("{}amplifies the error of its input by {:.3g}; right on its own inputs",
+                               result.note.empty() ? "" : "; ", result.error.relative / input_error);
+    if (amplified_++ < 2) out_.notes.push_back(fmt::format("{} {}", to_string(r.key), result.note));
+    return true;
+  }
+
+  // Far above what this stage rounds to, the error says little: a bug hides in what was inherited. Then the stage is
+  // judged by itself, once for each of its names: the reference's formula on the candidate's own inputs.
+  bool adds_to_the_noise(const Pair& pair, double unit, PairResult& result) {
+    const RecordedTensor& r = reference_.records[pair.reference];
+    if (options_.noise || !options_.tolerances.empty() || result.error.identical || !is_floating(r.dtype)) return false;
+    if (result.error.relative < std::max(kLoud, 4 * rounding_floor(unit, longest_axis(r.shape)))) return false;
+    if (checked_numel(r.shape) > kMostLocalElements ||
+        !judged_.emplace(r.key.name, r.role, structure_.site(pair.reference).module.empty() ? r.key.step : -1).second)
+      return false;
+    const auto now = std::chrono::steady_clock::now();
+    if (local_secs_ > kMostLocalSecs) return false;
+    Case stage = case_of(pair, unit, result);
+    stage.tolerance = std::max(2e-5, 6 * reference_precision_.unit(r.key.name));  // the reference's own rounding
+    const std::optional<double> local = error_on_its_inputs(stage, kLocalUnits * unit);
+    local_secs_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - now).count();
+    if (!local) return false;
+    ++judged_alone_;
+    if (*local <= kLocalUnits * unit) return false;
+    result.note +=
+        fmt::format("{}{:.2g} of the error is made here, the rest inherited", result.note.empty() ? "" : "; ", *local);
+    return true;
+  }
+
+  Case case_of(const Pair& pair, double unit, const PairResult& result) {
     Case stage(reference_, candidate_, structure_, pair.reference, pair.candidate);
     stage.partner = [this](size_t i) {
       return result_of_[i] == SIZE_MAX ? SIZE_MAX : out_.results[result_of_[i]].pair.candidate;
@@ -160,11 +220,7 @@ class Walk {
     stage.weights_r = options_.weights_reference, stage.weights_c = options_.weights_candidate;
     stage.error = result.error.relative;
     stage.tolerance = std::max(2e-5, 6 * unit);
-    if (!is_right_on_its_inputs(stage)) return false;
-    result.note += fmt::format("{}amplifies the error of its input by {:.3g}; right on its own inputs",
-                               result.note.empty() ? "" : "; ", result.error.relative / input_error);
-    if (amplified_++ < 2) out_.notes.push_back(fmt::format("{} {}", to_string(r.key), result.note));
-    return true;
+    return stage;
   }
 
   bool is_bad(const RecordedTensor& r, PairResult& result, FloorWalk::Limits limits, double unit, size_t record) {
@@ -194,7 +250,10 @@ class Walk {
   Comparison& out_;
   RunPrecision reference_precision_, candidate_precision_;
   FloorWalk walk_;
-  int confirmations_ = 0, amplified_ = 0;
+  std::map<std::string, size_t> latest_with_;  // checksum of the reference's values → the latest record that had them
+  int confirmations_ = 0, amplified_ = 0, judged_alone_ = 0;
+  double local_secs_ = 0;
+  std::set<std::tuple<std::string, Role, int>> judged_;  // modules once, stages of the pipeline at each step
   std::vector<size_t> result_of_;
   std::map<size_t, size_t> noise_of_;
 };

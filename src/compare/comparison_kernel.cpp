@@ -1,7 +1,9 @@
 // Compiled once for each vector target; the best one for this CPU is chosen at run time.
 #include "compare/comparison_kernel.h"
 
-#include "compare/error_histogram.h"
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compare/comparison_kernel.cpp"
@@ -23,7 +25,6 @@ using Doubles = hn::Vec<DoubleTag>;
 // What is summed in double, over half a float vector: two of these run side by side to hide the latency of the adds.
 struct DoubleSums {
   Doubles reference, candidate, reference_squares, candidate_squares, products, errors, squared_errors;
-  size_t mismatches = 0;
 
   // Written out: an implicit constructor would be compiled without the target's instructions.
   HWY_INLINE DoubleSums()
@@ -35,20 +36,18 @@ struct DoubleSums {
         errors(reference),
         squared_errors(reference) {}
 
-  HWY_INLINE void add(const float* r_at, const float* c_at, Doubles tolerance_abs, Doubles tolerance_rel) {
+  HWY_INLINE void add(const float* r_at, const float* c_at) {
     const DoubleTag dd;
     const hn::Rebind<float, DoubleTag> half;
     const Doubles r = hn::PromoteTo(dd, hn::LoadU(half, r_at)), c = hn::PromoteTo(dd, hn::LoadU(half, c_at));
-    const Doubles error = hn::Sub(c, r),
-                  size = hn::Abs(error);  // the difference of two floats, exact but for huge ratios
+    const Doubles error = hn::Sub(c, r);  // the difference of two floats, exact but for huge ratios
     reference = hn::Add(reference, r);
     candidate = hn::Add(candidate, c);
     reference_squares = hn::MulAdd(r, r, reference_squares);
     candidate_squares = hn::MulAdd(c, c, candidate_squares);
     products = hn::MulAdd(r, c, products);
-    errors = hn::Add(errors, size);
+    errors = hn::Add(errors, hn::Abs(error));
     squared_errors = hn::MulAdd(error, error, squared_errors);
-    mismatches += hn::CountTrue(dd, hn::Gt(size, hn::MulAdd(tolerance_rel, hn::Abs(r), tolerance_abs)));
   }
 };
 
@@ -56,38 +55,102 @@ HWY_INLINE double total(Doubles a, Doubles b) {
   return hn::GetLane(hn::SumOfLanes(DoubleTag(), hn::Add(a, b)));
 }
 
-// Floats as integers in the order of their values, neighbours one apart.
+// Floats as integers in the order of their values, neighbours one apart and both zeros 0.
 template <typename Ints>
 HWY_INLINE Ints ordered(Ints bits) {
-  const hn::DFromV<Ints> di;
-  const Ints magnitude = hn::And(bits, hn::Set(di, 0x7FFFFFFF));
-  return hn::IfThenElse(hn::Lt(bits, hn::Zero(di)), hn::Neg(magnitude), magnitude);
+  const Ints sign = hn::ShiftRight<31>(bits);
+  return hn::Sub(hn::Xor(hn::And(bits, hn::Set(hn::DFromV<Ints>(), 0x7FFFFFFF)), sign), sign);
 }
 
-// Range, zeros and denormals of one side.
-struct SideScan {
-  Floats smallest, largest, normal;
-  size_t zeros = 0, below_normal = 0;
-
-  SideScan(const float* values, float smallest_normal)
-      : smallest(hn::LoadU(FloatTag(), values)), largest(smallest), normal(hn::Set(FloatTag(), smallest_normal)) {}
-
-  HWY_INLINE void add(Floats x, Floats size) {
+// What most pairs are not: outside the tolerance, the largest relative error so far, zero, or below the normal numbers.
+// One comparison finds the vectors that hold such a pair, with a little room, and only those are looked at closely.
+class Oddities {
+ public:
+  Oddities(const PairBlockRequest& request, PairBlock& out)
+      : request_(request), out_(out), floor_(hn::Set(FloatTag(), 1e-45f)) {
+    constexpr double kRoom = 1 - 1e-6;  // more than the roundings of float add up to
     const FloatTag df;
-    smallest = hn::Min(smallest, x);
-    largest = hn::Max(largest, x);
-    zeros += hn::CountTrue(df, hn::Eq(x, hn::Zero(df)));
-    below_normal += hn::CountTrue(df, hn::Lt(size, normal));
+    tolerance_abs_ = hn::Set(df, static_cast<float>(request.tolerance_abs * kRoom));
+    tolerance_rel_ = hn::Set(df, static_cast<float>(request.tolerance_rel * kRoom));
+    // Integers have no denormal numbers, but they have zeros.
+    normal_ = hn::Set(df, std::max({request.smallest_normal[0], request.smallest_normal[1], 1e-45f}));
+    expect(request.max_relative);
   }
 
-  void finish(BlockMoments& out) const {
+  HWY_INLINE bool seen(Floats r_size, Floats c_size, Floats size) const {
     const FloatTag df;
-    out.min = hn::GetLane(hn::MinOfLanes(df, smallest));
-    out.max = hn::GetLane(hn::MaxOfLanes(df, largest));
-    out.zero = static_cast<int64_t>(zeros);
-    out.denormal = hn::GetLane(normal) > 0 ? static_cast<int64_t>(below_normal - zeros) : 0;
+    const auto outside = hn::MulAdd(tolerance_rel_, r_size, tolerance_abs_);
+    const auto odd = hn::Max(hn::Min(outside, hn::Mul(relative_, r_size)), floor_);
+    return !hn::AllFalse(df, hn::Or(hn::Ge(size, odd), hn::Lt(hn::Min(r_size, c_size), normal_)));
   }
+
+  HWY_NOINLINE void count(const float* r_at, const float* c_at) {
+    const FloatTag df;
+    const auto r = hn::LoadU(df, r_at), c = hn::LoadU(df, c_at);
+    const auto zero = hn::Zero(df), r_size = hn::Abs(r), c_size = hn::Abs(c), size = hn::Abs(hn::Sub(c, r));
+    count_side(r_size, request_.smallest_normal[0], out_.reference);
+    count_side(c_size, request_.smallest_normal[1], out_.candidate);
+    // 0 / 0 and x / 0 are masked out, so that only pairs with a reference count
+    const auto relative = hn::IfThenElseZero(hn::Gt(r_size, zero), hn::Div(size, r_size));
+    const float largest = hn::GetLane(hn::MaxOfLanes(df, relative));
+    if (largest > out_.max_relative) {
+      out_.max_relative = largest;
+      expect(std::max(largest, request_.max_relative));
+    }
+    out_.mismatches += mismatches(r_at, c_at) + mismatches(r_at + hn::Lanes(df) / 2, c_at + hn::Lanes(df) / 2);
+  }
+
+ private:
+  void expect(float max_relative) { relative_ = hn::Set(FloatTag(), max_relative * (1 - 1e-6f)); }
+
+  static HWY_INLINE void count_side(Floats size, float smallest_normal, BlockMoments& out) {
+    const FloatTag df;
+    const auto zeros = static_cast<int64_t>(hn::CountTrue(df, hn::Eq(size, hn::Zero(df))));
+    out.zero += zeros;
+    if (smallest_normal > 0)
+      out.denormal += static_cast<int64_t>(hn::CountTrue(df, hn::Lt(size, hn::Set(df, smallest_normal)))) - zeros;
+  }
+
+  HWY_INLINE int64_t mismatches(const float* r_at, const float* c_at) const {
+    const DoubleTag dd;
+    const hn::Rebind<float, DoubleTag> half;
+    const Doubles r = hn::PromoteTo(dd, hn::LoadU(half, r_at)), c = hn::PromoteTo(dd, hn::LoadU(half, c_at));
+    const auto most = hn::MulAdd(hn::Set(dd, request_.tolerance_rel), hn::Abs(r), hn::Set(dd, request_.tolerance_abs));
+    return static_cast<int64_t>(hn::CountTrue(dd, hn::Gt(hn::Abs(hn::Sub(c, r)), most)));
+  }
+
+  const PairBlockRequest& request_;
+  PairBlock& out_;
+  Floats floor_, tolerance_abs_, tolerance_rel_, normal_, relative_;
 };
+
+// Both walk [lane] of the histogram's copies, in the order in which the bins were stored.
+HWY_INLINE void count_bins(const uint32_t* HWY_RESTRICT bins, uint32_t* HWY_RESTRICT counts) {
+  constexpr size_t kLanes = hn::MaxLanes(FloatTag());
+#pragma GCC unroll 16
+  for (size_t lane = 0; lane < kLanes; ++lane) ++counts[lane * kHistogramStride + bins[lane]];
+}
+
+HWY_NOINLINE void take_back(const uint32_t* bins, int64_t count, uint32_t* counts) {
+  const size_t lanes = hn::Lanes(FloatTag());
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) --counts[i % lanes * kHistogramStride + bins[i]];
+}
+
+// The sum of the steps between neighbours over a block in which some are too many for 32 bits.
+HWY_NOINLINE uint64_t sum_of_wide_steps(const float* reference, const float* candidate, int64_t count) {
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t order[2];
+    for (int side = 0; side < 2; ++side) {
+      int32_t bits;
+      std::memcpy(&bits, side ? candidate + i : reference + i, sizeof bits);
+      const int64_t magnitude = bits & 0x7FFFFFFF;
+      order[side] = bits < 0 ? -magnitude : magnitude;
+    }
+    sum += static_cast<uint64_t>(order[0] > order[1] ? order[0] - order[1] : order[1] - order[0]);
+  }
+  return sum;
+}
 
 #endif
 
@@ -99,53 +162,64 @@ int64_t compare_block(const PairBlockRequest& request, PairBlock& out) {
   const FloatTag df;
   const hn::RebindToSigned<FloatTag> di;
   const hn::RebindToUnsigned<FloatTag> du;
-  const hn::Repartition<uint64_t, FloatTag> du64;
-  const DoubleTag dd;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
   const int64_t whole = request.count / lanes * lanes;
   if (whole == 0) return 0;
   const float* HWY_RESTRICT reference = request.reference;
   const float* HWY_RESTRICT candidate = request.candidate;
   uint32_t* HWY_RESTRICT bins = request.bins;
-  const auto tolerance_abs = hn::Set(dd, request.tolerance_abs), tolerance_rel = hn::Set(dd, request.tolerance_rel);
-  const auto low_halves = hn::Set(du64, 0xFFFFFFFFull);
   DoubleSums low, high;
-  SideScan r_scan(reference, request.smallest_normal[0]), c_scan(candidate, request.smallest_normal[1]);
-  auto max_error = hn::Zero(df), max_relative = hn::Zero(df);
-  auto max_ulp = hn::Zero(du);
-  auto ulps = hn::Zero(du64);
+  Oddities oddities(request, out);
+  auto r_min = hn::LoadU(df, reference), r_max = r_min, c_min = hn::LoadU(df, candidate), c_max = c_min;
+  auto max_error = hn::Zero(df);
+  auto max_ulp = hn::Zero(du), ulps = hn::Zero(du);
   for (int64_t i = 0; i < whole; i += lanes) {
     const auto r = hn::LoadU(df, reference + i), c = hn::LoadU(df, candidate + i);
-    const auto r_size = hn::Abs(r), size = hn::Abs(hn::Sub(c, r));
-    r_scan.add(r, r_size);
-    c_scan.add(c, hn::Abs(c));
+    const auto r_size = hn::Abs(r), c_size = hn::Abs(c), size = hn::Abs(hn::Sub(c, r));
+    r_min = hn::Min(r_min, r);
+    r_max = hn::Max(r_max, r);
+    c_min = hn::Min(c_min, c);
+    c_max = hn::Max(c_max, c);
     max_error = hn::Max(max_error, size);
-    // 0 / 0 and x / 0 are masked out, so that only pairs with a reference count
-    const auto relative = hn::IfThenElseZero(hn::Gt(r_size, hn::Zero(df)), hn::Div(size, r_size));
-    max_relative = hn::Max(max_relative, relative);
     hn::StoreU(hn::ShiftRight<ErrorHistogram::kShift>(hn::BitCast(du, size)), du, bins + i);
     const auto r_order = ordered(hn::BitCast(di, r)), c_order = ordered(hn::BitCast(di, c));
     const auto apart = hn::BitCast(du, hn::Sub(hn::Max(r_order, c_order), hn::Min(r_order, c_order)));
     max_ulp = hn::Max(max_ulp, apart);
-    const auto pairs = hn::BitCast(du64, apart);
-    ulps = hn::Add(ulps, hn::Add(hn::And(pairs, low_halves), hn::ShiftRight<32>(pairs)));
-    low.add(reference + i, candidate + i, tolerance_abs, tolerance_rel);
-    high.add(reference + i + lanes / 2, candidate + i + lanes / 2, tolerance_abs, tolerance_rel);
+    ulps = hn::Add(ulps, apart);
+    low.add(reference + i, candidate + i);
+    high.add(reference + i + lanes / 2, candidate + i + lanes / 2);
+    if (HWY_UNLIKELY(oddities.seen(r_size, c_size, size))) oddities.count(reference + i, candidate + i);
+    // The bins of the vector before: the counting keeps the integer units busy while the vector units do the above.
+    if (i > 0) count_bins(bins + i - lanes, request.counts);
   }
-  r_scan.finish(out.reference);
-  c_scan.finish(out.candidate);
+  count_bins(bins + whole - lanes, request.counts);
+  out.reference.min = hn::GetLane(hn::MinOfLanes(df, r_min));
+  out.reference.max = hn::GetLane(hn::MaxOfLanes(df, r_max));
+  out.candidate.min = hn::GetLane(hn::MinOfLanes(df, c_min));
+  out.candidate.max = hn::GetLane(hn::MaxOfLanes(df, c_max));
   out.reference.sum = total(low.reference, high.reference);
   out.candidate.sum = total(low.candidate, high.candidate);
   out.reference.sum_of_squares = total(low.reference_squares, high.reference_squares);
   out.candidate.sum_of_squares = total(low.candidate_squares, high.candidate_squares);
-  out.products = total(low.products, high.products);
   out.errors = total(low.errors, high.errors);
   out.squared_errors = total(low.squared_errors, high.squared_errors);
-  out.mismatches = static_cast<int64_t>(low.mismatches + high.mismatches);
+  out.products = total(low.products, high.products);
   out.max_error = hn::GetLane(hn::MaxOfLanes(df, max_error));
-  out.max_relative = hn::GetLane(hn::MaxOfLanes(df, max_relative));
+  if (!std::isfinite(out.reference.sum_of_squares) || !std::isfinite(out.candidate.sum_of_squares) ||
+      !std::isfinite(out.max_error)) {
+    take_back(bins, whole, request.counts);
+    return 0;
+  }
   out.max_ulp = hn::GetLane(hn::MaxOfLanes(du, max_ulp));
-  out.ulps = hn::GetLane(hn::SumOfLanes(du64, ulps));
+  const uint64_t most_in_a_lane = static_cast<uint64_t>(out.max_ulp) * static_cast<uint64_t>(whole / lanes);
+  if (most_in_a_lane >> 32) {
+    out.ulps = sum_of_wide_steps(reference, candidate, whole);
+  } else {
+    alignas(64) uint32_t sums[kHistogramCopies];
+    hn::StoreU(ulps, du, sums);
+    out.ulps = 0;
+    for (int64_t lane = 0; lane < lanes; ++lane) out.ulps += sums[lane];
+  }
   return whole;
 #endif
 }

@@ -12,6 +12,14 @@ namespace {
 constexpr size_t kMostItems = 160;
 constexpr size_t kMostCauses = 3;
 
+// Formulas are read in the module that holds the bad tensor: its own path in front of every name only hides them.
+std::string without_path(std::string text, const std::string& path) {
+  if (path.empty()) return text;
+  for (size_t at = text.find(path + "."); at != std::string::npos; at = text.find(path + ".", at))
+    text.erase(at, path.size() + 1);
+  return text;
+}
+
 }  // namespace
 
 std::string Item::label() const {
@@ -117,6 +125,18 @@ bool is_right_on_its_inputs(Case& failing) {
                      [&](const Family& family) { return family.confirm && family.confirm(failing); });
 }
 
+std::optional<double> error_on_its_inputs(Case& stage, double small_enough) {
+  if (stage.r.empty() || stage.r.shape != stage.c.shape) return std::nullopt;
+  Findings ignored;
+  stage.only_local = true;
+  for (const Family& family : families()) {
+    if (!family.recomputes) continue;
+    family.search(stage, ignored);
+    if (stage.local_error && *stage.local_error <= small_enough) break;
+  }
+  return stage.local_error;
+}
+
 std::vector<Finding> diagnose(Case& failing) {
   Findings found;
   if (failing.r.empty() || failing.c.empty() || failing.r.size() != failing.c.size()) return found;
@@ -124,8 +144,14 @@ std::vector<Finding> diagnose(Case& failing) {
     check_interrupt("diagnose");
     family.search(failing, found);
   }
-  for (Finding& finding : found)
+  const std::string scope =
+      failing.role == Role::kInput || failing.is_leaf ? parent_of(failing.module) : failing.module;
+  for (Finding& finding : found) {
     if (finding.look_at.empty()) finding.look_at = failing.where();
+    if (finding.blame == Blame::kWeights) continue;  // weights are named in full
+    finding.explanation = without_path(std::move(finding.explanation), scope);
+    finding.fix = without_path(std::move(finding.fix), scope);
+  }
   // What is left unexplained counts by orders of magnitude beyond the tolerance; then the simplest wins.
   const auto cost = [&](const Finding& finding) {
     const double excess = std::max(1.0, finding.residual / std::max(failing.tolerance, 1e-12));

@@ -12,7 +12,7 @@
 namespace lockstep {
 
 inline constexpr double kFloorFactor = 6;        // an error this many floors high is no rounding
-inline constexpr double kSliceFloorFactor = 10;  // the worst row or channel has a longer tail
+inline constexpr double kSliceFloorFactor = 12;  // the worst row or channel has a longer tail
 inline constexpr size_t kMemory = 12;            // good stages whose error may be inherited
 
 // Unit roundoff a run computes in, by component ("transformer", "vae", ...): that of the coarsest float dtype that at

@@ -65,7 +65,7 @@ void add_row(const float* c, const float* r, int64_t n, int64_t offset, Sums& su
 
 double worst_slice(const std::vector<double>& dd, const std::vector<double>& rr, double total_rr) {
   if (dd.size() < 2) return 0;
-  const double least = 0.01 * total_rr / static_cast<double>(dd.size());  // a tenth of the average rms
+  const double least = 0.0625 * total_rr / static_cast<double>(dd.size());  // a quarter of the average rms
   double worst = 0;
   for (size_t i = 0; i < dd.size(); ++i) {
     const double base = std::max(rr[i], least);

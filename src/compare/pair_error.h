@@ -5,9 +5,10 @@
 namespace lockstep {
 
 struct PairError {
-  double relative = 0;     // ||candidate - reference|| / ||reference||
-  double worst_slice = 0;  // the same for the worst row or channel, rows far below the average counted as a tenth of it
-  double max_abs = 0;      // largest |candidate - reference|
+  double relative = 0;  // ||candidate - reference|| / ||reference||
+  double worst_slice =
+      0;               // the same for the worst row or channel, rows far below the average counted as a quarter of it
+  double max_abs = 0;  // largest |candidate - reference|
   int64_t max_abs_at = 0;  // its row-major index
   double mean_abs = 0;
   double cosine = 1;

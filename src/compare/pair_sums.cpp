@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "compare/comparison_kernel.h"
 #include "compare/ulp.h"
 #include "tensor/element_blocks.h"
 
@@ -117,23 +116,15 @@ void PairSums::merge(const PairSums& later) {
   if (first_nonfinite < 0) first_nonfinite = later.first_nonfinite;
 }
 
-void BinCounter::add(const uint32_t* bins, int64_t count) {
-  constexpr size_t kBins = ErrorHistogram::kBins;
-  uint32_t* counts = counts_.data();
-  int64_t i = 0;
-  for (; i + 4 <= count; i += 4) {
-    ++counts[bins[i]];
-    ++counts[kBins + bins[i + 1]];
-    ++counts[2 * kBins + bins[i + 2]];
-    ++counts[3 * kBins + bins[i + 3]];
-  }
-  for (; i < count; ++i) ++counts[bins[i]];
+void BinCounter::counted(int64_t count) {
   pending_ += count;
-  if (pending_ > (int64_t{1} << 31)) flush();
+  if (pending_ > (int64_t{1} << 31)) flush();  // before a counter of 32 bits can overflow
 }
 
 void BinCounter::flush() {
-  for (size_t i = 0; i < counts_.size(); ++i) histogram_.add_count(i % ErrorHistogram::kBins, counts_[i]);
+  for (size_t copy = 0; copy < kHistogramCopies; ++copy)
+    for (size_t bin = 0; bin < ErrorHistogram::kBins; ++bin)
+      histogram_.add_count(bin, counts_[copy * kHistogramStride + bin]);
   std::fill(counts_.begin(), counts_.end(), 0);
   pending_ = 0;
 }
@@ -160,24 +151,21 @@ void add_floats(const PairBlockView& block, const float* reference, const float*
   alignas(64) uint32_t block_bins[kBlockElements];
   const double r_normal = smallest_normal(block.reference_dtype), c_normal = smallest_normal(block.candidate_dtype);
   PairBlock found;
-  int64_t done = compare_float_block({.reference = reference,
-                                      .candidate = candidate,
-                                      .count = block.count,
-                                      .smallest_normal = {static_cast<float>(r_normal), static_cast<float>(c_normal)},
-                                      .tolerance_abs = tolerance.absolute,
-                                      .tolerance_rel = tolerance.relative,
-                                      .bins = block_bins},
-                                     found);
-  const bool valid = done > 0 && std::isfinite(found.reference.sum_of_squares) &&
-                     std::isfinite(found.candidate.sum_of_squares) && std::isfinite(found.max_error);
-  if (!valid) done = 0;
+  const int64_t done =
+      compare_float_block({.reference = reference,
+                           .candidate = candidate,
+                           .count = block.count,
+                           .smallest_normal = {static_cast<float>(r_normal), static_cast<float>(c_normal)},
+                           .tolerance_abs = tolerance.absolute,
+                           .tolerance_rel = tolerance.relative,
+                           .max_relative = static_cast<float>(sums.max_rel),
+                           .bins = block_bins,
+                           .counts = bins.counts()},
+                          found);
   const int shift = ulp_shift(block);
   if (done > 0) {
+    bins.counted(done);
     add_kernel_block(found, block, done, reference, candidate, bins, sums);
-    if (found.max_error == 0)
-      bins.add_zeros(done);
-    else
-      bins.add(block_bins, done);
     if (shift >= 0) {
       sums.max_ulp = std::max<uint64_t>(sums.max_ulp, found.max_ulp >> shift);
       sums.ulps += static_cast<long double>(found.ulps >> shift);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "compare/comparison_kernel.h"
 #include "compare/error_histogram.h"
 #include "compare/tolerance.h"
 #include "tensor/statistics.h"
@@ -23,21 +24,20 @@ struct PairSums {
   void merge(const PairSums& later);  // `later` holds higher positions
 };
 
-// The histogram while it is being filled. Four counters for each bin: equal errors follow each other, and one counter
-// would make each addition wait for the store of the one before.
+// The histogram of one thread while it is being filled.
 class BinCounter {
  public:
   float max_error = 0;  // the largest error this thread has met: blocks that stay below need no second look
 
-  BinCounter() : counts_(4 * ErrorHistogram::kBins) {}
-  void add(const uint32_t* bins, int64_t count);
-  void add_zeros(int64_t count) { histogram_.add_count(0, count); }
+  BinCounter() : counts_(kHistogramCopies * kHistogramStride) {}
+  uint32_t* counts() { return counts_.data(); }  // for the kernel, which then says how many it has counted
+  void counted(int64_t count);
   void add_error(double error) { histogram_.add(error); }
   const ErrorHistogram& finish();
 
  private:
   void flush();
-  std::vector<uint32_t> counts_;  // [4][bins]
+  std::vector<uint32_t> counts_;
   int64_t pending_ = 0;
   ErrorHistogram histogram_;
 };

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "tensor/convert.h"
 
 namespace lockstep {
 namespace {
@@ -36,10 +37,15 @@ std::vector<MapRule> read_map(const fs::path& file) {
         !rule["candidate"].is_string() || !rule["reference"].is_string())
       fail(Code::kBadInput, "map", "a rule without names",
            {.expected = R"("candidate" and "reference")", .got = rule.dump()});
-    MapRule next{rule["candidate"].get<std::string>(), rule["reference"].get<std::string>(), {}, {}, {}};
+    MapRule next{rule["candidate"].get<std::string>(), rule["reference"].get<std::string>(), {}, {}, {}, {}};
     if (rule.contains("permute")) next.permute = rule["permute"].get<std::vector<int>>();
     if (rule.contains("slice")) next.slice = rule["slice"].get<std::vector<int64_t>>();
     if (rule.contains("reshape")) next.reshape = rule["reshape"].get<Shape>();
+    if (rule.contains("dtype")) {
+      next.dtype = rule["dtype"].is_string() ? dtype_from_name(rule["dtype"].get<std::string>()) : std::nullopt;
+      if (!next.dtype)
+        fail(Code::kBadInput, "map", "an unknown dtype", {.expected = "such as \"bf16\"", .got = rule["dtype"].dump()});
+    }
     if (!next.slice.empty() && next.slice.size() != 3)
       fail(Code::kBadInput, "map", "a slice is [axis, begin, end]", {.got = rule["slice"].dump()});
     out.push_back(std::move(next));
@@ -78,6 +84,13 @@ Tensor apply_rule(const MapRule& rule, const Tensor& tensor) {
   if (!rule.slice.empty()) out = out.slice(static_cast<int>(rule.slice[0]), rule.slice[1], rule.slice[2]);
   if (!rule.permute.empty()) out = out.permute(rule.permute);
   if (rule.reshape) out = out.contiguous().reshape(*rule.reshape);
+  if (rule.dtype && *rule.dtype != out.dtype()) {
+    const Tensor packed = out.contiguous();
+    Tensor rounded = Tensor::empty(*rule.dtype, out.shape());
+    convert_elements(packed.contiguous_bytes().data(), packed.dtype(), rounded.mutable_strided_data(), *rule.dtype,
+                     packed.numel());
+    out = rounded;
+  }
   return out;
 }
 

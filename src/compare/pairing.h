@@ -15,6 +15,7 @@ struct MapRule {
   std::vector<int> permute;    // axes of the candidate, in the reference's order
   std::vector<int64_t> slice;  // axis, begin, end
   std::optional<Shape> reshape = {};
+  std::optional<DType> dtype = {};  // rounded to this first: what the reference keeps, or what both are to be held to
 };
 
 std::vector<MapRule> read_map(

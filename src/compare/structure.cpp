@@ -10,11 +10,22 @@ bool all_digits(std::string_view text) {
 }
 
 // Several outputs of one call are recorded as X.0, X.1, ... without a record of X. A list of modules has such names
-// too, but its members run at different times or from different code.
+// too, but its members run at different times or from different code, or have inputs of their own.
 std::set<std::string> tuple_owners(const RunView& run) {
   std::set<std::string> plain, owners, refused;
-  for (const RecordedTensor& record : run.records)
+  std::map<std::string, std::string> inputs;  // name → where
+  for (const RecordedTensor& record : run.records) {
     if (record.role == Role::kOutput) plain.insert(record.key.name);
+    if (record.role == Role::kInput) inputs.emplace(record.key.name, record.where);
+  }
+  // A call with one tensor in a tuple has no X.1: then its inputs tell, X or X.parameter, from the same code.
+  const auto is_called_itself = [&](const std::string& owner, const std::string& where) {
+    if (where.empty() || inputs.contains(owner + ".0")) return false;
+    if (const auto own = inputs.find(owner); own != inputs.end()) return own->second == where;
+    for (auto it = inputs.lower_bound(owner + "."); it != inputs.end() && it->first.starts_with(owner + "."); ++it)
+      if (parent_of(it->first) == owner && it->second == where) return true;
+    return false;
+  };
   for (size_t i = 0; i < run.records.size(); ++i) {
     const RecordedTensor& first = run.records[i];
     if (first.role != Role::kOutput || leaf_of(first.key.name) != "0") continue;
@@ -26,7 +37,8 @@ std::set<std::string> tuple_owners(const RunView& run) {
     const RecordedTensor* second = i + 1 < run.records.size() ? &run.records[i + 1] : nullptr;
     const bool pair = second && second->role == Role::kOutput && second->key.name == owner + ".1" &&
                       second->where == first.where && second->key.step == first.key.step;
-    (pair && !members_have_children ? owners : refused).insert(owner);
+    const bool is_tuple = (pair && !members_have_children) || is_called_itself(owner, first.where);
+    (is_tuple ? owners : refused).insert(owner);
   }
   for (const std::string& owner : refused) owners.erase(owner);
   return owners;

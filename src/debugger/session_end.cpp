@@ -4,7 +4,7 @@
 
 #include <csignal>
 #include <fstream>
-#include <regex>
+#include <optional>
 
 #include "base/error.h"
 #include "base/number_text.h"
@@ -29,11 +29,26 @@ std::string place(const Json& location) {
   return fmt::format(" at {}:{}", text(location, "file"), line.is_number_integer() ? line.get<int64_t>() : 0);
 }
 
+// One frame as faulthandler prints it: `  File "FILE", line LINE in FUNCTION`.
+std::optional<Json> crash_frame(std::string_view line) {
+  constexpr std::string_view kFile = "File \"", kLine = "\", line ", kIn = " in ";
+  const size_t begin = line.find_first_not_of(" \t");
+  if (begin == line.npos || !line.substr(begin).starts_with(kFile)) return std::nullopt;
+  line.remove_prefix(begin + kFile.size());
+  const size_t file_end = line.find(kLine);
+  if (file_end == line.npos || file_end == 0 || file_end > 1000) return std::nullopt;
+  const std::string_view file = line.substr(0, file_end);
+  line.remove_prefix(file_end + kLine.size());
+  const size_t digits = line.find_first_not_of("0123456789");
+  if (digits == 0 || digits == line.npos || digits > 9 || !line.substr(digits).starts_with(kIn)) return std::nullopt;
+  const int64_t number = std::stoll(std::string(line.substr(0, digits)));
+  return Json{{"file", file}, {"line", number}, {"function", line.substr(digits + kIn.size(), 200)}};
+}
+
 // The stack of the thread that crashed, as Python's fault handler wrote it.
 Json crashed_stack(const fs::path& file, Json& crash) {
   Json stack = Json::array();
   std::ifstream in(file);
-  static const std::regex frame(R"re(\s*File "([^"]{1,1000})", line (\d{1,9}) in (.{1,200}))re");
   bool current = false;
   std::string line;
   for (int read = 0; read < 200 && std::getline(in, line); ++read) {
@@ -44,10 +59,10 @@ Json crashed_stack(const fs::path& file, Json& crash) {
     } else if (line.starts_with("Thread ")) {
       current = false;
     }
-    std::smatch match;
-    if (current && stack.size() < 20 && std::regex_match(line, match, frame) &&
-        match[1].str().find("/lockstep/agent/") == std::string::npos)
-      stack.push_back({{"file", match[1].str()}, {"line", std::stoll(match[2].str())}, {"function", match[3].str()}});
+    if (!current || stack.size() >= 20) continue;
+    const std::optional<Json> frame = crash_frame(line);
+    if (frame && frame->at("file").get<std::string>().find("/lockstep/agent/") == std::string::npos)
+      stack.push_back(*frame);
   }
   return stack;
 }

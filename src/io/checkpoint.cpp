@@ -112,8 +112,10 @@ void Checkpoint::open_index(const fs::path& index_path) {
     wanted.emplace(name, shard);
     if (shards.empty() || shards.back() != shard) shards.push_back(shard);
   }
+  tensors_.reserve(index.size());
   std::sort(shards.begin(), shards.end());
   shards.erase(std::unique(shards.begin(), shards.end()), shards.end());
+  index_.reserve(index.size());
   for (const std::string& shard : shards) {
     const auto file = SafetensorsFile::open(index_path.parent_path() / shard);
     add_file(file, [&](const TensorInfo& info) {
@@ -134,14 +136,13 @@ void Checkpoint::open_files(const std::vector<fs::path>& files) {
 template <typename Wanted>
 void Checkpoint::add_file(const std::shared_ptr<const SafetensorsFile>& file, const Wanted& wanted) {
   files_.push_back(file);
-  tensors_.reserve(tensors_.size() + file->tensors().size());
   for (const TensorInfo& info : file->tensors()) {
     if (!wanted(info)) continue;
-    const auto [at, fresh] = index_.emplace(info.name, std::pair(tensors_.size(), files_.size() - 1));
+    const auto [at, fresh] = index_.emplace(info.name, Place{tensors_.size(), files_.size() - 1});
     if (!fresh)
       fail(Code::kCorrupt, "checkpoint", "\"" + info.name + "\" is in two files",
            {.expected = "each name once",
-            .got = tensors_[at->second.first].file.string() + " and " + info.file.string(),
+            .got = tensors_[at->second.tensor].file.string() + " and " + info.file.string(),
             .hint = "to open one of them"});
     tensors_.push_back(info);
   }
@@ -149,18 +150,23 @@ void Checkpoint::add_file(const std::shared_ptr<const SafetensorsFile>& file, co
 }
 
 const TensorInfo* Checkpoint::find(std::string_view name) const {
-  const auto at = index_.find(std::string(name));
-  return at == index_.end() ? nullptr : &tensors_[at->second.first];
+  const auto at = index_.find(name);
+  return at == index_.end() ? nullptr : &tensors_[at->second.tensor];
 }
 
 Tensor Checkpoint::tensor(std::string_view name) const {
-  const auto at = index_.find(std::string(name));
-  if (at != index_.end()) return files_[at->second.second]->tensor(name);
+  const auto at = index_.find(name);
+  if (at != index_.end()) return files_[at->second.file]->tensor(name);
   std::vector<std::string> known;
   for (const TensorInfo& info : tensors_) known.push_back(info.name);
   std::string near;
   for (const std::string& candidate : nearest_names(name, known)) near += (near.empty() ? "" : ", ") + candidate;
   fail(Code::kNotFound, "checkpoint", path_.string() + " has no tensor \"" + std::string(name) + "\"", {.hint = near});
+}
+
+void Checkpoint::drop_pages(std::string_view name) const {
+  const auto at = index_.find(name);
+  if (at != index_.end()) files_[at->second.file]->drop_pages(name);
 }
 
 }  // namespace lockstep

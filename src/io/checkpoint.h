@@ -21,6 +21,8 @@ class Checkpoint {
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const TensorInfo* find(std::string_view name) const;
   Tensor tensor(std::string_view name) const;  // Error{kNotFound} names the nearest known names
+  // The tensor's bytes are not needed for now: their memory goes back until they are read again.
+  void drop_pages(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const fs::path& path() const { return path_; }
 
@@ -33,7 +35,10 @@ class Checkpoint {
   fs::path path_;
   std::vector<std::shared_ptr<const SafetensorsFile>> files_;
   std::vector<TensorInfo> tensors_;
-  std::unordered_map<std::string, std::pair<size_t, size_t>> index_;  // name → tensors_ index, files_ index
+  struct Place {
+    size_t tensor, file;  // in tensors_, in files_
+  };
+  std::unordered_map<std::string_view, Place> index_;  // the keys are the names in files_, which never change
   std::map<std::string, std::string> metadata_;
 };
 

@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
 constexpr size_t kMaxHeaderBytes = 10'000;  // numpy.load's own limit
-constexpr size_t kDataAlignment = 64;
 
 struct Element {
   DType dtype;
@@ -163,7 +162,7 @@ Tensor read_npy(const fs::path& path, std::optional<DType> void_dtype) {
   return parse_npy(file->bytes(), path.string(), file, void_dtype);
 }
 
-std::string npy_header(DType dtype, const Shape& shape) {
+std::string npy_header(DType dtype, const Shape& shape, size_t alignment) {
   std::string tuple = "(";
   for (const int64_t size : shape) tuple += std::to_string(size) + ", ";
   if (shape.size() > 1) tuple.resize(tuple.size() - 2);
@@ -172,7 +171,7 @@ std::string npy_header(DType dtype, const Shape& shape) {
       "{'descr': '" + std::string(descr_of(dtype)) + "', 'fortran_order': False, 'shape': " + tuple + "), }";
   const size_t before = kMagic.size() + 4;
   // Room to grow, as NumPy leaves it, is not needed: the file is written once.
-  const size_t total = (before + text.size() + 1 + kDataAlignment - 1) / kDataAlignment * kDataAlignment;
+  const size_t total = (before + text.size() + 1 + alignment - 1) / alignment * alignment;
   const size_t length = total - before;
   std::string header(kMagic);
   header += {'\x01', '\x00', static_cast<char>(length & 0xFF), static_cast<char>(length >> 8)};

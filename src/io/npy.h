@@ -26,6 +26,7 @@ Tensor parse_npy(std::span<const std::byte> bytes, std::string_view origin, std:
                  std::optional<DType> void_dtype = std::nullopt);
 void write_npy(const fs::path& path,
                const Tensor& tensor);  // C order, little endian, atomic; strided views are packed first
-std::string npy_header(DType dtype, const Shape& shape);  // the bytes before the data
+// The bytes before the data, padded to a multiple of `alignment` (a power of two, 64 to 4096).
+std::string npy_header(DType dtype, const Shape& shape, size_t alignment = 64);
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ constexpr std::string_view kMetadataKey = "__metadata__";
 
 class HeaderParser {
  public:
-  HeaderParser(const fs::path& origin, uint64_t data_at) : origin_(origin), data_at_(data_at) {}
+  HeaderParser(const fs::path& origin, uint64_t data_at) : origin_(origin), file_(origin), data_at_(data_at) {}
 
   void parse(std::string_view json) {
     simdjson::dom::parser parser;
@@ -65,7 +65,7 @@ class HeaderParser {
   void read_tensor(std::string_view name, simdjson::dom::element value) {
     TensorInfo& info = tensors.emplace_back();
     info.name = name;
-    info.file = origin_;
+    info.file = file_;
     simdjson::dom::object object;
     if (value.get(object)) corrupt("the entry of \"" + info.name + "\" is not an object");
     bool dtype = false, shape = false, offsets = false;
@@ -125,6 +125,7 @@ class HeaderParser {
   }
 
   const fs::path& origin_;
+  SharedPath file_;
   uint64_t data_at_;
 };
 
@@ -178,7 +179,9 @@ std::string quoted(const std::string& text) {
 
 std::shared_ptr<const SafetensorsFile> SafetensorsFile::open(const fs::path& path) {
   const auto file = MappedFile::open(path);
-  return parse(file->bytes(), path, file);
+  const auto parsed = std::const_pointer_cast<SafetensorsFile>(parse(file->bytes(), path, file));
+  parsed->map_ = file;
+  return parsed;
 }
 
 std::shared_ptr<const SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> bytes, const fs::path& origin,
@@ -227,6 +230,11 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
   const TensorInfo* info = find(name);
   if (!info) fail(Code::kNotFound, "safetensors", "no tensor named \"" + std::string(name) + "\"");
   return tensor_from_bytes(bytes_.subspan(info->offset_bytes, info->size_bytes), info->dtype, info->shape, owner_);
+}
+
+void SafetensorsFile::drop_pages(std::string_view name) const {
+  const TensorInfo* info = find(name);
+  if (info && map_) map_->drop_pages(bytes_.subspan(info->offset_bytes, info->size_bytes));
 }
 
 void write_safetensors(const fs::path& path, const NamedTensors& tensors,

@@ -23,12 +23,14 @@ class SafetensorsFile {
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in the order of their offsets
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const TensorInfo* find(std::string_view name) const;
+  void drop_pages(std::string_view name) const;  // of a mapped file: the tensor's memory, until it is read again
   Tensor tensor(
       std::string_view name) const;  // a view of the map; copied only if the file put it at a misaligned offset
 
  private:
   std::span<const std::byte> bytes_;
   std::shared_ptr<const void> owner_;
+  std::shared_ptr<const MappedFile> map_;  // unset for bytes in memory
   std::vector<TensorInfo> tensors_;
   std::unordered_map<std::string_view, size_t> index_;  // keys are the names in tensors_, which never changes again
   std::map<std::string, std::string> metadata_;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/names.h"
 #include "io/checkpoint.h"
 #include "io/npy.h"
@@ -22,45 +23,36 @@ bool starts_with(std::span<const std::byte> bytes, std::string_view magic) {
 
 void add_npy(TensorSource& source, const std::shared_ptr<const MappedFile>& file, const std::string& name) {
   const NpyLayout layout = parse_npy_layout(file->bytes(), file->bytes().size(), file->path().string());
-  source.add({.name = name,
-              .dtype = layout.dtype,
-              .shape = layout.shape,
-              .file = file->path(),
-              .offset_bytes = layout.data_at,
-              .size_bytes = file->bytes().size() - layout.data_at},
-             [path = file->path()] { return read_npy(path); });
+  const TensorInfo info{.name = "",
+                        .dtype = layout.dtype,
+                        .shape = layout.shape,
+                        .file = file->path(),
+                        .offset_bytes = layout.data_at,
+                        .size_bytes = file->bytes().size() - layout.data_at};
+  source.add({&info, 1}, "", name, [path = file->path()](std::string_view) { return read_npy(path); });
+}
+
+// `name` is for a file with one bare tensor: that has the file's own name.
+template <typename File>
+void add_all(TensorSource& source, const std::shared_ptr<const File>& file, const std::string& prefix,
+             const std::string& name = "") {
+  source.add(file->tensors(), prefix, name, [file](std::string_view inner) { return file->tensor(inner); });
 }
 
 void add_safetensors(TensorSource& source, const std::shared_ptr<const SafetensorsFile>& file,
                      const std::string& prefix) {
-  for (const TensorInfo& info : file->tensors()) {
-    TensorInfo named = info;
-    named.name = prefix + info.name;
-    source.add(std::move(named), [file, &info] { return file->tensor(info.name); });
-  }
+  add_all(source, file, prefix);
   source.add_metadata(file->metadata());
-}
-
-// A file with one bare tensor gives it the file's own name.
-void add_torch(TensorSource& source, const std::shared_ptr<const TorchFile>& file, const std::string& name,
-               const std::string& prefix) {
-  for (const TensorInfo& info : file->tensors()) {
-    TensorInfo named = info;
-    named.name = info.name.empty() ? name : prefix + info.name;
-    source.add(std::move(named), [file, &info] { return file->tensor(info.name); });
-  }
-}
-
-void add_npz(TensorSource& source, const std::shared_ptr<const NpzFile>& file, const std::string& prefix) {
-  for (const TensorInfo& info : file->tensors()) {
-    TensorInfo named = info;
-    named.name = prefix + info.name;
-    source.add(std::move(named), [file, &info] { return file->tensor(info.name); });
-  }
 }
 
 bool is_torch_name(const fs::path& path) {
   return path.extension() == ".pt" || path.extension() == ".pth";
+}
+
+// A header's length, then the header, an object.
+bool may_be_safetensors(std::span<const std::byte> bytes) {
+  constexpr size_t kLengthBytes = 8;
+  return bytes.size() > kLengthBytes && bytes[kLengthBytes] == std::byte{'{'};
 }
 
 bool is_npz(const MappedFile& file) {
@@ -75,11 +67,7 @@ bool is_npz(const MappedFile& file) {
 
 void add_checkpoint(TensorSource& source, const fs::path& path, const std::string& prefix = "") {
   const auto checkpoint = std::make_shared<const Checkpoint>(Checkpoint::open(path));
-  for (const TensorInfo& info : checkpoint->tensors()) {
-    TensorInfo named = info;
-    named.name = prefix + info.name;
-    source.add(std::move(named), [checkpoint, &info] { return checkpoint->tensor(info.name); });
-  }
+  add_all(source, checkpoint, prefix);
   source.add_metadata(checkpoint->metadata());
 }
 
@@ -87,14 +75,18 @@ void add_checkpoint(TensorSource& source, const fs::path& path, const std::strin
 void add_file(TensorSource& source, const fs::path& path, const std::string& name, bool nested) {
   const auto file = MappedFile::open(path);
   const std::string prefix = nested ? name + "/" : "";
-  if (starts_with(file->bytes(), "\x93NUMPY"))
+  // What is called .npy is judged, and refused, as one.
+  if (starts_with(file->bytes(), "\x93NUMPY") || path.extension() == ".npy")
     add_npy(source, file, name);
   else if (is_npz(*file))
-    add_npz(source, NpzFile::parse(file->bytes(), path, file), prefix);
+    add_all(source, NpzFile::parse(file->bytes(), path, file), prefix);
   else if (TorchFile::looks_like(file->bytes()) || is_torch_name(path))
-    add_torch(source, TorchFile::parse(file->bytes(), path, file), name, prefix);
-  else
+    add_all(source, TorchFile::parse(file->bytes(), path, file), prefix, name);
+  else if (path.extension() == ".safetensors" || may_be_safetensors(file->bytes()))
     add_safetensors(source, SafetensorsFile::parse(file->bytes(), path, file), prefix);
+  else
+    fail(Code::kBadInput, "open", path.string() + " holds no tensors we know",
+         {.expected = "the content of a .npy, .npz, .safetensors, .pt, .pth or .bin file"});
 }
 
 std::vector<fs::path> tensor_files(const fs::path& folder) {
@@ -126,6 +118,8 @@ void add_folder(TensorSource& source, const fs::path& folder) {
   const bool model = !components.empty() && std::all_of(files.begin(), files.end(), [](const fs::path& path) {
     return path.extension() == ".safetensors" || path.extension() == ".bin";
   });
+  note("open", "{} is taken as {}", folder.string(),
+       model ? "a model: one checkpoint a folder" : "a folder of tensor files");
   if (model) {
     for (const fs::path& component : components) {
       std::string prefix = component == folder ? "" : component.lexically_relative(folder).string() + ".";
@@ -140,13 +134,40 @@ void add_folder(TensorSource& source, const fs::path& folder) {
 
 }  // namespace
 
-void TensorSource::add(TensorInfo info, Loader loader) {
-  const auto [at, fresh] = index_.emplace(info.name, tensors_.size());
-  if (!fresh)
-    fail(Code::kBadInput, "open", path_.string() + " holds two tensors named \"" + info.name + "\"",
-         {.got = tensors_[at->second].file.string() + " and " + info.file.string()});
-  tensors_.push_back(std::move(info));
-  loaders_.push_back(std::move(loader));
+void TensorSource::add(std::span<const TensorInfo> tensors, const std::string& prefix, const std::string& alone,
+                       Loader loader) {
+  if (tensors.empty()) return;
+  Part& part = parts_.emplace_back(Part{tensors_.size(), prefix.size(), std::nullopt, std::move(loader)});
+  if (parts_.size() == 1) tensors_.reserve(tensors.size());
+  for (const TensorInfo& info : tensors) {
+    const bool bare = info.name.empty() && !alone.empty();
+    if (bare) part.bare = tensors_.size();
+    tensors_.push_back(info);
+    if (bare)
+      tensors_.back().name = alone;
+    else if (!prefix.empty())
+      tensors_.back().name.insert(0, prefix);
+  }
+}
+
+void TensorSource::finish() {
+  // The names of one file are distinct already: its parser has seen to it.
+  if (tensors_.size() < 2 || (parts_.size() == 1 && !parts_.front().bare)) return;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const size_t other = *position(tensors_[i].name);
+    if (other != i)
+      fail(Code::kBadInput, "open", path_.string() + " holds two tensors named \"" + tensors_[i].name + "\"",
+           {.got = tensors_[other].file.string() + " and " + tensors_[i].file.string()});
+  }
+}
+
+std::optional<size_t> TensorSource::position(std::string_view name) const {
+  std::call_once(indexed_, [this] {
+    index_.reserve(tensors_.size());
+    for (size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
+  });
+  const auto at = index_.find(name);
+  return at == index_.end() ? std::nullopt : std::optional(at->second);
 }
 
 void TensorSource::add_metadata(const std::map<std::string, std::string>& metadata) {
@@ -154,13 +175,17 @@ void TensorSource::add_metadata(const std::map<std::string, std::string>& metada
 }
 
 const TensorInfo* TensorSource::find(std::string_view name) const {
-  const auto at = index_.find(std::string(name));
-  return at == index_.end() ? nullptr : &tensors_[at->second];
+  const auto at = position(name);
+  return at ? &tensors_[*at] : nullptr;
 }
 
 Tensor TensorSource::tensor(std::string_view name) const {
-  const auto at = index_.find(std::string(name));
-  if (at != index_.end()) return loaders_[at->second]();
+  if (const auto at = position(name)) {
+    const auto after = [](size_t position, const Part& part) { return position < part.begin; };
+    const Part& part = *std::prev(std::upper_bound(parts_.begin(), parts_.end(), *at, after));
+    if (part.bare == at) return part.loader("");
+    return part.loader(std::string_view(tensors_[*at].name).substr(part.prefix_size));
+  }
   std::vector<std::string> known;
   for (const TensorInfo& info : tensors_) known.push_back(info.name);
   std::string near;
@@ -184,6 +209,8 @@ std::unique_ptr<TensorSource> open_tensors(const fs::path& path) {
     add_checkpoint(*source, path);
   else
     add_file(*source, path, path.stem().string(), false);
+  source->finish();
+  note("tensors", "{}: {} tensors", path.string(), source->tensors().size());
   return source;
 }
 

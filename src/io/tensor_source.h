@@ -4,6 +4,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,7 +18,8 @@ namespace lockstep {
 
 class TensorSource {
  public:
-  using Loader = std::function<Tensor()>;
+  // Loads one tensor of a file by the name it has in that file.
+  using Loader = std::function<Tensor(std::string_view name)>;
 
   explicit TensorSource(fs::path path) : path_(std::move(path)) {}
 
@@ -25,14 +29,26 @@ class TensorSource {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const fs::path& path() const { return path_; }
 
-  void add(TensorInfo info, Loader loader);  // two tensors of one name are refused
+  // The tensors of one file, `prefix` before their names; `alone`, if any, names one that has none in its file.
+  void add(std::span<const TensorInfo> tensors, const std::string& prefix, const std::string& alone, Loader loader);
   void add_metadata(const std::map<std::string, std::string>& metadata);
+  void finish();  // after the last add: two tensors of one name are refused
 
  private:
+  struct Part {
+    size_t begin;                // its first tensor in tensors_
+    size_t prefix_size;          // of the names there
+    std::optional<size_t> bare;  // the one that has no name in its file
+    Loader loader;
+  };
+  std::optional<size_t> position(std::string_view name) const;
+
   fs::path path_;
   std::vector<TensorInfo> tensors_;
-  std::vector<Loader> loaders_;
-  std::unordered_map<std::string, size_t> index_;
+  std::vector<Part> parts_;
+  // Listing needs no look-up, and ten thousand names take as long to hash as to read: made when first asked for.
+  mutable std::once_flag indexed_;
+  mutable std::unordered_map<std::string_view, size_t> index_;  // the keys are the names in tensors_
   std::map<std::string, std::string> metadata_;
 };
 

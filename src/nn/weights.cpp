@@ -53,6 +53,12 @@ Tensor Weights::take(std::string_view name) const {
   return account_->checkpoint.tensor(in_file);
 }
 
+// The file's pages under a weight that was packed or copied would double the peak: they come back if read again.
+void Weights::drop(const Weights& scope, std::string_view name) const {
+  const std::string canonical = scope.key(name);
+  account_->checkpoint.drop_pages(account_->options.rename ? account_->options.rename(canonical) : canonical);
+}
+
 Tensor Weights::in_dtype(Tensor tensor) const {
   if (!is_floating(tensor.dtype())) return tensor;
   // A narrower weight keeps its bytes: its values are the same in the wider dtype, and the kernels widen as they read.
@@ -127,7 +133,9 @@ LinearWeight Weights::linear(std::string_view name, int64_t inputs, int64_t outp
     linear.weight = in_dtype(weight);
     if (account_->options.quantize_bits) quantize_in_place(linear, account_->options.quantize_bits, kQuantizeGroup);
   }
-  account_->backend.prepare(linear, account_->options.dtype);
+  if (account_->backend.prepare(linear, account_->options.dtype) && !linear.bits)
+    linear.weight = weight;  // a converted copy would only lie beside the packed one
+  if (!quantised) drop(scope, "weight");
   return linear;
 }
 
@@ -142,6 +150,7 @@ ConvWeight Weights::conv(Tensor weight, std::string_view name, const Shape& shap
   }
   conv.weight = in_dtype(weight).contiguous();
   account_->backend.prepare(conv, account_->options.dtype);
+  drop(*this / name, "weight");
   return conv;
 }
 

@@ -49,6 +49,7 @@ class Weights {
       : account_(std::move(account)), prefix_(std::move(prefix)) {}
   std::string key(std::string_view name) const;
   Tensor take(std::string_view name) const;  // undefined when missing, which is noted
+  void drop(const Weights& scope, std::string_view name) const;
   Tensor in_dtype(Tensor tensor) const;
   ConvWeight conv(Tensor weight, std::string_view name, const Shape& shape, int64_t outputs) const;
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "ops/elementwise.h"
+#include "pipeline/guidance.h"
 #include "pipeline/latents.h"
 #include "pipeline/noise.h"
 #include "text/prompt_template.h"
@@ -119,11 +120,24 @@ Tensor Run::velocity(const models::QwenImageTransformer& transformer, const Gene
                                          Ctx(stage, "transformer"));
     return tap("noise_pred", v, step, pass);
   };
-  const Tensor cond = predict(text.cond, "cond");
-  if (!request.guided()) return cond;
-  const Tensor uncond = predict(text.uncond, "uncond");
-  return tap("noise_pred", ops::guidance(backend_, cond, uncond, static_cast<float>(request.guidance)), step,
-             "combined");
+  const float scale = static_cast<float>(request.guidance);
+  if (!request.guided()) return predict(text.cond, "cond");
+  // A listener is offered each pass under its own name, as the official pipeline runs them.
+  if (!settings_.tap && runs_as_batch(settings_.guidance, latents.dim(1), text.cond.dim(1), text.uncond.dim(1))) {
+    const PaddedText both = pad_together(backend_, text.cond, text.uncond);
+    const bool padded = text.cond.dim(1) != text.uncond.dim(1);
+    const models::Rope rope = models::make_rope(transformer.config(), grids, both.text.dim(1));
+    const Execution stage = execution(step);
+    const Tensor v = transformer.forward({.latents = ops::concat(backend_, latents, latents, 0),
+                                          .text = both.text,
+                                          .timesteps = {timestep, timestep},
+                                          .text_mask = padded ? &both.mask : nullptr,
+                                          .rope = &rope},
+                                         Ctx(stage, "transformer"));  // [2, N, C]
+    return ops::guidance(backend_, v.slice(0, 0, 1), v.slice(0, 1, 2), scale);
+  }
+  const Tensor cond = predict(text.cond, "cond"), uncond = predict(text.uncond, "uncond");
+  return tap("noise_pred", ops::guidance(backend_, cond, uncond, scale), step, "combined");
 }
 
 std::vector<Tensor> Run::denoise(const std::vector<GenerateRequest>& requests,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/guidance.h"
 #include "pipeline/model_folder.h"
 
 namespace lockstep {
@@ -27,6 +28,7 @@ struct GenerateSettings {
   Tap* tap = nullptr;
   int quantize_bits = 0;  // the transformer's dense linear weights, at load
   std::optional<models::Tiling> tiling;
+  GuidanceRun guidance = GuidanceRun::kAuto;
   // Called as work goes on: stage name, done, total.
   std::function<void(std::string_view stage, int64_t done, int64_t total)> progress = [](auto...) {};
 };

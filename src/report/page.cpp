@@ -80,7 +80,7 @@ const colour=(v,m)=>{if(!isFinite(v))return [255,0,255];const x=Math.max(-1,Math
 function heat(map,limit,title){const f=make("figure"),c=make("canvas");c.width=map.width;c.height=map.height;const g=c.getContext("2d"),im=g.createImageData(map.width,map.height);
 map.cells.forEach((v,i)=>{const [r,gr,b]=colour(num(v),limit);im.data.set([r,gr,b,255],4*i)});g.putImageData(im,0,0);c.style.maxHeight="320px";f.append(c,make("figcaption",`${title}: ${map.rows} × ${map.columns}, colours to ±${short(limit)}`));return f}
 const largest=map=>map.cells.reduce((m,v)=>isFinite(num(v))?Math.max(m,Math.abs(num(v))):m,0);
-function bars(h){const f=make("figure"),c=make("canvas");c.width=520;c.height=200;c.style.imageRendering="auto";const g=c.getContext("2d"),top=Math.max(1,...h.reference.map(num),...h.candidate.map(num));
+function bars(h){const f=make("figure"),c=make("canvas");c.width=520;c.height=200;c.style.imageRendering="auto";f.style.maxWidth="560px";const g=c.getContext("2d"),top=Math.max(1,...h.reference.map(num),...h.candidate.map(num));
 [["reference","--ref"],["candidate","--cand"]].forEach(([k,col],s)=>{g.fillStyle=css(col);h[k].forEach((v,i)=>{const y=num(v)?Math.max(1,Math.log10(1+num(v))/Math.log10(1+top)*180):0;g.fillRect(8+i*7.9+s*3.8,190-y,3.4,y)})});
 f.append(c,make("figcaption",`values from ${short(h.low)} to ${short(h.high)}, counts on a log scale; reference and yours`));return f}
 if(D.tensor){const box=$("tensor");box.append(make("h2","The first bad tensor"));const row=make("div",undefined,"row"),m=Math.max(largest(D.tensor.reference),1e-30);

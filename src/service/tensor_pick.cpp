@@ -54,8 +54,15 @@ Json values_json(const Tensor& tensor) {
 }
 
 Json json_from(const TensorInfo& info) {
-  return {{"name", info.name},        {"dtype", dtype_name(info.dtype)}, {"shape", info.shape},
-          {"bytes", info.size_bytes}, {"file", info.file.string()},      {"offset", info.offset_bytes}};
+  // Member by member: a list of pairs would be built, copied and taken apart again, ten thousand times.
+  Json json = Json::object();
+  append_member(json, "name", info.name);
+  append_member(json, "dtype", dtype_name(info.dtype));
+  append_member(json, "shape", info.shape);
+  append_member(json, "bytes", info.size_bytes);
+  append_member(json, "file", info.file.string());
+  append_member(json, "offset", info.offset_bytes);
+  return json;
 }
 
 bool is_glob(const std::string& pattern) {

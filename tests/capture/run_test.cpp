@@ -50,6 +50,29 @@ TEST(Run, KeepsValuesStatisticsAndOrder) {
   EXPECT_TRUE(home.warnings.empty());
 }
 
+TEST(Run, RepeatedValuesAreKeptOnce) {
+  ScratchHome home;
+  auto writer = RunWriter::create(home.options());
+  const Tensor values = ramp(1 << 19);
+  writer->record(named("module"), values);
+  writer->record(named("module.last_child"), values.clone());
+  writer->record(named("reshaped"), values.reshape({1 << 10, 1 << 9}));  // other shape, other file
+  writer->record(named("other"), ramp(1 << 19, 1));
+  writer->close();
+  EXPECT_EQ(writer->counts().tensor_bytes, 3u << 21);
+  const lockstep::Run run = lockstep::Run::open("latest:test", home.path());
+  ASSERT_EQ(run.records().size(), 4u);
+  const Record &first = run.records()[0], &second = run.records()[1];
+  EXPECT_EQ(first.same_as, -1);
+  EXPECT_EQ(second.same_as, 0);
+  EXPECT_EQ(run.records()[2].same_as, -1);
+  EXPECT_NE(first.file, second.file);
+  EXPECT_TRUE(fs::equivalent(run.path() / first.file, run.path() / second.file));
+  EXPECT_EQ(second.stats->max, first.stats->max);
+  EXPECT_EQ(to_floats(run.tensor(second)), to_floats(values));
+  EXPECT_LT(folder_bytes(run.path()), 4u << 21);
+}
+
 TEST(Run, RecordsWhatWasThereAtTheCall) {
   ScratchHome home;
   auto writer = RunWriter::create(home.options());

@@ -7,6 +7,7 @@
 #include "base/number_text.h"
 #include "cli/table.h"
 #include "cli/tensor_text.h"
+#include "cli/weights_tree.h"
 
 namespace lockstep {
 namespace {
@@ -61,6 +62,40 @@ TEST(TensorText, NeverMoreThanAskedFor) {
     EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 40) << to_string(shape);
     EXPECT_NE(text.find("..."), std::string::npos);
   }
+}
+
+std::vector<TensorInfo> named_tensors(const std::vector<std::string>& names) {
+  std::vector<TensorInfo> tensors;
+  for (const std::string& name : names) tensors.push_back({.name = name, .shape = {2}, .size_bytes = 8});
+  return tensors;
+}
+
+std::vector<const TensorInfo*> pointers(const std::vector<TensorInfo>& tensors) {
+  std::vector<const TensorInfo*> all;
+  for (const TensorInfo& info : tensors) all.push_back(&info);
+  return all;
+}
+
+TEST(WeightsTree, ChildrenAreFoundAmongFewAndMany) {
+  std::vector<std::string> names;
+  for (int round = 0; round < 2; ++round)  // the second round finds every parent again, far from its neighbours
+    for (int i = 0; i < 30; ++i) names.push_back("block." + std::to_string(i) + (round ? ".bias" : ".weight"));
+  const std::vector<TensorInfo> tensors = named_tensors(names);
+  const WeightsTree tree(pointers(tensors));
+  const Json json = tree.json(9);
+  EXPECT_EQ(json["tensors"], 60);
+  const Json& blocks = json["children"]["block"]["children"];
+  ASSERT_EQ(blocks.size(), 30u);
+  EXPECT_EQ(blocks.begin().key(), "0");
+  for (const auto& [name, block] : blocks.items()) EXPECT_EQ(block["children"].size(), 2u) << name;
+  EXPECT_NE(tree.text(Terminal(GlobalOptions{}), 9).find("0..29 x 30"), std::string::npos);
+}
+
+TEST(WeightsTree, ANameOfAMillionDotsIsNotAMillionLevels) {
+  const std::vector<TensorInfo> tensors = named_tensors({std::string(1'000'000, '.')});
+  const WeightsTree tree(pointers(tensors));
+  EXPECT_EQ(tree.json(1'000'000)["tensors"], 1);
+  EXPECT_LT(std::ranges::count(tree.text(Terminal(GlobalOptions{}), 1'000'000), '\n'), 100);
 }
 
 }  // namespace

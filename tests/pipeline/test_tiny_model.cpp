@@ -1,5 +1,7 @@
-// The embedded model draws what held-out prompts say. LOCKSTEP_ALL_PROMPTS=1 judges all of them, not the fixed forty,
-// and names the prompts that failed.
+// The embedded model draws what held-out prompts say. LOCKSTEP_ALL_PROMPTS=1 judges all of them, not the fixed forty.
+// To choose a model or its settings, LOCKSTEP_PROMPTS and LOCKSTEP_MODEL name another set of prompts
+// (training/grammar.py writes a development set, so that the evaluation set stays unseen) and another folder;
+// LOCKSTEP_PICTURES names a folder of pictures drawn elsewhere to judge instead, <seed>.png.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,15 +23,18 @@ bool in_suite(size_t index) {
 }
 
 TEST(TinyModel, DrawsWhatHeldOutPromptsSay) {
-  const fs::path folder = fs::path(LOCKSTEP_SOURCE_DIR) / "models/tiny";
+  const fs::path source = LOCKSTEP_SOURCE_DIR;
+  const char* other_model = std::getenv("LOCKSTEP_MODEL");
+  const char* other_prompts = std::getenv("LOCKSTEP_PROMPTS");
+  const fs::path folder = other_model ? fs::path(other_model) : source / "models/tiny";
   if (!fs::exists(folder / "model_index.json")) GTEST_SKIP() << "no model in " << folder;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "forty pictures under a sanitizer take minutes; the same code runs there on the goldens";
 #endif
-  const bool all = std::getenv("LOCKSTEP_ALL_PROMPTS") != nullptr;
+  const bool all = other_prompts || std::getenv("LOCKSTEP_ALL_PROMPTS");
   const char* pictures = std::getenv("LOCKSTEP_KEEP_PICTURES");  // a folder for the failing ones
 
-  const Json file = read_json(fs::path(LOCKSTEP_SOURCE_DIR) / "training/eval_prompts.json");
+  const Json file = read_json(other_prompts ? fs::path(other_prompts) : source / "training/eval_prompts.json");
   const SceneDefinitions definitions(file);
   const SceneChecker checker(definitions);
   const ModelFolder model = ModelFolder::open(folder);
@@ -49,8 +54,14 @@ TEST(TinyModel, DrawsWhatHeldOutPromptsSay) {
     request.seed = expected.back().seed;
     requests.push_back(std::move(request));
   }
-  ASSERT_EQ(requests.size(), all ? 200u : 40u);
-  const std::vector<GeneratedImage> images = generate(model, *make_backend("cpu"), {}, requests);
+  ASSERT_EQ(requests.size(), other_prompts ? file.at("prompts").size() : all ? 200u : 40u);
+  std::vector<GeneratedImage> images;
+  if (const char* drawn = std::getenv("LOCKSTEP_PICTURES")) {
+    for (const Expected& e : expected)
+      images.push_back({read_image(fs::path(drawn) / fmt::format("{}.png", e.seed)).pixels});
+  } else {
+    images = generate(model, *make_backend("cpu"), {}, requests);
+  }
 
   std::array<int, kMeasures.size()> right{}, of{};
   for (size_t i = 0; i < images.size(); ++i) {
@@ -68,7 +79,9 @@ TEST(TinyModel, DrawsWhatHeldOutPromptsSay) {
     if (pictures) write_image(fs::path(pictures) / fmt::format("{}.png", expected[i].seed), {images[i].pixels, {}});
   }
   for (size_t m = 0; m < kMeasures.size(); ++m) {
-    const int allowed = static_cast<int>(std::ceil((1 - kBars[m]) * of[m]));
+    // of the forty, one picture more than the bar allows is no evidence against the model; of all two hundred it is
+    const double share = (1 - kBars[m]) * of[m] + 1e-9;
+    const int allowed = static_cast<int>(all ? std::floor(share) : std::ceil(share));
     fmt::print("{:<12} {:3d} of {:3d}  {:5.1f} %  bar {:.0f} %\n", kMeasures[m].name, right[m], of[m],
                100.0 * right[m] / of[m], 100 * kBars[m]);
     ASSERT_GT(of[m], 0) << kMeasures[m].name;

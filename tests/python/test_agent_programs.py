@@ -45,7 +45,10 @@ def test_relative_symlinked_and_short_paths(tmp_path, python):
             s.ask("break", where=where)
             stop = s.go()
             assert stop["location"]["line"] == 2 and stop["location"]["function"] == "f", where
-            s.ask("break", where="program.py:4")  # the script was started by its other name
+    with Session("alias.py", python=python, cwd=tmp_path) as s:
+        s.stopped()
+        s.ask("break", where="program.py:4")  # the script was started by its other name
+        assert s.go()["location"]["line"] == 4
 
 
 def test_script_changes_its_folder(tmp_path):

@@ -204,3 +204,20 @@ def test_missing_and_damaged_files(tmp_path):
     (tmp_path / "bad.npy").write_bytes(b"\x93NUMPY\x01\x00\xff\xff")
     done, result = run_json("tensors", "show", tmp_path / "bad.npy")
     assert done.returncode == 2 and result["error"]["code"] == "corrupt"
+
+
+def test_what_is_no_tensor_file_is_judged_by_its_name(tmp_path):
+    for name, blame in (("a.npy", "[npy]"), ("a.safetensors", "[safetensors]"), ("a.txt", "holds no tensors we know"), ("a", "holds no tensors we know")):
+        for content in (b"hello", b"", bytes(100)):
+            (tmp_path / name).write_bytes(content)
+            done = run("tensors", "list", tmp_path / name)
+            assert done.returncode == 2 and blame in done.stderr, (name, content, done.stderr)
+
+
+def test_metadata_is_no_flood(tmp_path):
+    save_file({"x": np.zeros(1, np.float32)}, tmp_path / "a.safetensors", {f"k{i:05}": "v" * 500 for i in range(5000)})
+    save_file({"y": np.zeros(1, np.float32)}, tmp_path / "b.safetensors")
+    shown = run("tensors", "info", tmp_path).stdout
+    assert len(shown.splitlines()) < 40 and "4980 more" in shown
+    _, info = run_json("tensors", "info", tmp_path)
+    assert len(info["metadata"]) == 5000

@@ -90,6 +90,38 @@ def test_map_file_renames_and_permutes(tmp_path):
     assert compare(a, b, "--map", rules).returncode == 0
 
 
+def test_a_map_can_round(tmp_path):
+    x = normal(8, 16)
+    rounded = (x.view(np.uint32) + 0x8000 & 0xFFFF0000).view(np.float32)  # to bf16, ties aside
+    a = write_run(tmp_path / "a", [("net.q", "output", rounded)])
+    b = write_run(tmp_path / "b", [("q", "output", x)])
+    for dtype, status in (("bf16", 0), (None, 1)):
+        rule = {"candidate": "q", "reference": "net.q"} | ({"dtype": dtype} if dtype else {})
+        (tmp_path / "map.json").write_text(json.dumps({"rules": [rule]}))
+        assert compare(a, b, "--map", tmp_path / "map.json").returncode == status
+
+
+def test_a_map_is_proposed_by_order_shape_and_content(tmp_path):
+    theirs, ours = [], []
+    for layer in range(4):
+        x, y = normal(1, 6, 16, seed=layer), normal(1, 6, 8, seed=100 + layer)
+        theirs += [(f"transformer.blocks.{layer}.attn.to_q", "output", x), (f"transformer.blocks.{layer}.norm", "output", y)]
+        ours += [(f"layers.{layer}.query", "output", x * np.float32(1 + 1e-7)), (f"layers.{layer}.extra", "output", normal(3, seed=layer)),
+                 (f"layers.{layer}.ln", "output", np.ascontiguousarray(y.transpose(0, 2, 1)))]  # fmt: skip
+    ours[-3] = ("layers.3.query", "output", ours[-3][2] * 1000)  # wrong, and still in its place
+    a, b = write_run(tmp_path / "a", theirs), write_run(tmp_path / "b", ours)
+    assert compare(a, b).returncode == 2  # nothing in common
+    done = compare(a, b, "--propose-map", tmp_path / "map.json", "--json")
+    proposal = json.loads((tmp_path / "map.json").read_text())["rules"]
+    rules = {(rule["candidate"], rule["reference"]): rule for rule in proposal}
+    assert set(rules) == {("layers.*.query", "transformer.blocks.*.attn.to_q"), ("layers.*.ln", "transformer.blocks.*.norm")}
+    assert rules[("layers.*.ln", "transformer.blocks.*.norm")]["permute"] == [0, 2, 1]
+    assert rules[("layers.*.query", "transformer.blocks.*.attn.to_q")]["why"] == "equal content"
+    assert done.returncode == 1 and json.loads(done.stdout)["first_divergence"]["name"] == "transformer.blocks.3.attn.to_q"
+    again = json.loads(compare(a, b, "--map", tmp_path / "map.json", "--json").stdout)
+    assert again["causes"][0]["cause"] == "affine.scale"
+
+
 def test_plain_folders_of_npy(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

@@ -105,8 +105,8 @@ def test_inputs_and_filters(record):
     run = record(NET, "--inputs", "--modules", "Net.first*")
     assert set(run.names("output")) == {"Net.first.proj", "Net.first.0", "Net.first.1.half"}
     inputs = run.names("input")
-    # Two tensors carry their position or keyword, one alone the module's name.
-    assert inputs[:4] == ["Net.first.proj", "Net.first.0", "Net.first.mask", "Net.first.proj"]
+    # Two tensors carry their parameters, one alone the module's name.
+    assert inputs[:4] == ["Net.first.proj", "Net.first.x", "Net.first.mask", "Net.first.proj"]
     np.testing.assert_array_equal(run.values("Net.first.mask"), np.ones(2, "f4"))
     files = [record["file"] for record in run.records]
     assert len(set(files)) == len(files)

@@ -1,25 +1,33 @@
 #!/usr/bin/env bash
-# Commands of ./dev. Each function cmd_NAME is one command; the comment above it is its help.
+# Commands of ./dev. Each function cmd_NAME is one command; the comment above it is its help, its first line the summary.
 set -euo pipefail
 JOBS=${LOCKSTEP_JOBS:-$(nproc)}
 PYTHON=.venv/bin/python
 
 say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
 
+# install_packages [LIST]: the Debian packages of tools/dev/LIST that are missing, with sudo where needed.
 install_packages() {
-  local missing=() package
-  if ! command -v dpkg-query >/dev/null; then
+  local list=tools/dev/${1:-packages.txt} missing=() package
+  [ -z "${LOCKSTEP_SKIP_PACKAGES:-}" ] || return 0
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     say "this is not Debian: install the equivalents of these packages, then run again with LOCKSTEP_SKIP_PACKAGES=1"
-    cat tools/dev/packages.txt >&2
-    [ -n "${LOCKSTEP_SKIP_PACKAGES:-}" ] || exit 3
-    return
+    cat "$list" >&2
+    exit 3
   fi
   while read -r package; do
     [ "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null)" = "install ok installed" ] || missing+=("$package")
-  done < tools/dev/packages.txt
+  done < "$list"
   [ ${#missing[@]} -eq 0 ] && return
   local as_root=()
-  [ "$(id -u)" = 0 ] || as_root=(sudo)
+  if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null; then
+      say "packages are missing, and neither root nor sudo is there to install them. As root:"
+      echo "apt-get install ${missing[*]}" >&2
+      exit 3
+    fi
+    as_root=(sudo)
+  fi
   say "installing ${missing[*]}"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q >&2
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}" >&2
@@ -40,9 +48,13 @@ install_python() {
 configure() { [ -f "$2/build.ninja" ] || cmake --preset "$1" >/dev/null; }
 
 # setup: install what is missing (Debian packages; the reference libraries in .venv)
+#   Does nothing when all is there. LOCKSTEP_SKIP_PACKAGES=1 leaves the system's packages alone.
 cmd_setup() { install_packages; install_python; }
 
-# build: build build/bin/lockstep and the tests
+# build [TARGET...]: build build/bin/lockstep and the tests, or only these targets
+#   ./dev build                 everything
+#   ./dev build lockstep        the program alone
+#   LOCKSTEP_JOBS=N             how many compilers at a time (default: as many as cores)
 cmd_build() {
   install_packages
   configure release build
@@ -50,16 +62,42 @@ cmd_build() {
 }
 
 # demo: set everything up and show the most that works
+#   The pictures and the recorded runs are left in build/demo.
 cmd_demo() {
   cmd_build lockstep >&2
   tools/dev/demo.sh
 }
 
 # test: set everything up and run all checks, stopping at the first red
+#   In this order: formatting, layers, unit tests, the same under sanitizers, fuzz corpora, Python tests, documents.
+#   Logs are in build/test-logs. One test alone: see CONTRIBUTING.md.
 cmd_test() { cmd_setup; tools/dev/test.sh "$@"; }
 
-# bench [NAME]: build and run the benchmarks (or one of them)
+# bench [NAME [ARGS]]: build and run one benchmark; without a name, list them
 cmd_bench() { cmd_setup; tools/dev/bench.sh "$@"; }
+
+# fuzz [SECONDS [TARGET...]]: fuzz the parsers with libFuzzer, each for so many seconds (default 600)
+#   Installs clang. The targets are the files in fuzz/; findings stay in build-fuzz/findings.
+cmd_fuzz() {
+  install_packages
+  install_packages packages-clang.txt
+  configure fuzz build-fuzz
+  local secs=${1:-600} targets=() target
+  [ $# -gt 0 ] && shift
+  [ $# -gt 0 ] || set -- $(ls fuzz/corpus)
+  for target in "$@"; do targets+=("fuzz_$target"); done
+  ninja -C build-fuzz -j "$JOBS" "${targets[@]}" >&2
+  fuzz/run_all.sh "$secs" "$@"
+}
+
+# clang: build everything with clang too, all warnings being errors
+#   Into build-clang. Installs clang.
+cmd_clang() {
+  install_packages
+  install_packages packages-clang.txt
+  configure clang build-clang
+  ninja -C build-clang -j "$JOBS" "$@"
+}
 
 # format: format every source file
 cmd_format() { install_packages; source_files | xargs clang-format-14 -i; }
@@ -74,26 +112,42 @@ cmd_lint() {
   python3 tools/check_layers.py
 }
 
-# docs: regenerate the references in docs/ from the program
+# docs [--check]: regenerate the references in docs/ from the program, or fail where they are stale
 cmd_docs() { cmd_build lockstep; tools/dev/docs.sh "$@"; }
 
 # clean: remove what was built (not .venv)
 cmd_clean() { rm -rf build build-*; }
 
-source_files() { git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'fuzz/*.cpp' 'benchmarks/*.cpp' 'benchmarks/*.h' 'include/*.h' 'include/*.hpp' 'examples/*.cpp' 'python/agent/*.h' 'python/agent/*.cpp'; }
+source_files() { git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'fuzz/*.h' 'fuzz/*.cpp' 'benchmarks/*.cpp' 'benchmarks/*.h' 'include/*.h' 'include/*.hpp' 'examples/*.cpp' 'python/agent/*.h' 'python/agent/*.cpp'; }
 
-# help: this list
+# help [COMMAND]: this list, or what one command does
 cmd_help() {
+  if [ $# -gt 0 ]; then
+    require_command "$1"
+    echo "usage: ./dev $(help_of "$1" | head -n 1)"
+    help_of "$1" | tail -n +2
+    return
+  fi
   echo "usage: ./dev COMMAND"
-  awk '/^# [a-z]+.*: / { help = substr($0, 3) } /^cmd_[a-z]+\(\)/ { if (help != "") print "  " help; help = "" }' "${BASH_SOURCE[0]}"
+  local name
+  for name in $(sed -nE 's/^cmd_([a-z]+)\(\).*/\1/p' "${BASH_SOURCE[0]}"); do echo "  $(help_of "$name" | head -n 1)"; done
+  echo "./dev COMMAND --help says more."
+}
+
+help_of() {
+  awk -v name="cmd_$1()" '/^#/ { block = block substr($0, 3) "\n"; next } index($0, name) == 1 { printf "%s", block; exit } { block = "" }' "${BASH_SOURCE[0]}"
+}
+
+require_command() {
+  declare -F "cmd_$1" >/dev/null && return
+  echo "dev: no command '$1'" >&2
+  cmd_help >&2
+  exit 2
 }
 
 command=${1:-help}
 [ $# -gt 0 ] && shift
 case "$command" in -h|--help) command=help ;; esac
-if ! declare -F "cmd_$command" >/dev/null; then
-  echo "dev: no command '$command'" >&2
-  cmd_help >&2
-  exit 2
-fi
+require_command "$command"
+case "${1:-}" in -h|--help) set -- "$command"; command=help ;; esac
 "cmd_$command" "$@"

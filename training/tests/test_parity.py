@@ -1,5 +1,8 @@
 """The training twins equal the official modules, weights random everywhere (a default initialisation would hide swapped tensors)."""
+import json
 import os
+import random
+import re
 import sys
 
 import pytest
@@ -10,6 +13,7 @@ pytest.importorskip("diffusers")
 import export
 import grammar
 import models
+import scenes
 import tokenizer
 
 
@@ -121,17 +125,31 @@ def test_words_reach_the_model_letter_by_letter():
         assert len(encoder.piece(word)) == len(word)
 
 
-def test_held_out_wordings_are_new():
-    import random
-    import re
+def wording(caption, word=None):
+    """The caption with colours, shapes, sizes, numbers and the written word taken out."""
+    if word:
+        caption = caption.replace(word, "W", 1)
+    caption = caption.lower().rstrip(".")
+    for mark, words in (("C", [w for n in scenes.COLOR_NAMES for w in grammar.COLOR_WORDS.get(n, []) + [n]]),
+                        ("S", [w for t in (grammar.PLURAL, grammar.SINGULAR) for ws in t.values() for w in ws]),
+                        ("Z", [w for ws in grammar.SIZE_WORDS.values() for w in ws]), ("N", ["two", "three", "four", "2", "3", "4"])):
+        for w in sorted(set(words), key=len, reverse=True):
+            caption = re.sub(rf"\b{w}\b(?!-)", mark, caption)
+    return re.sub(r"\ban\b", "a", caption)
 
+
+def test_held_out_wordings_are_new():
     rng = random.Random(11)
-    captions = [grammar.sample(rng)[0].lower() for _ in range(60000)]
-    seen = set(w for c in captions for w in re.findall(r"[a-z0-9-]+", c))
-    trained = set(captions)
-    rows = grammar.evaluation_prompts()["prompts"]
-    assert len(rows) == 200
-    for row in rows:
-        assert row["prompt"].lower() not in trained
+    drawn = [grammar.sample(rng, rich=i % 3 > 0) for i in range(180000)]
+    seen = set(w for c, _ in drawn for w in re.findall(r"[a-z0-9-]+", c.lower()))
+    trained = {wording(c, scene.get("word")) for c, scene in drawn}
+    assert wording("a red circle left of a navy box on white") in trained
+    retired, development, rows = grammar._retired_prompts(), grammar.development_prompts(400), grammar.evaluation_prompts()
+    assert (len(retired), len(development), len(rows)) == (200, 400, 200)
+    assert len({r["prompt"] for r in retired + development + rows}) == 800
+    for row in rows + development:
+        assert wording(row["prompt"], row.get("word")) not in trained, row["prompt"]
         words = re.findall(r"[a-z0-9-]+", row["prompt"].replace(row.get("word", "\0"), "").lower())
         assert set(words) <= seen, set(words) - seen
+    with open(os.path.join(os.path.dirname(grammar.__file__), "eval_prompts.json")) as f:
+        assert json.load(f) == json.loads(json.dumps(grammar.prompts_file(rows)))

@@ -11,7 +11,7 @@ from .breakpoints import Refused
 from .channel import Channel, Trace
 
 _OPTIONS = {"run": False, "on_disconnect": "continue", "stop_on_exception": "uncaught", "check_bounds": False, "breakpoints": (),
-            "count_calls": False, "eval_timeout": 10.0, "trace_variables": True}
+            "eval_timeout": 10.0, "trace_variables": True}
 
 
 class Step:
@@ -52,6 +52,7 @@ class Agent:
         self._modules = None
         self.features = None  # data and checkpoint breakpoints, loaded when there are some
         self._names = {}
+        self._last_file = None
         self.lock = _thread.allocate_lock()
         if native.module is not None:
             native.module.set_own_folder(sources.own_folder())
@@ -69,7 +70,8 @@ class Agent:
         pending = any(one.kind in ("line", "function", "text") for one in self.table.values())
         on_code = getattr(self.engine, "new_code", None) if pending else None
         on_start = getattr(self.engine, "on_start", None) if pending else None
-        native.module.set_callbacks(self.on_point, self.on_step, on_code, on_start)
+        names = {os.path.basename(one.path or one.file) if one.path or one.file else None for one in self.code_breakpoints()}
+        native.module.set_callbacks(self.on_point, self.on_step, on_code, on_start, None if None in names else names)
 
     def _enable_crash_report(self):
         if not self.folder:
@@ -87,7 +89,7 @@ class Agent:
     # -- the program's life ---------------------------------------------------------------------------------------------
     def begin(self, code, namespace):
         """Called before the program's first line; returns its code with breakpoints."""
-        self.script = code.co_filename
+        self.script = sources.script = code.co_filename
         self.channel.event("hello", {
             "protocol": 1, "token": self.token, "pid": self.pid, "python": sys.version.split()[0], "executable": sys.executable,
             "engine": self.engine.name, "native": native.module is not None, "native_reason": native.reason,
@@ -96,7 +98,6 @@ class Agent:
         self.trace.write("start", {"session_id": os.path.basename(self.folder or ""), "script_path": code.co_filename,
                                    "argv": [str(one) for one in sys.argv], "cwd": os.getcwd(), "python": sys.version.split()[0],
                                    "pid": self.pid})
-        self._namespace = namespace
         if self.options["check_bounds"]:
             self.load_features().watch_bounds(True, True)
         for args in self.options["breakpoints"]:
@@ -178,9 +179,10 @@ class Agent:
         self._last_written = stack
         data = self.channel.dumps({"time": time.time(), "location": stack[0], "stack": stack})
         try:
-            fd = os.open(os.path.join(self.folder, "last.json"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            os.write(fd, data)
-            os.close(fd)
+            if self._last_file is None:
+                self._last_file = os.open(os.path.join(self.folder, "last.json"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.pwrite(self._last_file, data, 0)
+            os.ftruncate(self._last_file, len(data))
         except OSError:
             pass
 
@@ -314,10 +316,9 @@ class Agent:
     def is_interesting(self, code):
         """Whether code about to run may hold a breakpoint: a cheap look that most imports end with."""
         filename = code.co_filename
-        base = os.path.basename(filename)
         for one in self.code_breakpoints():
             if one.path is not None:
-                if os.path.basename(one.path) == base and sources.canonical(filename) == one.path:
+                if sources.is_same(filename, one.path):
                     return True
             elif one.kind == "function" and one.file is None:
                 last = one.function.rpartition(".")[2]
@@ -589,7 +590,6 @@ class Agent:
             native.module.attach(ident, 0, None, 0, None)
         self.channel.event("stopped", stop.event)
         self._trace_stop(stop, command, more)
-        self.write_last(frame if type(frame).__name__ == "frame" else None)
         try:
             operations.serve_stopped(self, stop)
         finally:

@@ -193,7 +193,7 @@ def find_file(name):
 def matches_file(breakpoint, filename):
     """Whether code of this file may hold the breakpoint."""
     if breakpoint.path is not None:
-        return os.path.basename(breakpoint.path) == os.path.basename(filename) and sources.canonical(filename) == breakpoint.path
+        return sources.is_same(filename, breakpoint.path)
     if breakpoint.file is not None:
         return filename.endswith("/" + breakpoint.file.lstrip("./")) or filename == breakpoint.file
     return True

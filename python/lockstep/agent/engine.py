@@ -193,6 +193,8 @@ class Engine:
     def update(self, breakpoint):
         """A breakpoint was added, removed or switched."""
         base = os.path.basename(breakpoint.path or breakpoint.file or "")
+        if breakpoint.path is not None and sources.script is not None and sources.canonical(sources.script) == breakpoint.path:
+            base = os.path.basename(sources.script)
         if breakpoint.kind == "text" and breakpoint.file is None:
             def wants(filename):
                 return not sources.is_library(filename)

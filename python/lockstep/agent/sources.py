@@ -8,6 +8,7 @@ _canonical = {}
 _lines = {}
 _trees = {}
 _start_folder = os.getcwd()
+script = None  # may have been started by a symbolic link of another name
 MOST_SOURCE = 20_000_000
 
 
@@ -41,6 +42,13 @@ def canonical(filename):
             _canonical.clear()
         _canonical[filename] = known
     return known
+
+
+def is_same(filename, path):
+    """Whether a file name of code means the canonical path. Names are compared first: that ends most questions."""
+    if filename != script and os.path.basename(filename) != os.path.basename(path):
+        return False
+    return canonical(filename) == path
 
 
 def absolute(filename):

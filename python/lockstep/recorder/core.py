@@ -20,6 +20,7 @@ class Recorder:
         self._modules = [glob for glob in os.environ.get("LOCKSTEP_MODULES", "").split(",") if glob]
         self._wanted = {}  # module name → whether to record it
         self._places = {}  # module class → file, line, function of its forward
+        self._parameters = {}  # module class → names of its forward's parameters
         self._local = threading.local()
         self.step = None
         self.tags = {}
@@ -46,10 +47,11 @@ class Recorder:
                 name = None
             if self.pipeline is not None:
                 self.pipeline.before_module(module)
-            if name is not None:
+            inputs_of = name if name is not None or not self.inputs else names.input_name_of(module)
+            if inputs_of is not None:
                 place = self._place_of(module)
-                if self.inputs:
-                    args, kwargs = self._offer_inputs(name, args, kwargs, place)
+                if self.inputs and (name is not None or self._is_wanted(inputs_of)):
+                    args, kwargs = self._offer_inputs(inputs_of, type(module), args, kwargs, place)
         except Exception as error:
             _session.warn_once(("module", type(error)), f"a {type(module).__name__} is not recorded: {error}")
             name = None
@@ -88,13 +90,29 @@ class Recorder:
             self._places[kind] = place
         return place
 
-    def _offer_inputs(self, name, args, kwargs, place):
-        """One tensor alone carries the module's name; several carry their position or keyword behind it."""
+    def _parameters_of(self, kind):
+        """Names of the positional parameters of its forward, self left out."""
+        names = self._parameters.get(kind)
+        if names is None:
+            forward = getattr(kind, "forward", None) or getattr(kind, "__call__")
+            while hasattr(forward, "__wrapped__"):
+                forward = forward.__wrapped__
+            code = getattr(forward, "__code__", None)
+            names = code.co_varnames[1 : code.co_argcount] if code is not None else ()
+            self._parameters[kind] = names
+        return names
+
+    def _offer_inputs(self, name, kind, args, kwargs, place):
+        """One tensor alone carries the module's name; of several each carries its parameter's behind it."""
         count = sum(1 for value in (*args, *kwargs.values()) if is_tensor(value) or isinstance(value, (tuple, list, dict)))
         if count == 1:
             args = tuple(self.open(name, value, "input", place) for value in args)
             return args, {key: self.open(name, value, "input", place) for key, value in kwargs.items()}
-        args = tuple(self.open(f"{name}.{index}", value, "input", place) for index, value in enumerate(args))
+        known = self._parameters_of(kind)
+        args = tuple(
+            self.open(f"{name}.{known[index] if index < len(known) else index}", value, "input", place)
+            for index, value in enumerate(args)
+        )
         return args, {key: self.open(f"{name}.{key}", value, "input", place) for key, value in kwargs.items()}
 
     def open(self, name, value, role, place):

@@ -20,6 +20,7 @@ class ModuleNames:
         self._framework = framework
         self._announce = announce  # called with {name: [other names]} for modules that sit in two places
         self._names = {}  # id → (weak reference, name or None)
+        self._inputs_only = {}  # id → name of a pipeline's root: its outputs are stages of the pipeline
         self._taken = {}  # root name → weak reference
         self._searches = 0
 
@@ -42,6 +43,10 @@ class ModuleNames:
             return type(module).__name__
         return entry[1]
 
+    def input_name_of(self, module):
+        """For a module without a name of its own whose inputs are still worth recording; else None."""
+        return self._inputs_only.get(id(module)) if self.known(module) else None
+
     def add_root(self, component, root, record_root):
         """Names a whole tree. Outputs of a pipeline's root modules are recorded as stages, not under a module name."""
         component = self._free_name(component, root)
@@ -58,6 +63,8 @@ class ModuleNames:
                     aliases.setdefault(entry[1], []).append(name)
                 continue
             self._remember(module, None if skipped else name)
+            if not path and not record_root:
+                self._inputs_only[id(module)] = name
         if aliases:
             self._announce(aliases)
 

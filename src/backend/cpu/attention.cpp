@@ -70,7 +70,8 @@ class Attention {
     if (sizes_.batch * sizes_.queries * sizes_.heads * sizes_.width == 0) return;
     pack();
     const int64_t blocks = static_cast<int64_t>(blocks_.size());
-    const int64_t cost = std::min(kQueryBlock, sizes_.queries) * longest_ * sizes_.width / 4;
+    const int64_t cost =
+        2 * std::min(kQueryBlock, sizes_.queries) * longest_ * (sizes_.width + 16) / kProductsPerOperation;
     const int64_t scratch_bytes = scratch_size();
     const std::shared_ptr<std::byte> scratch = allocate_bytes(static_cast<size_t>(threads_ * scratch_bytes));
     parallel_items(threads_, sizes_.batch * sizes_.heads * blocks, cost, [&](int64_t item, int worker) {

@@ -44,13 +44,14 @@ class CpuBackend final : public Backend {
            (threads_ == 1 ? " thread" : " threads");
   }
 
-  void prepare(LinearWeight& weight, DType activations) override {
+  bool prepare(LinearWeight& weight, DType activations) override {
     check_storage("prepare", {&weight.weight});
-    linear_.prepare(weight, activations);
+    return linear_.prepare(weight, activations);
   }
-  void prepare(ConvWeight& weight, DType activations) override {
+  bool prepare(ConvWeight& weight, DType activations) override {
     check_storage("prepare", {&weight.weight});
     weight.prepared = packed_filter(weight, activations);
+    return true;
   }
 
   void linear(const LinearArgs& args) override {

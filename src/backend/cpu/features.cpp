@@ -149,7 +149,6 @@ Level active_level() {
     const Level chosen = choose_level(facts, forced ? forced : "");
     limit_highway(chosen);
     limit_onednn(onednn_limit(chosen, facts));
-    onednn_has_tiles = onednn_limit(chosen, facts) == Level::kAmx;
     rounds_bf16_in_hardware = chosen >= Level::kAvx512Bf16;
     return chosen;
   }();

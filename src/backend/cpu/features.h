@@ -32,9 +32,6 @@ Level onednn_limit(Level level, const Facts& facts);
 // Whether vcvtneps2bf16 exists and is allowed: set by active_level(), read inside kernels.
 inline bool rounds_bf16_in_hardware = false;
 
-// Whether oneDNN may use AMX tiles: where it may not but we can, dense products are ours too. Set by active_level().
-inline bool onednn_has_tiles = false;
-
 // The level of this process: chosen once, from the environment, and applied to Highway and oneDNN.
 Level active_level();
 

@@ -11,7 +11,7 @@ class Linear {
  public:
   Linear(OneDnn& onednn, int threads, Level level) : onednn_(onednn), threads_(threads), level_(level) {}
 
-  void prepare(LinearWeight& weight, DType activations);
+  bool prepare(LinearWeight& weight, DType activations);  // whether run() needs weight.weight no more
   void run(const LinearArgs& args);
 
  private:

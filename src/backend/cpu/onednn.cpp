@@ -42,6 +42,10 @@ dnnl::primitive_attr attributes() {
 
 OneDnn::OneDnn(int threads) : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
 
+int OneDnn::threads_for(int64_t products) const {
+  return products / kProductsPerOperation < kWorthAThread ? 1 : threads_;
+}
+
 // The layout is asked for at a middling number of rows and then kept for all.
 memory::desc OneDnn::product_weight(int64_t rows, int64_t n, int64_t k, DType dtype) {
   const dnnl::matmul::desc desc(matrix(rows, k, dtype, k), {Dims{k, n}, type_of(dtype), memory::format_tag::any},
@@ -69,8 +73,9 @@ std::shared_ptr<const PackedMatrix> OneDnn::pack(const Tensor& weight, DType dty
   });
 }
 
-const OneDnn::Prepared& OneDnn::product(const MatrixProduct& p) {
+const OneDnn::Prepared& OneDnn::product(const MatrixProduct& p, int threads) {
   const Key key = {0,
+                   threads,
                    p.rows,
                    p.weight.n,
                    p.weight.k,
@@ -100,8 +105,9 @@ const OneDnn::Prepared& OneDnn::product(const MatrixProduct& p) {
 
 void OneDnn::multiply(const MatrixProduct& p) {
   guarded("linear", [&] {
-    const ThreadsForOneDnn scope(threads_);
-    const Prepared& ready = product(p);
+    const int threads = threads_for(p.rows * p.weight.n * p.weight.k);
+    const ThreadsForOneDnn scope(threads);
+    const Prepared& ready = product(p, threads);
     const std::shared_ptr<std::byte> scratch = allocate_bytes(ready.scratch_bytes);
     std::unordered_map<int, memory> arguments = {{DNNL_ARG_SRC, {ready.arguments[0], engine_, const_cast<void*>(p.x)}},
                                                  {DNNL_ARG_WEIGHTS, p.weight.memory},
@@ -113,9 +119,10 @@ void OneDnn::multiply(const MatrixProduct& p) {
   });
 }
 
-const OneDnn::Prepared& OneDnn::convolution(const Conv2dArgs& args, const PackedFilter& filter) {
+const OneDnn::Prepared& OneDnn::convolution(const Conv2dArgs& args, const PackedFilter& filter, int threads) {
   const Tensor &x = args.x, &w = filter.weight, &out = args.out;
   const Key key = {1,
+                   threads,
                    x.dim(0),
                    x.dim(1),
                    x.dim(2),
@@ -183,8 +190,10 @@ const memory& OneDnn::packed(const PackedFilter& filter, const memory::desc& wan
 
 void OneDnn::convolve(const Conv2dArgs& args, const PackedFilter& filter) {
   guarded("conv2d", [&] {
-    const ThreadsForOneDnn scope(threads_);
-    const Prepared& ready = convolution(args, filter);
+    const Tensor& w = filter.weight;
+    const int threads = threads_for(args.out.numel() * w.dim(1) * w.dim(2) * w.dim(3));
+    const ThreadsForOneDnn scope(threads);
+    const Prepared& ready = convolution(args, filter, threads);
     const memory& weights = packed(filter, ready.arguments[1]);
     const std::shared_ptr<std::byte> scratch = allocate_bytes(ready.scratch_bytes);
     std::unordered_map<int, memory> arguments = {

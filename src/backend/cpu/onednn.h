@@ -54,9 +54,11 @@ class OneDnn {
     dnnl::memory::desc scratch;
   };
 
+  int threads_for(int64_t products) const;
   dnnl::memory::desc product_weight(int64_t rows, int64_t n, int64_t k, DType dtype);
-  const Prepared& product(const MatrixProduct& p);
-  const Prepared& convolution(const Conv2dArgs& args, const PackedFilter& filter);
+  // A primitive is made for one thread count, the current one.
+  const Prepared& product(const MatrixProduct& p, int threads);
+  const Prepared& convolution(const Conv2dArgs& args, const PackedFilter& filter, int threads);
   const dnnl::memory& packed(const PackedFilter& filter, const dnnl::memory::desc& wanted);
 
   int threads_;

@@ -155,7 +155,7 @@ void multiply_bf16_amx(const PanelProduct& p) {
     }
     release_tiles();  // a thread that holds tiles pays for them at every switch
   }
-  if (depth == p.k) return;
+  if (depth == p.k && depth > 0) return;  // of no k at all the sums are still to be set
   PanelProduct rest = p;
   rest.a = static_cast<const std::byte*>(p.a) + depth * 2;
   rest.panel = static_cast<const std::byte*>(p.panel) + depth / 2 * kPanel * 4;

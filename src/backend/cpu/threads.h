@@ -8,21 +8,26 @@
 
 namespace lockstep::cpu {
 
-// Waking a second thread costs some microseconds: less work than this many simple operations stays on one.
-inline constexpr int64_t kWorthAThread = 1 << 18;
+// A second thread costs some microseconds on an idle machine and a time slice on a busy one, where it waits at the
+// barrier until the other is let in. Work of less than this many simple operations, some thirty microseconds, stays on
+// one.
+inline constexpr int64_t kWorthAThread = 1 << 17;
+inline constexpr int64_t kProductsPerOperation = 16;  // multiply-adds of a matrix product that count as one
 
-// function(begin, end) over [0, count) in at most `threads` contiguous chunks; `cost` is the work of one item. The
-// function must not throw.
+// function(begin, end) over [0, count) in contiguous chunks, a few for each thread, taken as threads come free: one
+// that starts late leaves its share to the others. `cost` is the work of one item. The function must not throw.
 template <typename Function>
 void parallel_chunks(int threads, int64_t count, int64_t cost, Function&& function) {
   if (count <= 0) return;
   const int64_t worth = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kWorthAThread);
-  const int64_t chunks = std::min({static_cast<int64_t>(threads), count, worth});
-  if (chunks <= 1) {
+  const int64_t workers = std::min({static_cast<int64_t>(threads), count, worth});
+  if (workers <= 1) {
     function(int64_t{0}, count);
     return;
   }
-#pragma omp parallel for num_threads(static_cast <int>(chunks)) schedule(static, 1)
+  constexpr int64_t kChunksEach = 4;
+  const int64_t chunks = std::min(count, workers * kChunksEach);
+#pragma omp parallel for num_threads(static_cast <int>(workers)) schedule(dynamic, 1)
   for (int64_t chunk = 0; chunk < chunks; ++chunk) function(count * chunk / chunks, count * (chunk + 1) / chunks);
 }
 

@@ -8,8 +8,8 @@ namespace {
 class ReferenceBackend final : public Backend {
  public:
   std::string description() const override { return "reference, f64 accumulation, 1 thread"; }
-  void prepare(LinearWeight&, DType) override {}
-  void prepare(ConvWeight&, DType) override {}
+  bool prepare(LinearWeight&, DType) override { return false; }
+  bool prepare(ConvWeight&, DType) override { return false; }
   void linear(const LinearArgs& args) override { reference::linear(args); }
   void attention(const AttentionArgs& args) override { reference::attention(args); }
   void rms_norm(const RmsNormArgs& args) override { reference::rms_norm(args); }

@@ -34,6 +34,8 @@ const Activation kActivations[] = {
      }},
 };
 
+constexpr double kHopeless = 0.3;  // on a few values: no formula that explains a tensor is so far off anywhere
+
 struct Choice {
   size_t act = 0;
   const Item* x = nullptr;
@@ -59,8 +61,8 @@ std::string formula(const Choice& choice) {
 
 class Search {
  public:
-  Search(Case& failing, const std::vector<const Item*>& items) : failing_(failing), items_(items) {
-    stride_ = std::max<size_t>(1, failing.r.v.size() / 20000);
+  Search(Case& failing, const std::vector<const Item*>& items) : items_(items) {
+    stride_ = std::max<size_t>(1, failing.r.v.size() / 20000) | 1;  // odd: no column is left out
     thin(failing.r, y_r_), thin(failing.c, y_c_);
     for (const Item* item : items) {
       thin(failing.reference_of(*item), x_r_.emplace_back());
@@ -72,14 +74,20 @@ class Search {
     const auto& x = candidate ? x_c_ : x_r_;
     const auto& y = candidate ? y_c_ : y_r_;
     Choice out;
+    // A few values rule most of the many combinations out.
+    const size_t few = std::min<size_t>(y.size(), 256);
+    const auto some = [&](const std::vector<float>& values) { return std::span(values).first(few); };
+    const auto hopeless = [&](double residual) { return residual > kHopeless; };
     for (size_t a = 0; a < std::size(kActivations); ++a)
       for (size_t i = 0; i < items_.size(); ++i) {
         if (!product) {
+          if (hopeless(residual_of(kActivations[a], some(x[i]), {}, some(y)))) continue;
           keep(out, {a, items_[i], nullptr, residual_of(kActivations[a], x[i], {}, y)});
           continue;
         }
         for (size_t j = 0; j < items_.size(); ++j)
-          if (i != j) keep(out, {a, items_[i], items_[j], residual_of(kActivations[a], x[i], x[j], y)});
+          if (i != j && !hopeless(residual_of(kActivations[a], some(x[i]), some(x[j]), some(y))))
+            keep(out, {a, items_[i], items_[j], residual_of(kActivations[a], x[i], x[j], y)});
       }
     return out;
   }
@@ -101,7 +109,6 @@ class Search {
   void thin(const Values& from, std::vector<float>& to) const {
     for (size_t i = 0; i < from.v.size(); i += stride_) to.push_back(from.v[i]);
   }
-  Case& failing_;
   const std::vector<const Item*>& items_;
   size_t stride_ = 1;
   std::vector<float> y_r_, y_c_;
@@ -112,12 +119,18 @@ class Search {
 
 void search_activation(Case& failing, Findings& out) {
   const std::vector<const Item*> items = equal_size_items(failing, 8);
+  // What went into it, where that was recorded: further off there may be a copy of the very result.
+  std::vector<const Item*> nearest;
+  for (const Item* item : items)
+    if (item->relation == Relation::kOwnInput || item->relation == Relation::kChild) nearest.push_back(item);
   if (items.empty()) return;
-  const Search search(failing, items);
+  const Search of_all(failing, items), of_nearest(failing, nearest);
   for (const bool product : {false, true}) {
     if (product && items.size() < 2) return;
+    const Search& search = product || nearest.empty() ? of_all : of_nearest;
     const Choice r = search.best(false, product);
     if (!failing.explains(r.residual)) continue;
+    if (failing.note_local(search.with(r))) return;
     Choice c = search.best(true, product);
     if (product) {
       const Choice single = search.best(true, false);

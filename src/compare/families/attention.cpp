@@ -91,8 +91,9 @@ class Attention {
     const int64_t width = from.size() / in_.tokens_of(from, d_);
     if ((head + 1) * d_ > width) return false;
     const int64_t tokens = from.size() / width;
+    std::vector<double> x(static_cast<size_t>(d_));
+    to.rows.reserve(to.rows.size() + static_cast<size_t>(tokens * d_));
     for (int64_t t = 0; t < tokens; ++t) {
-      std::vector<double> x(static_cast<size_t>(d_));
       for (int64_t j = 0; j < d_; ++j)
         x[static_cast<size_t>(j)] = from.v[static_cast<size_t>(t * width + head * d_ + j)];
       if (table && p.rotation != Rotation::kNone && !table->rotate(x, t + p.shift, p.rotation, p.sign)) return false;
@@ -259,6 +260,7 @@ void search_attention(Case& failing, Findings& out) {
     const Params r = fit_reference(r_in, r_attention, failing.tolerance);
     if (!failing.explains(r.residual)) continue;
     const double with_reference = c_attention.measure(r);
+    if (failing.note_local(with_reference)) return;
     Params best;
     for (Params p : alternatives(r, c_in, d, width)) {
       p.residual = c_attention.measure(p);

@@ -9,16 +9,49 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostLoads = 96;
+constexpr size_t kMostLoads = 96, kMostPartLoads = 48;
 
 bool may_be(const RecordedTensor& record, const Case& failing) {
   return record.load && is_floating(record.dtype) && same_size_shape(record.shape, failing.r.shape);
 }
 
-}  // namespace
+// Yours is the beginning or the end of a longer tensor of the reference, row for row.
+void search_part(Case& failing, Findings& out) {
+  const RunView& run = failing.reference_run();
+  const size_t own = failing.reference_record(), size = failing.c.v.size();
+  std::vector<size_t> order;
+  for (size_t i = own; i-- > 0;) {
+    const RecordedTensor& record = run.records[i];
+    if (record.load && is_floating(record.dtype) && !record.shape.empty() &&
+        record.shape.back() == failing.r.shape.back() && checked_numel(record.shape) > failing.r.size())
+      order.push_back(i);
+  }
+  // The same name in another pass, then the stages of the pipeline: what is passed on by mistake is mostly one of them.
+  std::stable_partition(order.begin(), order.end(),
+                        [&](size_t i) { return failing.structure().site(i).module.empty(); });
+  std::stable_partition(order.begin(), order.end(), [&](size_t i) { return run.records[i].key.name == failing.name; });
+  if (order.size() > kMostPartLoads) order.resize(kMostPartLoads);
+  for (const size_t i : order) {
+    const RecordedTensor& record = run.records[i];
+    const Values& other = failing.load_reference(i);
+    const std::span<const float> all(other.v);
+    for (const bool end : {false, true}) {
+      const auto part = end ? all.last(size) : all.first(size);
+      const double residual = relative_error(failing.c.v, part);
+      if (!failing.explains_candidate(residual) || failing.explains_candidate(relative_error(failing.r.v, part)))
+        continue;
+      const std::string label = (record.role == Role::kInput ? "input of " : "") + to_string(record.key);
+      out.push_back({failing.isolated ? "capture.other_stage" : "stage.replaced",
+                     fmt::format("reference: {}; yours: the {} {} rows of the reference's {}", failing.name,
+                                 end ? "last" : "first", failing.c.rows(), label),
+                     fmt::format("the wrong tensor is passed on: {} belongs elsewhere", label), "", 0, residual, 1.4, 0,
+                     failing.isolated ? Blame::kCapture : Blame::kNone});
+      return;
+    }
+  }
+}
 
-void search_capture(Case& failing, Findings& out) {
-  if (failing.r.size() < 8) return;
+void search_whole(Case& failing, Findings& out) {
   const RunView& run = failing.reference_run();
   const size_t own = failing.reference_record();
   std::vector<size_t> order;
@@ -57,6 +90,15 @@ void search_capture(Case& failing, Findings& out) {
     out.push_back(std::move(finding));
     return;
   }
+}
+
+}  // namespace
+
+void search_capture(Case& failing, Findings& out) {
+  if (failing.r.size() < 8) return;
+  const size_t before = out.size();
+  search_whole(failing, out);
+  if (out.size() == before && !failing.r.shape.empty()) search_part(failing, out);
 }
 
 }  // namespace lockstep

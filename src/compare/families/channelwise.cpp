@@ -235,6 +235,9 @@ Finding describe(const Search& search, const Formula& r, const Formula& c) {
     const bool alone = r.terms.size() == 1;
     if (is_vector(kr) && is_vector(kc) && kr.vector == c.offset.vector && kc.vector == r.offset.vector)
       set("modulate.shift_scale_exchanged", "exchange shift and scale: " + wanted);
+    else if (is_vector(kr) && kr.vector == kc.vector && !alone &&
+             (kr.form == Form::kMinus) != (kc.form == Form::kMinus) && kr.form != Form::kOnePlus)
+      set("residual.sign", fmt::format("the sign of {} is wrong", search.label(term.item)));
     else if (is_vector(kr) && kr.vector == kc.vector)
       set(kr.form == Form::kOnePlus ? "modulate.one_plus_missing" : "modulate.form",
           "use " + search.words(kr) + " in place of " + search.words(kc));
@@ -249,7 +252,7 @@ Finding describe(const Search& search, const Formula& r, const Formula& c) {
     else if (kr.constant == -kc.constant)
       set("residual.sign", fmt::format("the sign of {} is wrong", search.label(term.item)));
     else
-      set("residual.factor",
+      set(alone ? "affine.scale" : "residual.factor",
           fmt::format("{} counts {} times, not {}", search.label(term.item), search.words(kr), search.words(kc)));
     return out;
   }
@@ -270,6 +273,7 @@ void search_channelwise(Case& failing, Findings& out) {
   if (!search.possible()) return;
   const Formula r = search.best(false);
   if (!failing.explains(r.residual)) return;
+  if (failing.note_local(search.residual(r, true))) return;
   const Formula c = search.best(true);
   if (c.terms.empty() || !failing.explains_candidate(c.residual) ||
       !failing.is_better(c.residual, search.residual(r, true)))

@@ -200,6 +200,7 @@ void search_convolution(Case& failing, Findings& out) {
     const Params r = search.reference(failing.tolerance);
     if (!failing.explains(r.residual)) continue;
     const double with_reference = search.measure(true, r);
+    if (failing.note_local(with_reference)) return;
     Params best;
     for (Params p : search.alternatives(r)) {
       p.residual = search.measure(true, p);

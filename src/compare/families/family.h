@@ -1,7 +1,10 @@
 // A family: a formula with a few parameters that must explain the reference's tensor before it may speak about the
 // candidate's. Adding one is one file here, one line in table.cpp, one planted fault and one clean pair.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +63,15 @@ class Case {
   std::optional<Values> weight_c(const std::string& weight_name) const;
   std::string where() const;
 
+  // A family found the formula that makes the reference's tensor; applied to the candidate's own inputs it leaves this.
+  // Where several formulas fit, the kindest counts. True: that was the question, the search may end.
+  bool note_local(double with_reference_formula) {
+    local_error = std::min(local_error.value_or(INFINITY), with_reference_formula);
+    return only_local;
+  }
+  bool only_local = false;
+  std::optional<double> local_error;  // what this stage itself has added; nothing when no formula is known
+
   bool explains(double residual) const { return residual <= tolerance; }
   // The candidate may be left with a little more: its other errors are its own.
   bool explains_candidate(double residual) const { return residual <= std::max(2 * tolerance, 0.02 * error); }
@@ -84,6 +96,7 @@ struct Family {
   // Does the formula that explains the reference give the candidate's tensor too, from the candidate's own inputs? Then
   // the stage is right, and what is wrong with its result was wrong with its inputs. Null: the family cannot tell.
   bool (*confirm)(Case& failing) = nullptr;
+  bool recomputes = false;  // calls note_local: its formula makes the tensor from inputs
 };
 
 const std::vector<Family>& families();

@@ -38,6 +38,20 @@ Census census(const Values& x) {
   return out;
 }
 
+// Rows that are zeros here and not in the reference; what else differs must not.
+int64_t lost_rows(const Values& r, const Values& c, double tolerance) {
+  int64_t lost = 0;
+  if (c.rows() < 3 || c.last() < 2) return 0;
+  for (int64_t i = 0; i < c.rows(); ++i) {
+    const bool zero = std::all_of(c.row(i).begin(), c.row(i).end(), [](float x) { return x == 0; });
+    if (zero && rms(r.row(i)) > 0)
+      ++lost;
+    else if (relative_error(c.row(i), r.row(i)) > std::max(1e-3, tolerance))
+      return 0;
+  }
+  return lost;
+}
+
 bool is_standard_normal(const Census& x) {
   const double error = 5 / std::sqrt(static_cast<double>(x.count));
   return x.count >= 64 && std::fabs(x.mean) < error && std::fabs(x.variance - 1) < 1.5 * error &&
@@ -63,6 +77,10 @@ void search_garbage(Case& failing, Findings& out) {
   else if (c.constant && !r.constant && c.count >= 8)
     add("garbage.constant", fmt::format("every value of yours is {:.6g}", failing.c.v[0]),
         "one value was broadcast over the whole tensor: check the index or stride of the source");
+  else if (const int64_t lost = c.zero ? lost_rows(failing.r, failing.c, failing.tolerance) : 0)
+    add("garbage.zeros",
+        fmt::format("{} of {} rows of yours are all zeros, the others are right", lost, failing.c.rows()),
+        "these rows were never written: check the bounds of the loop, the mask, or the length that was given");
   if (c.denormal * 10 > c.count && r.denormal * 100 < r.count)
     add("garbage.denormal",
         fmt::format("{} of {} values of yours are of denormal size (below 1e-30)", c.denormal, c.count),

@@ -89,6 +89,8 @@ void search_guidance(Case& failing, Findings& out) {
   const Values yr = rows(failing.r), yc = rows(failing.c);
   const Params r = fit(rows(failing.reference_of(*cond)), rows(failing.reference_of(*uncond)), yr);
   if (!failing.explains(r.residual)) return;
+  if (failing.note_local(residual_of(r, rows(failing.candidate_of(*cond)), rows(failing.candidate_of(*uncond)), yc)))
+    return;
   const Params c = fit(rows(failing.candidate_of(*cond)), rows(failing.candidate_of(*uncond)), yc);
   if (!failing.explains_candidate(c.residual) ||
       !failing.is_better(c.residual,

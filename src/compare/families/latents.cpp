@@ -48,6 +48,16 @@ PerChannel fit(const Values& z, const Values& y, int64_t channels) {
   return out;
 }
 
+double residual_of(const PerChannel& p, const Values& z, const Values& y, int64_t channels) {
+  const size_t n = z.v.size() / static_cast<size_t>(channels);
+  double dd = 0, yy = 0;
+  for (size_t i = 0; i < z.v.size(); ++i) {
+    const double d = p.scale[i / n] * z.v[i] + p.offset[i / n] - y.v[i];
+    dd += d * d, yy += static_cast<double>(y.v[i]) * y.v[i];
+  }
+  return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+}
+
 template <typename Rule>
 bool all_near(const std::vector<double>& x, const Rule& rule) {
   for (size_t i = 0; i < x.size(); ++i)
@@ -102,7 +112,9 @@ void search_latents(Case& failing, Findings& out) {
     if (checked_numel(item.shape) != failing.r.size() || item.shape.back() != 4 * channels) continue;
     const PerChannel r = fit(unpacked(failing.reference_of(item), channels, height, width), failing.r, channels);
     if (!failing.explains(r.residual)) continue;
-    const PerChannel c = fit(unpacked(failing.candidate_of(item), channels, height, width), failing.c, channels);
+    const Values own = unpacked(failing.candidate_of(item), channels, height, width);
+    if (failing.note_local(residual_of(r, own, failing.c, channels))) return;
+    const PerChannel c = fit(own, failing.c, channels);
     if (failing.explains_candidate(c.residual)) out.push_back(describe(r, c));
     return;
   }

@@ -54,6 +54,20 @@ class Search {
   }
   const std::vector<float>* bias() const { return bias_.empty() ? nullptr : &bias_; }
   const Values& weight() const { return w_; }
+  // What is left of the candidate's output when the right product is taken away, in the columns that are looked at.
+  std::vector<float> own_bias() const {
+    std::vector<float> out(static_cast<size_t>(w_.shape[0]));
+    for (const int64_t j : columns_) {
+      double sum = 0;
+      for (int64_t i = 0; i < x_c_.rows(); ++i) {
+        sum += y_c_.row(i)[static_cast<size_t>(j)];
+        for (size_t k = 0; k < x_c_.row(i).size(); ++k) sum -= static_cast<double>(x_c_.row(i)[k]) * w_.row(j)[k];
+      }
+      out[static_cast<size_t>(j)] = static_cast<float>(sum / static_cast<double>(x_c_.rows()));
+    }
+    return out;
+  }
+  int64_t rows() const { return x_c_.rows(); }
   bool good(double residual) const {
     return failing_.explains_candidate(residual) && failing_.is_better(residual, with_reference());
   }
@@ -94,12 +108,29 @@ void search_bias(Case& failing, const Search& search, double r, Findings& out) {
   }
 }
 
+void search_solved_bias(Case& failing, const Search& search, double r, Findings& out) {
+  if (search.rows() < 4) return;
+  const std::vector<float> own = search.own_bias();
+  const double residual = search.candidate(search.weight(), &own);
+  if (!search.good(residual)) return;
+  out.push_back({"linear.different_bias",
+                 "reference: x W^T + b; yours: x W^T plus another vector, which is no bias of the checkpoint",
+                 fmt::format("compare the loaded {}.bias with the file", failing.module), "", r, residual, 0.9, 0,
+                 Blame::kWeights});
+}
+
 void search_own_weight(Case& failing, const Search& search, double r, Findings& out) {
   const Values& w = search.weight();
   const auto add = [&](const char* cause, std::string yours, std::string fix, double residual, double complexity) {
     out.push_back({cause, fmt::format("reference: x W^T + b with W = {}.weight; yours: {}", failing.module, yours),
                    std::move(fix), "", r, residual, complexity, 0, Blame::kWeights});
   };
+  {
+    const double residual = search.candidate(make_values(w.shape), search.bias());
+    if (search.good(residual))
+      return add("linear.zero_weight", "0 x + b: every row is the bias", "the weight is zeros: it was never loaded",
+                 residual, 0.7);
+  }
   if (w.shape[0] == w.shape[1]) {
     const double residual = search.candidate(permuted(w, {1, 0}), search.bias());
     if (search.good(residual))
@@ -291,10 +322,12 @@ void search_linear(Case& failing, Findings& out) {
     const Search search(failing, *input, *weight);
     double r = 0;
     if (!search.explains_reference(r)) continue;
+    if (failing.note_local(search.with_reference())) return;
     const size_t before = out.size();
     search_given_weights(failing, search, r, out);
     search_bias(failing, search, r, out);
     search_own_weight(failing, search, r, out);
+    if (out.size() == before) search_solved_bias(failing, search, r, out);
     if (out.size() == before) search_other_weights(failing, search, r, out);
     if (out.size() == before) search_solved(failing, search, r, out);
     return;

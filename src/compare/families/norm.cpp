@@ -19,6 +19,7 @@ struct Params {
   WeightUse use = WeightUse::kNone;
   std::string weight;  // of another module, when not its own
   double residual = INFINITY;
+  bool twice = false;
 };
 
 const char* kind_name(Kind kind) {
@@ -45,6 +46,7 @@ std::string formula(const Params& p) {
   const std::string weight = p.weight.empty() ? "weight" : p.weight;
   if (p.use == WeightUse::kPlain) out += " * " + weight;
   if (p.use == WeightUse::kOnePlus) out += " * (1 + " + weight + ")";
+  if (p.twice) out += ", and the same once more on the result";
   return out;
 }
 
@@ -73,9 +75,19 @@ double residual_of(const Values& x, const Values& y, int64_t group, const Params
   const int64_t channels = x.last();
   double dd = 0, yy = 0;
   std::vector<double> normal;
+  std::vector<float> again;
   for (int64_t i = 0; i + group <= x.rows(); i += group) {
     const std::span<const float> row(x.v.data() + i * channels, static_cast<size_t>(group * channels));
     normalise(row, p.kind, p.eps, normal);
+    if (p.twice) {
+      again.resize(normal.size());
+      for (size_t j = 0; j < normal.size(); ++j) {
+        const size_t channel = j % static_cast<size_t>(channels);
+        const double w = !weight || p.use == WeightUse::kNone ? 1 : (*weight)[channel];
+        again[j] = static_cast<float>(normal[j] * (p.use == WeightUse::kOnePlus ? 1 + w : w));
+      }
+      normalise(again, p.kind, p.eps, normal);
+    }
     for (size_t j = 0; j < normal.size(); ++j) {
       const size_t channel = j % static_cast<size_t>(channels);
       double value = normal[j];
@@ -128,10 +140,38 @@ class Search {
           }
         }
       }
-    return out;
+    return candidate ? unusual(out) : out;
   }
 
   double measure(bool candidate, const Params& p) const { return measure(candidate ? c_ : r_, p, candidate); }
+
+  // An eps that nobody would think of, or the norm of the norm.
+  Params unusual(const Params& usual) const {
+    Params out = usual;
+    for (const Kind kind : {Kind::kRms, Kind::kLayer})
+      for (const WeightUse use : {WeightUse::kNone, WeightUse::kPlain}) {
+        if (use != WeightUse::kNone && !weight_r_) continue;
+        Params p{kind, 1e-6, Span::kChannels, use, "", INFINITY, true};
+        p.residual = measure(c_, p, true);
+        if (p.residual < 0.3 * out.residual) out = p;
+        p.twice = false;
+        for (double eps = 1e-9; eps < 20; eps *= 1.25) {
+          p.eps = eps, p.residual = measure(c_, p, true);
+          if (p.residual < 0.3 * usual.residual && p.residual < out.residual) out = p;
+        }
+      }
+    if (out.twice || out.eps == usual.eps) return out;
+    for (double step = 1.1; step > 1.0005; step = std::sqrt(step))
+      for (const double eps : {out.eps * step, out.eps / step}) {
+        Params p = out;
+        p.eps = eps, p.residual = measure(c_, p, true);
+        if (p.residual < out.residual) out = p;
+      }
+    const double magnitude = std::pow(10, std::floor(std::log10(out.eps)) - 1);
+    Params rounded = out;
+    rounded.eps = std::round(out.eps / magnitude) * magnitude, rounded.residual = measure(c_, rounded, true);
+    return rounded.residual < 1.5 * out.residual || failing_.explains(rounded.residual) ? rounded : out;
+  }
 
   // The weight of another norm in the candidate's place.
   Params other_weight(const Params& r) const {
@@ -204,7 +244,10 @@ Finding describe(const Params& r, const Params& c) {
               r.residual,  c.residual,
               0.8,         0,
               Blame::kNone};
-  if (c.kind == Kind::kNone) {
+  if (c.twice) {
+    out.cause = "norm.twice";
+    out.fix = "normalise once";
+  } else if (c.kind == Kind::kNone) {
     out.cause = "norm.missing";
     out.fix = fmt::format("apply {} here", formula(r));
   } else if (c.kind != r.kind) {
@@ -239,6 +282,7 @@ void search_norm(Case& failing, Findings& out) {
     const Search search(failing, *input);
     const Params r = search.best(false);
     if (r.kind == Kind::kNone || !failing.explains(r.residual)) continue;
+    if (failing.note_local(search.measure(true, r))) return;
     Params c = search.best(true);
     const Params other = search.other_weight(r);
     if (other.residual < 0.3 * c.residual) c = other;

@@ -14,15 +14,19 @@ struct Step {
   double residual = INFINITY;
 };
 
+double residual_of(const Step& step, const Values& x, const Values& v, const Values& y) {
+  double dd = 0, yy = 0;
+  for (size_t i = 0; i < y.v.size(); ++i) {
+    const double d = step.keep * x.v[i] + step.dt * v.v[i] - y.v[i];
+    dd += d * d, yy += static_cast<double>(y.v[i]) * y.v[i];
+  }
+  return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+}
+
 Step fit_step(const Values& x, const Values& v, const Values& y) {
   const std::vector<double> k = least_squares({x.v, v.v}, y.v);
   Step out{k[0], k[1], 0};
-  double dd = 0, yy = 0;
-  for (size_t i = 0; i < y.v.size(); ++i) {
-    const double d = k[0] * x.v[i] + k[1] * v.v[i] - y.v[i];
-    dd += d * d, yy += static_cast<double>(y.v[i]) * y.v[i];
-  }
-  out.residual = yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+  out.residual = residual_of(out, x, v, y);
   return out;
 }
 
@@ -176,6 +180,7 @@ void search_scheduler(Case& failing, Findings& out) {
       if (x == v) continue;
       const Step r = fit_step(failing.reference_of(*x), failing.reference_of(*v), failing.r);
       if (!failing.explains(r.residual) || std::fabs(r.keep - 1) > 1e-2) continue;
+      if (failing.note_local(residual_of(r, failing.candidate_of(*x), failing.candidate_of(*v), failing.c))) return;
       const Step c = fit_step(failing.candidate_of(*x), failing.candidate_of(*v), failing.c);
       const bool good = failing.explains_candidate(c.residual);
       if (good && (std::fabs(c.dt - r.dt) > 1e-3 * std::fabs(r.dt) || std::fabs(c.keep - 1) > 1e-2)) {

@@ -1,6 +1,8 @@
 // The timestep itself (sigma, timestep or index?) and its features [cos | sin] of t * factor * theta^(-i/half).
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "compare/families/fit.h"
@@ -56,6 +58,7 @@ void search_features(Case& failing, Findings& out) {
     const Features r = fit(failing.reference_of(item), failing.r);
     const double limit = std::max(2e-3, failing.tolerance);  // sines of large arguments in f32
     if (r.residual > limit) continue;
+    if (failing.note_local(residual_of(r, failing.candidate_of(item), failing.c))) return;
     const Features c = fit(failing.candidate_of(item), failing.c);
     if (c.residual > limit || c.residual > 0.3 * residual_of(r, failing.candidate_of(item), failing.c)) return;
     const char* cause = c.cos_first != r.cos_first ? "timestep.cos_sin_order"
@@ -77,18 +80,34 @@ void search_value(Case& failing, Findings& out) {
     out.push_back({cause, std::move(explanation), std::move(fix), "", 0, 0, 0.6, 0, Blame::kNone});
   };
   const std::string values = fmt::format("reference: {:.6g}; yours: {:.6g}", r, c);
-  if (failing.step >= 0 && c == failing.step && !is(r, c))
+  // At one step 0 may be the index, 1 - t, or nothing at all: the other steps decide.
+  const RunView& run = failing.reference_run();
+  std::vector<std::array<double, 3>> all{{r, c, static_cast<double>(failing.step)}};
+  for (size_t i = 0; i < run.records.size(); ++i) {
+    const RecordedTensor& record = run.records[i];
+    const size_t partner = failing.partner ? failing.partner(i) : SIZE_MAX;
+    if (record.key.name != failing.name || record.role != failing.role || record.key.step == failing.step ||
+        partner == SIZE_MAX || !record.load || all.size() > 64)
+      continue;
+    const Values &other_r = failing.load_reference(i), &other_c = failing.load_candidate(partner);
+    if (other_r.empty() || other_c.empty()) continue;
+    all.push_back({other_r.v[0], other_c.v[0], static_cast<double>(record.key.step)});
+  }
+  const auto holds = [&](const auto& rule) {
+    return std::all_of(all.begin(), all.end(), [&](const auto& step) { return rule(step[0], step[1], step[2]); });
+  };
+  if (failing.step >= 0 && !is(r, c) && holds([](double, double mine, double index) { return mine == index; }))
     return add("timestep.index_as_value", values + ", the index of the step",
                "pass the timestep's value, not its index");
-  if (is(c, 1000 * r))
+  if (holds([&](double theirs, double mine, double) { return is(mine, 1000 * theirs); }))
     return add("timestep.scale", values + ", 1000 times as large: a timestep where a sigma is wanted",
                "divide by 1000 (num_train_timesteps)");
-  if (is(1000 * c, r))
+  if (holds([&](double theirs, double mine, double) { return is(1000 * mine, theirs); }))
     return add("timestep.scale", values + ", 1000 times too small: a sigma where a timestep is wanted",
                "multiply by 1000 (num_train_timesteps)");
-  if (is(c, 1 - r)) return add("timestep.inverted", values + ", which is 1 - t", "noise runs from 1 to 0 here");
+  if (holds([&](double theirs, double mine, double) { return std::fabs(mine - (1 - theirs)) < 2e-3; }))
+    return add("timestep.inverted", values + ", which is 1 - t", "noise runs from 1 to 0 here");
   // Another step's value: the index is off.
-  const RunView& run = failing.reference_run();
   for (size_t i = 0; i < run.records.size(); ++i) {
     const RecordedTensor& record = run.records[i];
     if (record.key.name != failing.name || record.role != failing.role || record.key.step == failing.step ||

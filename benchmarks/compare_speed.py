@@ -1,0 +1,93 @@
+"""`lockstep compare` against a NumPy loop with the same metrics, its memory, and the diagnosis of one pair of 4 M elements.
+
+    ./dev bench compare_speed                 750 tensors, 1 GB a run
+    ./dev bench compare_speed --tensors 3000  the full size: 4 GB a run
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
+
+
+def write_run(folder: Path, records) -> None:
+    (folder / "tensors").mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"format": "lockstep-run", "version": 1, "id": folder.name, "status": "finished"}))
+    with open(folder / "records.jsonl", "w", encoding="utf-8") as lines:
+        for number, (name, role, array) in enumerate(records):
+            file = f"tensors/{number}.npy"
+            np.save(folder / file, array)
+            lines.write(json.dumps({"seq": number, "name": name, "step": None, "hit": 0, "tags": {}, "role": role,
+                                    "dtype": array.dtype.name, "shape": list(array.shape), "file": file}) + "\n")  # fmt: skip
+
+
+def numpy_metrics(a, b) -> dict:
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    d = x - y
+    dd, yy, xx = (d * d), (y * y), (x * x)
+    rows = np.sqrt(dd.reshape(-1, d.shape[-1]).sum(1) / np.maximum(yy.reshape(-1, d.shape[-1]).sum(1), 1e-30)).max()
+    channels = np.sqrt(dd.reshape(-1, d.shape[-1]).sum(0) / np.maximum(yy.reshape(-1, d.shape[-1]).sum(0), 1e-30)).max()
+    return {"relative": np.sqrt(dd.sum() / yy.sum()), "worst": max(rows, channels), "max": np.abs(d).max(), "at": np.abs(d).argmax(),
+            "mean": np.abs(d).mean(), "cosine": (x * y).sum() / np.sqrt(xx.sum() * yy.sum()), "nan": np.isnan(x).sum() + np.isnan(y).sum(),
+            "inf": np.isinf(x).sum() + np.isinf(y).sum()}  # fmt: skip
+
+
+def timed(command) -> tuple[float, float]:
+    started = time.monotonic()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    assert os.waitstatus_to_exitcode(status) in (0, 1), command
+    return time.monotonic() - started, usage.ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tensors", type=int, default=750)
+    arguments = parser.parse_args()
+    home = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    try:
+        rng = np.random.default_rng(0)
+        base = rng.standard_normal((436, 768)).astype(np.float32)  # 1.34 MB
+        noise = (1 + 1e-7 * rng.standard_normal(base.shape)).astype(np.float32)
+        names = [(f"net.blocks.{i // 10}.part{i % 10}", "output") for i in range(arguments.tensors)]
+        write_run(home / "a", ((n, r, base * np.float32(1 + i)) for i, (n, r) in enumerate(names)))
+        write_run(home / "b", ((n, r, base * np.float32(1 + i) * noise) for i, (n, r) in enumerate(names)))
+        ours, memory = min(timed([BINARY, "compare", str(home / "a"), str(home / "b"), "--json"]) for _ in range(3))
+        started = time.monotonic()
+        for number in range(arguments.tensors):
+            numpy_metrics(np.load(home / "b" / "tensors" / f"{number}.npy"), np.load(home / "a" / "tensors" / f"{number}.npy"))
+        theirs = time.monotonic() - started
+        gigabytes = arguments.tensors * base.nbytes / 1e9
+        print(f"{arguments.tensors} pairs, {gigabytes:.2f} GB a run: {ours:.2f} s, {memory:.0f} MB; NumPy {theirs:.2f} s: {theirs / ours:.1f}x")
+        shutil.rmtree(home / "a"), shutil.rmtree(home / "b")
+
+        # one failing pair of 4 M elements among its neighbours: shift and scale exchanged
+        x = rng.standard_normal((1, 4096, 1024)).astype(np.float32)
+        n = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+        mod = rng.standard_normal((1, 6 * 1024)).astype(np.float32)
+        q, k, v = (rng.standard_normal(x.shape).astype(np.float32) for _ in range(3))
+        for folder, (s, t) in (("c", (1, 0)), ("d", (0, 1))):
+            m = n * (1 + mod[:, None, s * 1024 : (s + 1) * 1024]) + mod[:, None, t * 1024 : (t + 1) * 1024]
+            write_run(home / folder, [("net.b", "input", x), ("net.b.mod", "output", mod), ("net.b.norm", "input", x), ("net.b.norm", "output", n),
+                                      ("net.b.q", "output", q), ("net.b.k", "output", k), ("net.b.v", "output", v), ("net.b.attn", "input", m), ("net.b.attn", "output", np.tanh(m))])  # fmt: skip
+        secs, memory = timed([BINARY, "compare", str(home / "c"), str(home / "d"), "--json"])
+        print(f"diagnosis of one pair of 4 M elements: {secs:.2f} s, {memory:.0f} MB")
+        rng.shuffle(n.reshape(-1))
+        write_run(home / "e", [("net.b", "input", x), ("net.b.mod", "output", mod), ("net.b.norm", "input", x), ("net.b.norm", "output", n)])
+        secs, memory = timed([BINARY, "compare", str(home / "c"), str(home / "e"), "--json"])
+        print(f"the same where no family explains it: {secs:.2f} s, {memory:.0f} MB")
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+// How the program's threads wait for each other.
+#pragma once
+
+namespace lockstep {
+
+// Starts the program over with OpenMP told to spin for microseconds instead of milliseconds, once, and only for
+// commands that compute. A thread that spins at a barrier keeps a busy machine from the thread it waits for (two loops
+// beside it: a picture of the embedded model in 0.87 s, with this in 0.45 s). OpenMP reads its environment before
+// main() begins, hence the new start.
+void limit_spinning(int argc, char** argv);
+
+}  // namespace lockstep

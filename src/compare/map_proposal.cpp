@@ -1,0 +1,199 @@
+#include "compare/map_proposal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "base/interrupt.h"
+#include "compare/values.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostNames = 1500;               // on each side; the table of the alignment is their product
+constexpr int64_t kMostElements = 1 << 22;        // of a tensor whose content is looked at
+constexpr double kEqual = 1e-3, kSimilar = 0.15;  // distances of sketches
+constexpr double kGap = 0.45;                     // a name without a partner costs this
+
+// What no order of axes changes.
+struct Sketch {
+  double rms = 0, mean = 0, absolute = 0, largest = 0;
+};
+
+struct Name {
+  std::string name;
+  bool input = false;
+  size_t record = 0;
+  Shape axes;  // without axes of 1, sorted
+  std::optional<Sketch> sketch;
+};
+
+Sketch sketch_of(const Values& x) {
+  Sketch out;
+  for (const float value : x.v) {
+    const double v = value, a = std::fabs(v);
+    out.rms += v * v, out.mean += v, out.absolute += a, out.largest = std::max(out.largest, a);
+  }
+  const double n = static_cast<double>(std::max<int64_t>(1, x.size()));
+  out.rms = std::sqrt(out.rms / n), out.mean /= n, out.absolute /= n;
+  return out;
+}
+
+double distance(const Sketch& a, const Sketch& b) {
+  const double scale = std::max(a.rms, b.rms);
+  if (!(scale > 0)) return 0;
+  const double d =
+      std::max({std::fabs(a.rms - b.rms), std::fabs(a.mean - b.mean), std::fabs(a.absolute - b.absolute)}) / scale;
+  const double top = std::max(a.largest, b.largest);
+  return std::max(d, 0.3 * std::fabs(a.largest - b.largest) / top);
+}
+
+std::vector<Name> names_of(const RunView& run, const std::vector<size_t>& records) {
+  std::vector<Name> out;
+  std::set<std::pair<std::string, bool>> seen;
+  for (const size_t i : records) {
+    const RecordedTensor& record = run.records[i];
+    const bool input = record.role == Role::kInput;
+    if (out.size() >= kMostNames || !seen.emplace(record.key.name, input).second) continue;
+    check_interrupt("map");
+    Name next{record.key.name, input, i, {}, std::nullopt};
+    for (const int64_t size : record.shape)
+      if (size != 1) next.axes.push_back(size);
+    std::sort(next.axes.begin(), next.axes.end());
+    if (record.load && is_floating(record.dtype) && checked_numel(record.shape) <= kMostElements)
+      next.sketch = sketch_of(values_from(record.load()));
+    out.push_back(std::move(next));
+  }
+  return out;
+}
+
+// 0: surely the same; infinity: cannot be.
+double cost(const Name& r, const Name& c) {
+  if (r.input != c.input) return INFINITY;
+  const auto count = [](const Shape& axes) {
+    return std::accumulate(axes.begin(), axes.end(), int64_t{1}, [](int64_t a, int64_t b) { return a * b; });
+  };
+  if (count(r.axes) != count(c.axes)) return INFINITY;
+  const double shape = r.axes == c.axes ? 0 : 0.1;
+  if (!r.sketch || !c.sketch) return 0.4 + shape;
+  const double d = distance(*r.sketch, *c.sketch);
+  return shape + (d < kEqual ? 0 : d < kSimilar ? 0.2 : 0.7);
+}
+
+// The cheapest way to walk both lists side by side, in order.
+std::vector<std::pair<size_t, size_t>> aligned(const std::vector<Name>& r, const std::vector<Name>& c) {
+  const size_t width = c.size() + 1;
+  std::vector<float> best((r.size() + 1) * width);
+  for (size_t i = 0; i <= r.size(); ++i)
+    for (size_t j = 0; j <= c.size(); ++j) {
+      if (i == 0 || j == 0) {
+        best[i * width + j] = static_cast<float>(kGap * static_cast<double>(i + j));
+        continue;
+      }
+      const double both = best[(i - 1) * width + j - 1] + cost(r[i - 1], c[j - 1]);
+      const double skip = kGap + std::min(best[(i - 1) * width + j], best[i * width + j - 1]);
+      best[i * width + j] = static_cast<float>(std::min(both, skip));
+    }
+  std::vector<std::pair<size_t, size_t>> out;
+  for (size_t i = r.size(), j = c.size(); i > 0 && j > 0;) {
+    const double here = best[i * width + j];
+    if (std::fabs(here - (best[(i - 1) * width + j - 1] + cost(r[i - 1], c[j - 1]))) < 1e-4)
+      out.emplace_back(--i, --j);
+    else if (std::fabs(here - (kGap + best[(i - 1) * width + j])) < 1e-4)
+      --i;
+    else
+      --j;
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+// The order of the candidate's axes that gives the reference's tensor; empty when none is needed or none does.
+std::vector<int> axis_order(const RecordedTensor& r, const RecordedTensor& c) {
+  std::vector<int> axes(c.shape.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (r.shape == c.shape || r.shape.size() != c.shape.size() || axes.size() > 5 || !r.load || !c.load) return {};
+  const Values expected = values_from(r.load()), own = values_from(c.load());
+  do {
+    const Values moved = permuted(own, axes);
+    if (moved.shape == expected.shape && relative_error(moved.v, expected.v) < 0.3) return axes;
+  } while (std::next_permutation(axes.begin(), axes.end()));
+  return {};
+}
+
+// "blocks.12.attn" → "blocks.*.attn" and {"12"}.
+std::pair<std::string, std::vector<std::string>> generalised(const std::string& name) {
+  std::string pattern;
+  std::vector<std::string> numbers;
+  for (size_t i = 0; i < name.size();) {
+    const bool begins = i == 0 || name[i - 1] == '.' || name[i - 1] == '_' || name[i - 1] == '/';
+    size_t end = i;
+    while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
+    const bool ends = end == name.size() || name[end] == '.' || name[end] == '_' || name[end] == '/';
+    if (end > i && begins && ends) {
+      pattern += '*', numbers.push_back(name.substr(i, end - i)), i = end;
+    } else {
+      pattern += name[i++];
+    }
+  }
+  return {pattern, numbers};
+}
+
+}  // namespace
+
+std::vector<ProposedRule> propose_map(const RunView& reference, const RunView& candidate,
+                                      const std::vector<MapRule>& map, const std::string& only_glob) {
+  const Pairing pairing = pair_runs(reference, candidate, map, only_glob);
+  const std::vector<Name> r = names_of(reference, pairing.only_reference),
+                          c = names_of(candidate, pairing.only_candidate);
+  std::vector<ProposedRule> single;
+  for (const auto& [i, j] : aligned(r, c)) {
+    if (r[i].name == c[j].name) continue;
+    const bool known = r[i].sketch && c[j].sketch;
+    const double d = known ? distance(*r[i].sketch, *c[j].sketch) : INFINITY;
+    const bool repeated = std::any_of(single.begin(), single.end(), [&, name = c[j].name](const ProposedRule& rule) {
+      return rule.rule.candidate == name;  // its input is named the same
+    });
+    if (repeated) continue;
+    single.push_back(
+        {{c[j].name, r[i].name, axis_order(reference.records[r[i].record], candidate.records[c[j].record]), {}, {}, {}},
+         d < kEqual     ? "equal content"
+         : d < kSimilar ? "similar content"
+                        : "order and shape",
+         1});
+  }
+  // Blocks that repeat make one rule, where every one of them agrees.
+  std::map<std::string, std::set<std::string>> targets;
+  for (const ProposedRule& rule : single)
+    targets[generalised(rule.rule.candidate).first].insert(generalised(rule.rule.reference).first);
+  std::vector<ProposedRule> out;
+  for (ProposedRule& rule : single) {
+    const auto from = generalised(rule.rule.candidate), to = generalised(rule.rule.reference);
+    const bool general = !from.second.empty() && from.second == to.second && targets[from.first].size() == 1;
+    if (general) rule.rule.candidate = from.first, rule.rule.reference = to.first;
+    const auto same = std::find_if(out.begin(), out.end(), [&](const ProposedRule& other) {
+      return other.rule.candidate == rule.rule.candidate && other.rule.reference == rule.rule.reference;
+    });
+    if (same != out.end())
+      ++same->tensors;
+    else
+      out.push_back(std::move(rule));
+  }
+  return out;
+}
+
+Json json_from(const std::vector<ProposedRule>& proposal) {
+  Json rules = Json::array();
+  for (const ProposedRule& each : proposal) {
+    Json rule{{"candidate", each.rule.candidate}, {"reference", each.rule.reference}};
+    if (!each.rule.permute.empty()) rule["permute"] = each.rule.permute;
+    rule["why"] = each.why;
+    rule["names"] = each.tensors;
+    rules.push_back(std::move(rule));
+  }
+  return Json{{"rules", std::move(rules)}};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+// True guidance needs a conditional and an unconditional velocity: two passes of the transformer, or one batch of two
+// rows.
+#pragma once
+#include "backend/backend.h"
+
+namespace lockstep {
+
+enum class GuidanceRun { kAuto, kPasses, kBatch };
+
+// Whichever is faster. A pass of few tokens is bound by what each kernel call costs, and a batch halves the calls; with
+// more tokens the shorter prompt's padding costs more than that.
+bool runs_as_batch(GuidanceRun run, int64_t image_tokens, int64_t cond_tokens, int64_t uncond_tokens);
+
+struct PaddedText {
+  Tensor text;  // [2, T, D]: conditional, unconditional, the shorter one filled with zeros
+  Tensor mask;  // bool [2, T]: false where filled
+};
+PaddedText pad_together(Backend& backend, const Tensor& cond, const Tensor& uncond);  // [1, T1, D], [1, T2, D]
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+"""The package as a user gets it: built offline, unpacked elsewhere, recording there."""
+
+import array
+import os
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+pytest.importorskip("setuptools")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.skipif(not (ROOT / "build" / "build.ninja").exists(), reason="no build folder")
+def test_a_wheel_records_on_its_own(tmp_path):
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(tmp_path), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    program = "import lockstep, array; lockstep.checkpoint('x', memoryview(array.array('f', [1, 2, 3]))); print(lockstep.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "LOCKSTEP_HOME": str(tmp_path / "home"), "LOCKSTEP_RECORD": "1"}
+    environment.pop("LOCKSTEP_LIBRARY", None)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 0 and str(tmp_path / "site") in done.stdout, done.stderr
+    (values,) = (tmp_path / "home" / "runs").glob("*/tensors/x.npy")
+    assert values.read_bytes().endswith(array.array("f", [1, 2, 3]).tobytes())
