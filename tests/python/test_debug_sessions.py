@@ -185,7 +185,7 @@ def test_several_sessions_and_the_last_is_the_default(home):
     assert home.debug("eval", "x", "--session", "two")["value"]["value"] == "two"
     assert home.debug("status")["session"] == "one-2"
     assert home.debug("status", "--session", "one")["stop"]["reason"] == "entry"
-    assert "two" in home.error("status", "--session", "tow")["message"]
+    assert "two" in home.error("status", "--session", "twoo")["message"]
     assert home.error("start", "--name", "two", "one.py")["code"] == "conflict"
     assert home.debug("sessions")["live"] == 3
 
