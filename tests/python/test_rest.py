@@ -188,11 +188,12 @@ def test_no_generated_request_makes_it_fall_over(home, tmp_path):
     # A session that stands, so that more than "there is no session" is reached.
     script = home.write("stands.py", "x = 1\ny = 2\n")
     home.call("debug/start", script=str(script), python=sys.executable, cwd=str(home.folder))
+    # One worker: compile() of CPython 3.11 counts its depth for all threads together and fails now and then with two.
     command = [
         str(pathlib.Path(sys.executable).parent / "schemathesis"), "run", f"http://127.0.0.1:{home.service()['port']}/v1/openapi.json",
         "-H", f"Authorization: Bearer {home.token()}",
         "--checks", "not_a_server_error,content_type_conformance,response_schema_conformance",
-        "--phases", "examples,coverage,fuzzing", "--max-examples", "5", "--workers", "2", "--seed", "1",
+        "--phases", "examples,coverage,fuzzing", "--max-examples", "5", "--workers", "1", "--seed", "1",
         "--exclude-path", "/v1/debug/events", "--exclude-path", "/v1/record", "--exclude-path", "/v1/debug/wait",
         "--suppress-health-check", "all", "--request-timeout", "60", "--no-color",
     ]
