@@ -26,7 +26,8 @@ namespace {
 struct Options {
   std::vector<std::string> prompts;
   std::string prompt_file, negative_prompt, model, output = "lockstep.png", device = "cpu", dtype = "f32", latents,
-                                                   sigmas, sheet, memory_limit, guidance_run = "auto";
+                                                   sigmas, sheet, memory_limit, guidance_run = "auto",
+                                                   schedule = "model";
   int width = 0, height = 0, steps = 0, count = 1, threads = 0, max_prompt_tokens = 512, columns = 4, quantize = 0;
   double guidance = -1;
   uint64_t seed = 0;
@@ -98,7 +99,7 @@ std::vector<double> parse_sigmas(const std::string& text) {
   return values;
 }
 
-// {seed}, {index} and {prompt} in the pattern are filled in; without them a number is put before the extension when
+// {seed} and {index} in the pattern are filled in; without them a number is put before the extension when
 // there are several.
 fs::path output_path(const std::string& pattern, size_t index, size_t total, uint64_t seed) {
   std::string path = pattern;
@@ -136,12 +137,16 @@ std::vector<Job> plan_jobs(const Options& options, const ModelDefaults& defaults
           options.has_negative ? std::optional(options.negative_prompt) : defaults.negative_prompt;
       request.width = options.width ? options.width : defaults.width;
       request.height = options.height ? options.height : defaults.height;
-      request.steps = options.steps ? options.steps : defaults.steps;
-      request.guidance = options.guidance >= 0 ? options.guidance : defaults.guidance;
+      const bool lightning = options.schedule == "lightning";
+      request.steps = options.steps ? options.steps : lightning ? 8 : defaults.steps;
+      request.guidance = options.guidance >= 0 ? options.guidance : lightning ? 1 : defaults.guidance;
       request.seed = options.seed + static_cast<uint64_t>(i);
       request.max_prompt_tokens = options.max_prompt_tokens;
       if (!options.latents.empty()) request.latents = read_latents(options.latents);
-      if (!options.sigmas.empty()) request.sigmas = parse_sigmas(options.sigmas);
+      if (!options.sigmas.empty()) {
+        request.sigmas = parse_sigmas(options.sigmas);
+        request.steps = static_cast<int>(request.sigmas.size());
+      }
       const fs::path output = output_path(options.output, jobs.size(), total, request.seed);
       jobs.push_back({std::move(request), output});
     }
@@ -181,6 +186,7 @@ class StageBars {
       bar_.reset();
       stage_ = stage;
       bar_ = std::make_unique<Progress>(stage_, total, enabled_);
+      if (stage_.starts_with("load")) bar_->set_note("MB");
       done_ = 0;
     }
     bar_->advance(done - done_);
@@ -233,6 +239,7 @@ void run_generate(App& app, const Options& options) {
                       : options.guidance_run == "passes" ? GuidanceRun::kPasses
                                                          : GuidanceRun::kAuto;
   if (options.tiling) settings.tiling = models::Tiling{};
+  if (options.schedule == "lightning") settings.scheduler = lightning_scheduler();
   settings.progress = [&bars](std::string_view stage, int64_t done, int64_t total) {
     if (done == total) note("stage", "{} done ({})", stage, total);
     bars.update(stage, done, total);
@@ -294,6 +301,10 @@ void add_generate(App& app) {
   command->add_option("--height", options->height, "pixels, floored to a multiple of 16");
   command->add_option("--steps", options->steps, "denoising steps");
   command->add_option("--sigmas", options->sigmas, "a schedule of your own: 1.0,0.75,0.5,0.25");
+  command
+      ->add_option("--schedule", options->schedule,
+                   "model (the folder's own) or lightning (distilled weights: 8 steps, or --steps 4, and no guidance)")
+      ->check(CLI::IsMember({"model", "lightning"}));
   command->add_option("--guidance", options->guidance, "true classifier-free guidance; 1 switches it off");
   command
       ->add_option("--guidance-run", options->guidance_run,

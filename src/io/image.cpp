@@ -82,9 +82,9 @@ void write_image(const fs::path& path, const Image& image, int quality) {
   if (extension == ".png")
     write_atomically(path, encode_png(packed, image.text));
   else if (extension == ".jpg" || extension == ".jpeg")
-    write_atomically(path, encode_jpeg(packed, quality));
+    write_atomically(path, encode_jpeg(packed, image.text, quality));
   else if (extension == ".webp")
-    write_atomically(path, encode_webp(packed, quality));
+    write_atomically(path, encode_webp(packed, image.text, quality));
   else
     fail(Code::kBadInput, "image", "no picture format for " + path.string(),
          {.expected = ".png, .jpg, .jpeg or .webp"});

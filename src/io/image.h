@@ -11,7 +11,7 @@ namespace lockstep {
 
 struct Image {
   Tensor pixels;  // [height, width, channels] u8 or u16; channels 1, 3 or 4; EXIF orientation applied
-  std::map<std::string, std::string> text;  // metadata: PNG text chunks
+  std::map<std::string, std::string> text;  // metadata: PNG text chunks, elsewhere EXIF
 };
 
 Image read_image(const fs::path& path);  // by content, whatever the extension

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "io/exif.h"
 #include "io/image.h"
 
 namespace lockstep {
@@ -24,11 +25,7 @@ DecodedImage decode_webp(std::span<const std::byte> bytes, std::string_view orig
 
 // `pixels` is contiguous [height, width, channels].
 std::string encode_png(const Tensor& pixels, const std::map<std::string, std::string>& text);
-std::string encode_jpeg(const Tensor& pixels, int quality);
-std::string encode_webp(const Tensor& pixels, int quality);
-
-// The orientation tag of a TIFF-structured EXIF block, with or without its "Exif\0\0" prefix; 1 when absent or damaged,
-// because a broken tag must not make a readable picture unreadable.
-int exif_orientation(std::span<const std::byte> exif);
+std::string encode_jpeg(const Tensor& pixels, const std::map<std::string, std::string>& text, int quality);
+std::string encode_webp(const Tensor& pixels, const std::map<std::string, std::string>& text, int quality);
 
 }  // namespace lockstep

@@ -102,7 +102,8 @@ struct JpegWriter {
   JpegWriter(const JpegWriter&) = delete;
   JpegWriter& operator=(const JpegWriter&) = delete;
 
-  bool write(const unsigned char* pixels, uint32_t width, uint32_t height, int channels, int quality) {
+  bool write(const unsigned char* pixels, uint32_t width, uint32_t height, int channels, const std::string& exif,
+             int quality) {
     if (setjmp(errors.jump)) return false;
     jpeg_mem_dest(&codec, &out, &size);
     codec.image_width = width;
@@ -114,6 +115,9 @@ struct JpegWriter {
     if (quality >= 90)  // chroma at full resolution: red edges in a generated picture stay sharp
       codec.comp_info[0].h_samp_factor = codec.comp_info[0].v_samp_factor = 1;
     jpeg_start_compress(&codec, TRUE);
+    if (!exif.empty())
+      jpeg_write_marker(&codec, JPEG_APP0 + 1, reinterpret_cast<const JOCTET*>(exif.data()),
+                        static_cast<unsigned>(exif.size()));
     while (codec.next_scanline < height) {
       unsigned char* row = const_cast<unsigned char*>(pixels) +
                            static_cast<size_t>(codec.next_scanline) * width * static_cast<size_t>(channels);
@@ -142,13 +146,14 @@ Tensor rgb_from_cmyk(const Tensor& cmyk, bool inverted) {
   return rgb;
 }
 
-int orientation_of(const jpeg_decompress_struct& codec) {
-  constexpr std::string_view kExif("Exif\0\0", 6);
+constexpr std::string_view kExif("Exif\0\0", 6);
+
+std::span<const std::byte> exif_of(const jpeg_decompress_struct& codec) {
   for (jpeg_saved_marker_ptr marker = codec.marker_list; marker; marker = marker->next)
     if (marker->marker == JPEG_APP0 + 1 && marker->data_length >= kExif.size() &&
         std::memcmp(marker->data, kExif.data(), kExif.size()) == 0)
-      return exif_orientation(std::as_bytes(std::span(marker->data, marker->data_length)));
-  return 1;
+      return std::as_bytes(std::span(marker->data, marker->data_length));
+  return {};
 }
 
 }  // namespace
@@ -173,7 +178,9 @@ DecodedImage decode_jpeg(std::span<const std::byte> bytes, std::string_view orig
     fail(Code::kUnsupported, "jpeg", std::string(origin) + ": unusual number of components",
          {.expected = "1, 3 or 4", .got = std::to_string(channels)});
   DecodedImage decoded;
-  decoded.orientation = orientation_of(codec);  // now: finishing frees the markers
+  const std::span<const std::byte> exif = exif_of(codec);  // now: finishing frees the markers
+  decoded.orientation = exif_orientation(exif);
+  decoded.image.text = exif_text(exif);
   Tensor& pixels = decoded.image.pixels;
   pixels = Tensor::zeros(DType::kU8, {codec.image_height, codec.image_width, channels});
   if (!reader.read_rows(pixels.mutable_data<uint8_t>(), pixels.bytes() / codec.image_height)) corrupt();
@@ -181,15 +188,18 @@ DecodedImage decode_jpeg(std::span<const std::byte> bytes, std::string_view orig
   return decoded;
 }
 
-std::string encode_jpeg(const Tensor& pixels, int quality) {
+std::string encode_jpeg(const Tensor& pixels, const std::map<std::string, std::string>& text, int quality) {
   if (pixels.dtype() != DType::kU8 || pixels.dim(2) == 4)
     fail(Code::kBadInput, "jpeg", "JPEG holds 8-bit grey or RGB only",
          {.got = std::string(dtype_name(pixels.dtype())) + " " + to_string(pixels.shape()), .hint = ".png"});
   if (pixels.dim(0) > JPEG_MAX_DIMENSION || pixels.dim(1) > JPEG_MAX_DIMENSION)
     fail(Code::kBadInput, "jpeg", to_string(pixels.shape()) + " is too large for JPEG", {.hint = ".png"});
+  constexpr size_t kMaxSegment = 65533;
+  const std::string block = text.empty() ? std::string() : exif_with_text(text, kMaxSegment - kExif.size());
+  const std::string exif = block.empty() ? block : std::string(kExif) + block;
   JpegWriter writer;
   if (!writer.write(pixels.data<uint8_t>(), static_cast<uint32_t>(pixels.dim(1)), static_cast<uint32_t>(pixels.dim(0)),
-                    static_cast<int>(pixels.dim(2)), quality))
+                    static_cast<int>(pixels.dim(2)), exif, quality))
     fail(Code::kInternal, "jpeg", writer.errors.message);
   return {reinterpret_cast<const char*>(writer.out), writer.size};
 }

@@ -1,5 +1,6 @@
 #include <webp/decode.h>
 #include <webp/encode.h>
+#include <webp/mux.h>
 
 #include <cstring>
 #include <memory>
@@ -37,6 +38,19 @@ const char* status_text(VP8StatusCode status) {
   }
 }
 
+// The stream in a container that also carries an EXIF chunk.
+std::string with_exif(const uint8_t* stream, size_t size, const std::string& exif) {
+  const std::unique_ptr<WebPMux, void (*)(WebPMux*)> mux(WebPMuxNew(), WebPMuxDelete);
+  const WebPData picture{stream, size}, chunk{reinterpret_cast<const uint8_t*>(exif.data()), exif.size()};
+  WebPData whole{};
+  if (!mux || WebPMuxSetImage(mux.get(), &picture, 0) != WEBP_MUX_OK ||
+      WebPMuxSetChunk(mux.get(), "EXIF", &chunk, 0) != WEBP_MUX_OK || WebPMuxAssemble(mux.get(), &whole) != WEBP_MUX_OK)
+    fail(Code::kInternal, "webp", "the picture's text could not be attached");
+  std::string out(reinterpret_cast<const char*>(whole.bytes), whole.size);
+  WebPDataClear(&whole);
+  return out;
+}
+
 }  // namespace
 
 DecodedImage decode_webp(std::span<const std::byte> bytes, std::string_view origin) {
@@ -55,11 +69,13 @@ DecodedImage decode_webp(std::span<const std::byte> bytes, std::string_view orig
   const auto decode = features.has_alpha ? WebPDecodeRGBAInto : WebPDecodeRGBInto;
   if (!decode(data, bytes.size(), pixels.mutable_data<uint8_t>(), pixels.bytes(), row_bytes))
     fail(Code::kCorrupt, "webp", std::string(origin) + ": the picture data is damaged or cut short");
-  decoded.orientation = exif_orientation(exif_chunk(bytes));
+  const std::span<const std::byte> exif = exif_chunk(bytes);
+  decoded.orientation = exif_orientation(exif);
+  decoded.image.text = exif_text(exif);
   return decoded;
 }
 
-std::string encode_webp(const Tensor& pixels, int quality) {
+std::string encode_webp(const Tensor& pixels, const std::map<std::string, std::string>& text, int quality) {
   if (pixels.dtype() != DType::kU8 || pixels.dim(2) == 1)
     fail(Code::kBadInput, "webp", "WebP holds 8-bit RGB or RGBA only",
          {.got = std::string(dtype_name(pixels.dtype())) + " " + to_string(pixels.shape()), .hint = ".png"});
@@ -78,7 +94,9 @@ std::string encode_webp(const Tensor& pixels, int quality) {
                                                             static_cast<float>(quality), &out);
   const std::unique_ptr<uint8_t, void (*)(void*)> owned(out, WebPFree);
   if (size == 0) fail(Code::kInternal, "webp", "the picture could not be encoded");
-  return {reinterpret_cast<const char*>(out), size};
+  constexpr size_t kMaxText = 1 << 19;
+  const std::string exif = text.empty() ? std::string() : exif_with_text(text, kMaxText);
+  return exif.empty() ? std::string(reinterpret_cast<const char*>(out), size) : with_exif(out, size, exif);
 }
 
 }  // namespace lockstep

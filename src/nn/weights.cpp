@@ -19,10 +19,13 @@ struct Weights::Account {
   WeightOptions options;
   std::set<std::string> used;
   std::vector<std::string> missing, misshapen, ignored;
+  int64_t taken_bytes = 0, all_bytes = 0;
 };
 
 Weights::Weights(const Checkpoint& checkpoint, Backend& backend, WeightOptions options)
-    : account_(new Account{checkpoint, backend, std::move(options), {}, {}, {}, {}}) {}
+    : account_(new Account{checkpoint, backend, std::move(options), {}, {}, {}, {}}) {
+  for (const TensorInfo& info : checkpoint.tensors()) account_->all_bytes += static_cast<int64_t>(info.size_bytes);
+}
 
 Weights Weights::operator/(std::string_view name) const {
   return Weights(account_, key(name));
@@ -50,7 +53,11 @@ Tensor Weights::take(std::string_view name) const {
     return {};
   }
   account_->used.insert(in_file);
-  return account_->checkpoint.tensor(in_file);
+  Tensor tensor = account_->checkpoint.tensor(in_file);
+  // What was taken before this tensor is done with: its packing went on after its own report.
+  if (account_->options.progress) account_->options.progress(account_->taken_bytes, account_->all_bytes);
+  account_->taken_bytes += static_cast<int64_t>(tensor.bytes());
+  return tensor;
 }
 
 // The file's pages under a weight that was packed or copied would double the peak: they come back if read again.
@@ -183,7 +190,10 @@ void Weights::finish(std::string_view component) const {
     for (const std::string& glob : account_->ignored) settled = settled || glob_match(glob, info.name);
     if (!settled) unused.push_back(info.name);
   }
-  if (account_->missing.empty() && account_->misshapen.empty() && unused.empty()) return;
+  if (account_->missing.empty() && account_->misshapen.empty() && unused.empty()) {
+    if (account_->options.progress) account_->options.progress(account_->all_bytes, account_->all_bytes);
+    return;
+  }
   constexpr size_t kMostSuggestions = 20;
   std::string text = std::string(component) + ": the checkpoint does not fit the config (" +
                      std::to_string(account_->missing.size()) + " missing, " + std::to_string(unused.size()) +

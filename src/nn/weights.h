@@ -12,6 +12,9 @@
 
 namespace lockstep::nn {
 
+// Called as tensors are taken: bytes done with, bytes in the files.
+using LoadProgress = std::function<void(int64_t done, int64_t total)>;
+
 struct WeightOptions {
   DType dtype = DType::kF32;  // of activations; weights are brought to it where their own is wider
   int quantize_bits = 0;      // dense linear weights are quantised at load
@@ -19,6 +22,7 @@ struct WeightOptions {
   std::function<std::string(const std::string&)> rename = {};
   std::vector<std::string> may_lack = {};   // canonical keys that this kind of file leaves out
   bool channels_last_convolutions = false;  // MLX keeps [o, (kt,) kh, kw, i]
+  LoadProgress progress = {};
 };
 
 class Weights {

@@ -37,6 +37,13 @@ class Run {
     const Execution stage = execution(step, pass);
     return Ctx(stage, name).tap(std::move(tensor));
   }
+  nn::LoadProgress loading(const char* stage) const {
+    constexpr int64_t kMegabyte = 1'000'000;
+    return [this, stage](int64_t done, int64_t total) {
+      check_interrupt("generate");
+      settings_.progress(stage, done / kMegabyte, total / kMegabyte);
+    };
+  }
   Tensor embed(const Tokenizer& tokenizer, const models::TextModel& encoder, const std::string& prompt,
                std::string_view pass, int max_tokens) const;
   Tensor initial_latents(const GenerateRequest& request, int64_t channels) const;
@@ -65,9 +72,9 @@ Tensor Run::embed(const Tokenizer& tokenizer, const models::TextModel& encoder, 
 }
 
 std::vector<Embeddings> Run::encode(const std::vector<GenerateRequest>& requests) const {
-  settings_.progress("text encoder", 0, static_cast<int64_t>(requests.size()));
   const Tokenizer tokenizer = model_.tokenizer();
-  const models::TextModel encoder = model_.text_encoder(backend_, settings_.dtype);
+  const models::TextModel encoder = model_.text_encoder(backend_, settings_.dtype, loading("load text enc."));
+  settings_.progress("text encoder", 0, static_cast<int64_t>(requests.size()));
   std::vector<Embeddings> all;
   for (const GenerateRequest& request : requests) {
     check_interrupt("generate");
@@ -145,10 +152,10 @@ std::vector<Tensor> Run::denoise(const std::vector<GenerateRequest>& requests,
   int64_t total = 0, done = 0;
   for (const GenerateRequest& request : requests)
     total += request.sigmas.empty() ? request.steps : static_cast<int64_t>(request.sigmas.size());
-  settings_.progress("denoise", 0, total);
-  const SchedulerConfig scheduler = model_.scheduler();
+  const SchedulerConfig scheduler = settings_.scheduler ? *settings_.scheduler : model_.scheduler();
   const models::QwenImageTransformer transformer =
-      model_.transformer(backend_, settings_.dtype, settings_.quantize_bits);
+      model_.transformer(backend_, settings_.dtype, settings_.quantize_bits, loading("load transformer"));
+  settings_.progress("denoise", 0, total);
   std::vector<Tensor> results;
   for (size_t r = 0; r < requests.size(); ++r) {
     Tensor latents = initial_latents(requests[r], transformer.config().in_channels / 4);  // [1, N, C * 4]
@@ -167,9 +174,9 @@ std::vector<Tensor> Run::denoise(const std::vector<GenerateRequest>& requests,
 
 std::vector<GeneratedImage> Run::decode(const std::vector<GenerateRequest>& requests,
                                         const std::vector<Tensor>& latents) const {
-  settings_.progress("decode", 0, static_cast<int64_t>(latents.size()));
   const models::VaeConfig config = model_.vae_config();
-  const models::VaeDecoder decoder = model_.vae_decoder(backend_, settings_.dtype);
+  const models::VaeDecoder decoder = model_.vae_decoder(backend_, settings_.dtype, loading("load VAE"));
+  settings_.progress("decode", 0, static_cast<int64_t>(latents.size()));
   std::vector<GeneratedImage> images;
   for (size_t i = 0; i < latents.size(); ++i) {
     check_interrupt("generate");
@@ -186,12 +193,12 @@ std::vector<GeneratedImage> Run::decode(const std::vector<GenerateRequest>& requ
   return images;
 }
 
-void check(const GenerateRequest& request) {
+void check(const GenerateRequest& request, const SchedulerConfig& scheduler) {
   if (request.width < 16 || request.height < 16 || request.width > 1 << 14 || request.height > 1 << 14)
     fail(Code::kBadInput, "generate", "the image size is out of range",
          {.expected = "16 to 16384 pixels each way",
           .got = std::to_string(request.width) + "x" + std::to_string(request.height)});
-  if (request.sigmas.empty() && request.steps < 2)
+  if (request.sigmas.empty() && request.steps < (scheduler.shift_terminal ? 2 : 1))
     fail(Code::kBadInput, "generate", "one step ends where it starts: the schedule divides 0 by 0",
          {.expected = "2 steps or more",
           .got = std::to_string(request.steps),
@@ -206,7 +213,8 @@ void check(const GenerateRequest& request) {
 
 std::vector<GeneratedImage> generate(const ModelFolder& model, Backend& backend, const GenerateSettings& settings,
                                      const std::vector<GenerateRequest>& requests) {
-  for (const GenerateRequest& request : requests) check(request);
+  const SchedulerConfig scheduler = settings.scheduler ? *settings.scheduler : model.scheduler();
+  for (const GenerateRequest& request : requests) check(request, scheduler);
   const Run run(model, backend, settings);
   const std::vector<Embeddings> embeddings = run.encode(requests);
   const std::vector<Tensor> latents = run.denoise(requests, embeddings);

@@ -28,8 +28,9 @@ struct GenerateSettings {
   Tap* tap = nullptr;
   int quantize_bits = 0;  // the transformer's dense linear weights, at load
   std::optional<models::Tiling> tiling;
+  std::optional<SchedulerConfig> scheduler;  // instead of the model folder's
   GuidanceRun guidance = GuidanceRun::kAuto;
-  // Called as work goes on: stage name, done, total.
+  // Called as work goes on: stage name, done, total; for "load ..." in megabytes.
   std::function<void(std::string_view stage, int64_t done, int64_t total)> progress = [](auto...) {};
 };
 

@@ -95,8 +95,8 @@ ModelFolder ModelFolder::open(const fs::path& path) {
   return folder;
 }
 
-nn::WeightOptions ModelFolder::weight_options(DType dtype) const {
-  nn::WeightOptions options{.dtype = dtype};
+nn::WeightOptions ModelFolder::weight_options(DType dtype, nn::LoadProgress progress) const {
+  nn::WeightOptions options{.dtype = dtype, .progress = std::move(progress)};
   options.channels_last_convolutions = mflux_;
   if (mflux_) options.may_lack = {"norm_out.linear.bias"};  // mflux's module has none, so its files lack it
   return options;
@@ -112,27 +112,28 @@ models::VaeConfig ModelFolder::vae_config() const {
   return config_or(path_ / "vae/config.json", mflux_, models::read_vae_config, released_vae());
 }
 
-models::TextModel ModelFolder::text_encoder(Backend& backend, DType dtype) const {
+models::TextModel ModelFolder::text_encoder(Backend& backend, DType dtype, nn::LoadProgress progress) const {
   const models::TextConfig config =
       config_or(path_ / "text_encoder/config.json", mflux_, models::read_text_config, released_text_encoder());
-  nn::WeightOptions options = weight_options(dtype);
+  nn::WeightOptions options = weight_options(dtype, std::move(progress));
   if (mflux_) options.rename = models::mflux_text_name;
   return load_component<models::TextModel>(path_ / "text_encoder", "text_encoder", config, backend, std::move(options));
 }
 
-models::QwenImageTransformer ModelFolder::transformer(Backend& backend, DType dtype, int quantize_bits) const {
+models::QwenImageTransformer ModelFolder::transformer(Backend& backend, DType dtype, int quantize_bits,
+                                                      nn::LoadProgress progress) const {
   const models::QwenImageConfig config =
       config_or(path_ / "transformer/config.json", mflux_, models::read_qwen_image_config, released_transformer());
-  nn::WeightOptions options = weight_options(dtype);
+  nn::WeightOptions options = weight_options(dtype, std::move(progress));
   options.quantize_bits = quantize_bits;
   if (mflux_) options.rename = models::mflux_transformer_name;
   return load_component<models::QwenImageTransformer>(path_ / "transformer", "transformer", config, backend,
                                                       std::move(options));
 }
 
-models::VaeDecoder ModelFolder::vae_decoder(Backend& backend, DType dtype) const {
+models::VaeDecoder ModelFolder::vae_decoder(Backend& backend, DType dtype, nn::LoadProgress progress) const {
   const models::VaeConfig config = vae_config();
-  nn::WeightOptions options = weight_options(dtype);
+  nn::WeightOptions options = weight_options(dtype, std::move(progress));
   if (mflux_)
     options.rename = [blocks = config.res_blocks](const std::string& name) {
       return models::mflux_vae_name(name, blocks);
@@ -140,9 +141,9 @@ models::VaeDecoder ModelFolder::vae_decoder(Backend& backend, DType dtype) const
   return load_component<models::VaeDecoder>(path_ / "vae", "vae", config, backend, std::move(options));
 }
 
-models::VaeEncoder ModelFolder::vae_encoder(Backend& backend, DType dtype) const {
+models::VaeEncoder ModelFolder::vae_encoder(Backend& backend, DType dtype, nn::LoadProgress progress) const {
   const models::VaeConfig config = vae_config();
-  nn::WeightOptions options = weight_options(dtype);
+  nn::WeightOptions options = weight_options(dtype, std::move(progress));
   if (mflux_)
     options.rename = [blocks = config.res_blocks](const std::string& name) {
       return models::mflux_vae_name(name, blocks);

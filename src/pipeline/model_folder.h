@@ -27,16 +27,16 @@ class ModelFolder {
   const ModelDefaults& defaults() const { return defaults_; }
 
   Tokenizer tokenizer() const;
-  models::TextModel text_encoder(Backend& backend, DType dtype) const;
-  models::QwenImageTransformer transformer(Backend& backend, DType dtype,
-                                           int quantize_bits = 0) const;  // bits 0: as stored
+  models::TextModel text_encoder(Backend& backend, DType dtype, nn::LoadProgress progress = {}) const;
+  models::QwenImageTransformer transformer(Backend& backend, DType dtype, int quantize_bits = 0,  // 0: as stored
+                                           nn::LoadProgress progress = {}) const;
   models::VaeConfig vae_config() const;
-  models::VaeDecoder vae_decoder(Backend& backend, DType dtype) const;
-  models::VaeEncoder vae_encoder(Backend& backend, DType dtype) const;
+  models::VaeDecoder vae_decoder(Backend& backend, DType dtype, nn::LoadProgress progress = {}) const;
+  models::VaeEncoder vae_encoder(Backend& backend, DType dtype, nn::LoadProgress progress = {}) const;
   SchedulerConfig scheduler() const;
 
  private:
-  nn::WeightOptions weight_options(DType dtype) const;
+  nn::WeightOptions weight_options(DType dtype, nn::LoadProgress progress) const;
 
   fs::path path_;
   bool mflux_ = false;

@@ -40,6 +40,11 @@ SchedulerConfig read_scheduler_config(const fs::path& path) {
   return config;
 }
 
+SchedulerConfig lightning_scheduler() {
+  const double shift = std::log(3.0);
+  return {.base_shift = shift, .max_shift = shift, .base_tokens = 256, .max_tokens = 8192, .shift_terminal = {}};
+}
+
 Schedule make_schedule(const SchedulerConfig& config, int steps, int64_t image_tokens,
                        const std::vector<double>& custom) {
   if (!custom.empty()) steps = static_cast<int>(custom.size());

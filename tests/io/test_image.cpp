@@ -47,6 +47,32 @@ TEST_F(ImageTest, WebpAt100IsLosslessAndJpegIsClose) {
   EXPECT_NE(error_of([&] { write_image(file("x.png"), {rgb.to(DType::kF32), {}}); }), "");
 }
 
+TEST_F(ImageTest, JpegAndWebpCarryTextAsExif) {
+  const Tensor rgb = gradient(DType::kU8, 9, 6, 3), rgba = gradient(DType::kU8, 9, 6, 4);
+  const std::map<std::string, std::string> text = {
+      {"prompt", "a \"cat\" \xe7\x8b\x90"}, {"software", "x"}, {"none", ""}, {"lines", "a\nb"}};
+  for (const char* name : {"x.jpg", "x.webp"}) {
+    write_image(file(name), {rgb, text});
+    const Image back = read_image(file(name));
+    EXPECT_EQ(back.text, text) << name;
+    EXPECT_EQ(back.pixels.shape(), rgb.shape()) << name;
+  }
+  write_image(file("a.webp"), {rgba, text}, 100);
+  EXPECT_EQ(read_image(file("a.webp")).text, text);
+  EXPECT_EQ(to_doubles(read_image(file("a.webp")).pixels.slice(2, 3, 4)), to_doubles(rgba.slice(2, 3, 4)));
+}
+
+TEST_F(ImageTest, ALongPromptIsCutWhereTheFormatEnds) {
+  const Tensor rgb = gradient(DType::kU8, 9, 6, 3);
+  std::string prompt;
+  for (int i = 0; i < 60000; ++i) prompt += "\xe7\x8b\x90";
+  write_image(file("x.jpg"), {rgb, {{"prompt", prompt}, {"seed", "7"}}});
+  const Image back = read_image(file("x.jpg"));
+  EXPECT_EQ(back.text.at("seed"), "7");
+  EXPECT_GT(back.text.at("prompt").size(), 1000u);
+  EXPECT_TRUE(prompt.starts_with(back.text.at("prompt")));
+}
+
 TEST_F(ImageTest, ATruncatedPictureIsAnErrorNotAGreyOne) {
   const Tensor pixels = gradient(DType::kU8, 32, 32, 3);
   for (const char* name : {"x.png", "x.jpg", "x.webp"}) {

@@ -46,6 +46,22 @@ def test_the_picture_carries_what_made_it(tmp_path):
     assert image.text["prompt"] == "a fox" and image.text["seed"] == "5" and image.text["software"].startswith("lockstep")
 
 
+@pytest.mark.parametrize("name", ["fox.jpg", "fox.webp"])
+def test_other_formats_carry_it_as_exif(tmp_path, name):
+    prompt = "a fox, ein Füchslein, 狐"
+    done = generate("--model", MODEL, "--prompt", prompt, "--seed", 5, *SMALL, "--output", name, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    image = pytest.importorskip("PIL.Image").open(tmp_path / name)
+    exif = image.getexif()
+    comment = exif.get_ifd(0x8769)[0x9286]
+    assert comment[:8] == b"ASCII\0\0\0"
+    text = json.loads(comment[8:])
+    assert text["prompt"] == prompt and text["seed"] == "5" and text["size"] == "32x48" and text["model"] == "model"
+    assert exif[0x0131].startswith("lockstep")
+    image.load()
+    assert image.size == (32, 48)
+
+
 def test_count_counts_the_seeds_up_and_json_lists_the_files(tmp_path):
     done = generate("--model", MODEL, "--prompt", "a", "--prompt", "b", "--count", 2, "--seed", 10, *SMALL, "--output", "x-{seed}-{index}.webp", "--json", cwd=tmp_path)
     images = json.loads(done.stdout)["images"]
@@ -101,6 +117,49 @@ def test_a_truncated_shard_is_refused(tmp_path, model):
     shard.write_bytes(shard.read_bytes()[:-7])
     refused(generate("--model", model, "--prompt", "x", *SMALL, "--output", "x.png", cwd=tmp_path), 2, "diffusion_pytorch_model.safetensors")
     assert not (tmp_path / "x.png").exists()
+
+
+def test_a_missing_shard_is_named(tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(ROOT / "tests/goldens/t2i_bf16/model", model)
+    shards = sorted((model / "vae").glob("*-of-*.safetensors"))
+    shards[0].unlink()
+    refused(generate("--model", model, "--prompt", "x", *SMALL, "--output", "x.png", cwd=tmp_path), 2, shards[0].name)
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_no_memory_is_an_error_not_a_crash(tmp_path):
+    import resource
+
+    # Enough to start and to load, not enough for the decoder's activations at 1024x1024.
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))
+    done = generate("--model", MODEL, "--prompt", "x", "--width", 1024, "--height", 1024, "--steps", 2, "--threads", 1, "--output", "x.png", cwd=tmp_path, preexec_fn=limit)
+    refused(done, 3, "bytes to give")
+    assert not list(tmp_path.iterdir())
+
+
+def test_loading_shows_a_bar_on_a_terminal(tmp_path):
+    import pty
+
+    leader, follower = pty.openpty()
+    process = subprocess.Popen([ENGINE, "generate", "--model", str(MODEL), "--prompt", "x", *SMALL, "--output", "x.png"], cwd=tmp_path, stderr=follower)
+    os.close(follower)
+    shown = b""
+    with open(leader, "rb", buffering=0) as screen:
+        try:
+            while part := screen.read(4096):
+                shown += part
+        except OSError:  # the other end was closed: a terminal's end of file
+            pass
+    assert process.wait(timeout=60) == 0
+    for stage in (b"load text enc.", b"load transformer", b"load VAE", b"denoise", b"decode"):
+        assert stage in shown, shown
+
+
+def test_lightning_steps_without_guidance(tmp_path):
+    done = generate("--model", MODEL, "--prompt", "x", "--width", 32, "--height", 48, "--schedule", "lightning", "--negative-prompt", " ", "--json", cwd=tmp_path)
+    image = json.loads(done.stdout)["images"][0]
+    assert (image["steps"], image["guidance"]) == (8, 1)
 
 
 def test_a_missing_component_is_named(tmp_path, model):

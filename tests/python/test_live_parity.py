@@ -10,6 +10,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENGINE = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build/bin/lockstep"))
 
 
+def test_configurations_at_the_edges_agree_with_the_official_pipeline():
+    command = [sys.executable, str(ROOT / "tools/reference/parity.py"), "--stress", "--engine", ENGINE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-2000:]}"
+
+
 def test_random_configurations_agree_with_the_official_pipeline():
     seed = int(os.environ.get("LOCKSTEP_PARITY_SEED", random.SystemRandom().randrange(10**9)))
     command = [sys.executable, str(ROOT / "tools/reference/parity.py"), "--count", "3", "--seed", str(seed), "--engine", ENGINE]

@@ -1,6 +1,7 @@
 """Live parity: random tiny pipelines, the official run and ours beside each other, every tensor compared.
 
     python tools/reference/parity.py --count 5                     # a new seed each time, printed
+    python tools/reference/parity.py --stress                      # the edges: stress_cases.py
     python tools/reference/parity.py --seed 1234 --count 1         # that one again; case i of a run is seed + i
     python tools/reference/parity.py --count 20 --against-official # how far two builds of the official code differ
 
@@ -28,6 +29,7 @@ import tiny_pipeline  # noqa: E402
 from compare_runs import Bf16Pool, Comparison, compare, compare_bf16  # noqa: E402
 from record_official import record_run  # noqa: E402
 from run_writer import Run  # noqa: E402
+from stress_cases import CASES  # noqa: E402
 
 ENGINE = Path(__file__).resolve().parents[2] / "build" / "bin" / "lockstep"
 BF16_BAR = 1.1
@@ -104,14 +106,20 @@ def run_other_build(model: Path, run: Path, dtype: str, settings: dict) -> Path:
 
 def options(settings: dict) -> list[str]:
     """One argument each, so that a prompt that begins with a dash or is empty stays a value."""
-    return [f"--{name.replace('_', '-')}={value}" for name, value in settings.items() if value is not None]
+    return [
+        f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
+        for name, value in settings.items()
+        if value is not None
+    ]
 
 
 def run_case(case: dict, folder: Path, pool: Bf16Pool, arguments) -> Comparison:
     model, settings = folder / "model", case["settings"]
     dtype = arguments.dtype
     tiny_pipeline.make_pipeline(model, case["seed"], **case["model"], dtype=dtype)
-    official = Run(record_run(model, folder / "official", dtype=dtype, **settings))
+    # The one setting that has another name there.
+    theirs = {"max_sequence_length" if k == "max_prompt_tokens" else k: v for k, v in settings.items()}
+    official = Run(record_run(model, folder / "official", dtype=dtype, **theirs))
     if arguments.against_official:
         candidate = Run(run_other_build(model, folder / "candidate", dtype, settings))
     else:
@@ -120,7 +128,7 @@ def run_case(case: dict, folder: Path, pool: Bf16Pool, arguments) -> Comparison:
         candidate = Run(run_engine(arguments.engine, model, home, dtype, settings, arguments.engine_argument))
     if dtype == "f32":
         return compare(official, candidate, arguments.tolerance)
-    exact = Run(record_run(model, folder / "exact", dtype="f32", bf16_inputs=True, **settings))
+    exact = Run(record_run(model, folder / "exact", dtype="f32", bf16_inputs=True, **theirs))
     return compare_bf16(exact, official, candidate, pool)
 
 
@@ -128,6 +136,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, help="first case; default: a new one")
     parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--stress", action="store_true", help="the edges instead of random cases")
     parser.add_argument("--engine", type=Path, default=ENGINE)
     parser.add_argument("--engine-argument", action="append", default=[], help="passed on to `lockstep generate`")
     parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
@@ -142,8 +151,13 @@ def main() -> int:
     torch.set_num_threads(1)  # tensors this small cost more to share out than to compute
     seed = arguments.seed if arguments.seed is not None else secrets.randbelow(2**31)
     failed, status, pool = [], 0, Bf16Pool()
-    for case_seed in range(seed, seed + arguments.count):
-        case = draw_case(case_seed)
+    if arguments.stress:
+        cases = [{"seed": i, "name": name, **case} for i, (name, case) in enumerate(CASES.items())]
+        arguments.count = len(cases)
+    else:
+        cases = [draw_case(s) for s in range(seed, seed + arguments.count)]
+    for case in cases:
+        case_seed = case["seed"]
         print(json.dumps(case, ensure_ascii=False), flush=True)
         folder = Path(tempfile.mkdtemp(prefix="parity-"))
         started = time.monotonic()

@@ -215,6 +215,7 @@ def run_official(
     sigmas: list[float] | None = None,
     max_sequence_length: int = 512,
     bf16_inputs: bool = False,
+    vae_tiling: bool = False,
     pipeline=None,
 ):
     """Records one run. writer_for(header) gives the writer; returns it with the PIL image."""
@@ -255,6 +256,8 @@ def run_official(
         },
     }
     pipeline = pipeline or load_pipeline(model, dtype)
+    if vae_tiling:
+        pipeline.vae.enable_tiling()
     writer = writer_for(header)
     status = "failed"
     try:
