@@ -80,8 +80,9 @@ int run(const fs::path& path) {
              100 * (best[1] / best[0] - 1));
   fmt::print("| a listener that is shown all {:.0f} tensors and keeps none | {:.3f} ms, +{:.1f} % |\n", taps,
              best[2] * 1e3, 100 * (best[2] / best[0] - 1));
-  fmt::print("| one tap with nobody listening, its four scopes included | {:.1f} ns; all of them {:.4f} % of the pass |\n",
-             bare * 1e9, 100 * bare * taps / best[0]);
+  fmt::print(
+      "| one tap with nobody listening, its four scopes included | {:.1f} ns; all of them {:.4f} % of the pass |\n",
+      bare * 1e9, 100 * bare * taps / best[0]);
   return 0;
 }
 

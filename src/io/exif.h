@@ -14,8 +14,8 @@ int exif_orientation(std::span<const std::byte> exif);
 // Text as exif_with_text writes it; empty when there is none.
 std::map<std::string, std::string> exif_text(std::span<const std::byte> exif);
 
-// A TIFF block without prefix: description = "prompt", software = "software", and all of it as a JSON object in the user
-// comment. Values that do not fit are cut.
+// A TIFF block without prefix: description = "prompt", software = "software", and all of it as a JSON object in the
+// user comment. Values that do not fit are cut.
 std::string exif_with_text(const std::map<std::string, std::string>& text, size_t most_bytes);
 
 }  // namespace lockstep

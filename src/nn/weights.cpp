@@ -161,11 +161,52 @@ ConvWeight Weights::conv(Tensor weight, std::string_view name, const Shape& shap
   return conv;
 }
 
+DType Weights::dtype() const {
+  return account_->options.dtype;
+}
+
+Tensor Weights::conv2d_kernel(std::string_view name) const {
+  const Tensor weight = (*this / name).take("weight");
+  return weight.defined() && weight.rank() == 4 && account_->options.channels_last_convolutions
+             ? weight.permute({0, 3, 1, 2})  // [o, kh, kw, i] → [o, i, kh, kw]
+             : weight;
+}
+
 ConvWeight Weights::conv2d(std::string_view name, int64_t inputs, int64_t outputs, int kernel) const {
-  Tensor weight = (*this / name).take("weight");
-  if (weight.defined() && weight.rank() == 4 && account_->options.channels_last_convolutions)
-    weight = weight.permute({0, 3, 1, 2});  // [o, kh, kw, i] → [o, i, kh, kw]
-  return conv(weight, name, {outputs, inputs, kernel, kernel}, outputs);
+  return conv(conv2d_kernel(name), name, {outputs, inputs, kernel, kernel}, outputs);
+}
+
+std::array<ConvWeight, 4> Weights::conv2d_of_doubled(std::string_view name, int64_t inputs, int64_t outputs) const {
+  std::array<ConvWeight, 4> phases;
+  const Tensor weight = conv2d_kernel(name), bias = (*this / name).tensor("bias", {outputs});
+  if (!weight.defined() || !bias.defined()) return phases;
+  const Shape shape{outputs, inputs, 3, 3};
+  if (weight.shape() != shape) {
+    account_->misshapen.push_back(key(name) + ".weight is " + to_string(weight.shape()) + ", expected " +
+                                  to_string(shape));
+    return phases;
+  }
+  const Tensor nine = weight.to(DType::kF32).contiguous();
+  const float* from = nine.data<float>();
+  // Which of the two source rows a tap of the doubled picture falls on, by the parity of the result's row; columns
+  // alike.
+  constexpr int kSource[2][3] = {{0, 1, 1}, {0, 0, 1}};
+  for (int phase = 0; phase < 4; ++phase) {
+    const auto& rows = kSource[phase / 2];
+    const auto& columns = kSource[phase % 2];
+    Tensor four = Tensor::zeros(DType::kF32, {outputs, inputs, 2, 2});
+    float* to = four.mutable_data<float>();
+    for (int64_t pair = 0; pair < outputs * inputs; ++pair) {
+      double sums[4] = {};
+      for (int tap = 0; tap < 9; ++tap) sums[2 * rows[tap / 3] + columns[tap % 3]] += from[9 * pair + tap];
+      for (int i = 0; i < 4; ++i) to[4 * pair + i] = static_cast<float>(sums[i]);
+    }
+    phases[static_cast<size_t>(phase)].weight = four;
+    phases[static_cast<size_t>(phase)].bias = bias;
+    account_->backend.prepare(phases[static_cast<size_t>(phase)], DType::kF32);
+  }
+  drop(*this / name, "weight");
+  return phases;
 }
 
 ConvWeight Weights::conv3d_newest_tap(std::string_view name, int64_t inputs, int64_t outputs, int kernel) const {

@@ -1,6 +1,7 @@
 // Scoped look-up of a checkpoint's tensors with full accounts: every key the model asks for and every key the file
 // holds is settled, and finish() refuses the load with the whole list when they differ.
 #pragma once
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,6 +33,7 @@ class Weights {
   Weights operator/(std::string_view name) const;
   Weights at(std::string_view list, int index) const;
 
+  DType dtype() const;
   bool has(std::string_view name) const;
   Tensor tensor(std::string_view name, const Shape& shape) const;
   Tensor stored(std::string_view name,
@@ -40,6 +42,11 @@ class Weights {
               int64_t numel) const;  // any shape of that many elements, as [numel]: gamma [C, 1, 1, 1]
   LinearWeight linear(std::string_view name, int64_t inputs, int64_t outputs, bool bias = true) const;
   ConvWeight conv2d(std::string_view name, int64_t inputs, int64_t outputs, int kernel) const;
+  // A 3x3 convolution (one pixel of padding) of a picture that was doubled by repeating pixels reads each of its own
+  // pixels up to four times. By the parity (row, column) of the result it is four 2x2 convolutions of the picture
+  // itself, whose weights are sums of the nine: 4/9 of the products. In order (0,0) (0,1) (1,0) (1,1), [O, I, 2, 2]
+  // each, f32.
+  std::array<ConvWeight, 4> conv2d_of_doubled(std::string_view name, int64_t inputs, int64_t outputs) const;
   // A causal 3-D convolution as a single image sees it: only the newest temporal tap meets data, the others multiply
   // zeros.
   ConvWeight conv3d_newest_tap(std::string_view name, int64_t inputs, int64_t outputs, int kernel) const;
@@ -55,6 +62,8 @@ class Weights {
   Tensor take(std::string_view name) const;  // undefined when missing, which is noted
   void drop(const Weights& scope, std::string_view name) const;
   Tensor in_dtype(Tensor tensor) const;
+  Tensor conv2d_kernel(
+      std::string_view name) const;  // [O, I, kh, kw], whatever the file's order; undefined when missing
   ConvWeight conv(Tensor weight, std::string_view name, const Shape& shape, int64_t outputs) const;
 
   std::shared_ptr<Account> account_;

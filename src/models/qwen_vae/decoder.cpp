@@ -22,8 +22,7 @@ VaeDecoder::VaeDecoder(const nn::Weights& w, const VaeConfig& config) {
       channels = outputs;
     }
     if (i + 1 < levels) {  // an upsampler halves the channels
-      level.upsampler =
-          nn::Conv(block.at("upsamplers", 0).conv2d("resample.1", channels, channels / 2, 3), 1, {1, 1, 1, 1});
+      level.upsampler = nn::UpsampledConv(block.at("upsamplers", 0), "resample.1", channels, channels / 2);
       channels /= 2;
     }
     levels_.push_back(std::move(level));
@@ -42,8 +41,7 @@ Tensor VaeDecoder::forward(const Tensor& z, const Ctx& ctx) const {
       x = levels_[i].resnets[r].forward(x, block.at("resnets", static_cast<int>(r)));
     if (levels_[i].upsampler.defined()) {
       const Ctx upsampler = block.at("upsamplers", 0);
-      x = levels_[i].upsampler.forward(ops::upsample2x(ctx.backend(), x), upsampler / "resample.1", nullptr,
-                                       false);  // [B, 2h, 2w, C/2]
+      x = levels_[i].upsampler.forward(x, upsampler / "resample.1");  // [B, 2h, 2w, C/2]
       x = upsampler.tap_image(x);
     }
     x = block.tap_image(x);

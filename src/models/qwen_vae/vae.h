@@ -5,6 +5,7 @@
 
 #include "models/qwen_vae/blocks.h"
 #include "models/qwen_vae/config.h"
+#include "nn/upsampled_conv.h"
 
 namespace lockstep::models {
 
@@ -17,7 +18,7 @@ class VaeDecoder {
  private:
   struct Level {
     std::vector<ResidualBlock> resnets;
-    nn::Conv upsampler;  // undefined on the last level
+    nn::UpsampledConv upsampler;  // undefined on the last level
   };
   nn::Conv post_quant_, conv_in_, conv_out_;
   std::optional<MidBlock> mid_;
