@@ -76,9 +76,9 @@ int run(const fs::path& path) {
   fmt::print("| one forward pass, {} layers of width {}, {} tokens, one thread | |\n|---|---|\n", config.layers,
              config.width(), kSide * kSide + kText);
   fmt::print("| nobody listens | {:.3f} ms |\n", best[0] * 1e3);
-  fmt::print("| a listener that wants nothing | {:.3f} ms, +{:.1f} % |\n", best[1] * 1e3,
+  fmt::print("| a listener that wants nothing | {:.3f} ms, {:+.1f} % |\n", best[1] * 1e3,
              100 * (best[1] / best[0] - 1));
-  fmt::print("| a listener that is shown all {:.0f} tensors and keeps none | {:.3f} ms, +{:.1f} % |\n", taps,
+  fmt::print("| a listener that is shown all {:.0f} tensors and keeps none | {:.3f} ms, {:+.1f} % |\n", taps,
              best[2] * 1e3, 100 * (best[2] / best[0] - 1));
   fmt::print(
       "| one tap with nobody listening, its four scopes included | {:.1f} ns; all of them {:.4f} % of the pass |\n",
