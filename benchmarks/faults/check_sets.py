@@ -95,14 +95,14 @@ def check(fault, reference: dict, candidate: dict, floor: float) -> tuple[bool, 
     return at_stage and reaches and size > 50 * floor, words + (f"; {absent} recorded by one run only" if absent else "")
 
 
-def measure_clean_pairs(pairs) -> int:
+def measure_clean_pairs(pairs, only: str) -> int:
     """How far the runs of each pair are apart; a pair is bad when nothing differs or something is not a number."""
     from recorder import load
     from tiny_pipeline import make_pipeline
 
-    bad = 0
+    bad, chosen = 0, [pair for pair in pairs.PAIRS if fnmatch.fnmatchcase(pair.name, only)]
     with tempfile.TemporaryDirectory() as home:
-        for pair in pairs.PAIRS:
+        for pair in chosen:
             world, model = pair.world, Path(home) / "model"
             make_pipeline(model, **world.model)
             runs = []
@@ -116,7 +116,7 @@ def measure_clean_pairs(pairs) -> int:
             bad += not good
             print(f"{world.name:<26} {pair.name:<52} {'good' if good else 'BAD':<5} latents {last(found, 'latents'):.1e},"
                   f" worst {worst:.1e} at {place[0]}:{place[1]}; {len(runs[0])} tensors", flush=True)  # fmt: skip
-    print(f"{len(pairs.PAIRS)} pairs, {bad} bad")
+    print(f"{len(chosen)} pairs, {bad} bad")
     return 1 if bad else 0
 
 
@@ -124,7 +124,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", type=int, default=1)
     parser.add_argument("--clean-set", type=int, choices=[2], help="these clean pairs instead of faults")
-    parser.add_argument("--only", default="*", help="glob of fault ids")
+    parser.add_argument("--only", default="*", help="glob of fault ids, or of the pairs' names")
     arguments = parser.parse_args()
 
     from recorder import load  # first: it must see torch and diffusers being imported
@@ -137,7 +137,7 @@ def main() -> int:
 
     torch.set_num_threads(1)
     if arguments.clean_set:
-        return measure_clean_pairs(importlib.import_module(CLEAN_SETS[arguments.clean_set]))
+        return measure_clean_pairs(importlib.import_module(CLEAN_SETS[arguments.clean_set]), arguments.only)
     faults = [f for f in importlib.import_module(SETS[arguments.set]).FAULTS if fnmatch.fnmatchcase(f.id, arguments.only)]
     bad, prepared = 0, {}
     with tempfile.TemporaryDirectory() as home:

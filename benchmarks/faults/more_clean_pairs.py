@@ -164,7 +164,7 @@ DEEP = World(
 PLAIN = World(  # no guidance: one pass a step
     "pairs-plain",
     {"seed": 65, "layers": 4, "heads": 2, "head_dim": 32, "axes": [8, 8, 16], "vae_base": 16, "random_latent_stats": True},
-    {"prompt": "a blue cup on a white table, morning light", "width": 112, "height": 64, "steps": 1, "guidance": 1.0, "seed": 505},
+    {"prompt": "a blue cup on a white table, morning light", "width": 112, "height": 64, "steps": 2, "guidance": 1.0, "seed": 505},
 )
 bf16, f16 = (lambda world, dtype=dtype: world.in_precision(dtype) for dtype in ("bf16", "f16"))
 PAIRS = [
