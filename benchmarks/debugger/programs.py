@@ -38,25 +38,28 @@ def false_condition():
     return (time.perf_counter() - began) + 0 * len(wanted)
 
 
-def imports():
+def models():
+    """Import, load and forwards of a small diffusers transformer. argv[2]: a folder where the model is kept between runs."""
+    import os
+
     began = time.perf_counter()
     import diffusers  # noqa: F401
-    import torch  # noqa: F401
-    import transformers  # noqa: F401
-    from diffusers import QwenImageTransformer2DModel  # noqa: F401
-
-    return time.perf_counter() - began
-
-
-def forwards():
     import torch
+    import transformers  # noqa: F401
     from diffusers import QwenImageTransformer2DModel
 
+    imported = time.perf_counter() - began
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = QwenImageTransformer2DModel(
-        patch_size=2, in_channels=16, out_channels=4, num_layers=2, attention_head_dim=16, num_attention_heads=3,
-        joint_attention_dim=16, axes_dims_rope=(8, 4, 4)).eval()
+    folder = sys.argv[2]
+    if not os.path.exists(os.path.join(folder, "config.json")):
+        QwenImageTransformer2DModel(
+            patch_size=2, in_channels=16, out_channels=4, num_layers=2, attention_head_dim=16, num_attention_heads=3,
+            joint_attention_dim=16, axes_dims_rope=(8, 4, 4)).save_pretrained(folder)
+    began = time.perf_counter()
+    for _ in range(10):
+        model = QwenImageTransformer2DModel.from_pretrained(folder).eval()
+    loaded = time.perf_counter() - began
     arguments = dict(
         hidden_states=torch.randn(1, 16, 16), encoder_hidden_states=torch.randn(1, 7, 16), encoder_hidden_states_mask=torch.ones(1, 7).long(),
         timestep=torch.tensor([0.5]), img_shapes=[[(1, 4, 4)]], return_dict=False)
@@ -66,7 +69,9 @@ def forwards():
         began = time.perf_counter()
         for _ in range(150):
             model(**arguments)
-    return time.perf_counter() - began
+    forwards = time.perf_counter() - began
+    print(f"PARTS {imported:.6f} {loaded:.6f} {forwards:.6f}")
+    return imported + loaded + forwards
 
 
 def tensors():

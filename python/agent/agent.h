@@ -35,12 +35,31 @@ class Ref {
   PyObject* object_;
 };
 
+// A condition that needs no Python code: steps on a small stack.
+struct ConditionStep {
+  enum Kind { kLocal, kConstant, kCompare, kIs, kCalculate, kAttribute, kNot, kAnd, kOr, kItem };
+  Kind kind;
+  int argument;      // index of a local variable, comparison, operator, or where kAnd and kOr jump to
+  PyObject* object;  // constant, or name; held
+};
+struct Condition {
+  std::vector<ConditionStep> steps;
+  int held = 1;  // by its point, and while it is looked at: that may run Python code, which may change the point
+};
+void release(Condition* condition);
+#if PY_VERSION_HEX >= 0x030C0000
+Condition* new_condition(PyObject* steps);
+// 1 or 0 for the frame that is running this code; -1, perhaps with an exception, when Python must evaluate it.
+int holds(const Condition& condition, PyObject* code);
+#endif
+
 // A place in a program at which something may happen; Python knows it by its index.
 struct Point {
   bool enabled = true;
   uint64_t reached = 0;           // how often; counted here or by the Counter that rewritten code holds
   PyObject* condition = nullptr;  // function of `names`, for monitored code: false means nothing happens
   PyObject* names = nullptr;      // tuple of local variables
+  Condition* simple = nullptr;    // the same without Python code, where that is possible
 };
 
 struct State {
