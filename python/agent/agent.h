@@ -75,10 +75,36 @@ struct State {
 extern State state;
 extern thread_local int busy;  // > 0: this thread is inside the debugger, nothing stops it
 
+// Into the debugger and out again, in this thread. What runs in between is not the program: tracers and tools of others
+// (coverage) do not see it.
+inline void enter_debugger() {
+  ++busy;
+  PyThreadState* thread = PyThreadState_Get();
+#if PY_VERSION_HEX >= 0x030B0000
+  PyThreadState_EnterTracing(thread);
+#else
+  ++thread->tracing;
+  thread->cframe->use_tracing = 0;
+#endif
+}
+
+inline void leave_debugger() {
+  --busy;
+  PyThreadState* thread = PyThreadState_Get();
+#if PY_VERSION_HEX >= 0x030B0000
+  PyThreadState_LeaveTracing(thread);
+#else
+  --thread->tracing;
+  thread->cframe->use_tracing = !thread->tracing && (thread->c_tracefunc || thread->c_profilefunc);
+#endif
+}
+
 class Busy {
  public:
-  Busy() { ++busy; }
-  ~Busy() { --busy; }
+  Busy() { enter_debugger(); }
+  ~Busy() { leave_debugger(); }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
 };
 
 Point* point_at(Py_ssize_t index);

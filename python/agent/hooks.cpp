@@ -123,12 +123,12 @@ PyObject* reached(PyObject*, PyObject* index) {
 }
 
 PyObject* enter(PyObject*, PyObject*) {
-  ++busy;
+  enter_debugger();
   Py_RETURN_NONE;
 }
 
 PyObject* leave(PyObject*, PyObject*) {
-  --busy;
+  leave_debugger();
   Py_RETURN_NONE;
 }
 
