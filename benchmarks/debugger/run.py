@@ -47,7 +47,7 @@ def ours(python, words, breakpoints):
 def debugpy(python, words, breakpoints):
     session = DebugpySession(PROGRAMS, *words, python=python, breakpoints=breakpoints)
     try:
-        return seconds(session.output())
+        return seconds(session.output("SECONDS"))
     finally:
         session.close()
 

@@ -152,4 +152,4 @@ def summary(agent, stop, args):
     frame, _ = _frame(stop, args)
     part = text(args, "slice")
     code = "(" + text(args, "expression", needed=True) + "\n)" + (f"[{part.strip().strip('[]')}]" if part else "")
-    return run_code(agent, stop, text, frame)
+    return run_code(agent, stop, code, frame)
