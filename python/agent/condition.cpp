@@ -1,5 +1,5 @@
-// Simple conditions of breakpoints in monitored code (Python 3.12 and later), as a few steps on a small stack: no Python
-// code runs for `i == 3` or `step > 10 and not done`.
+// Simple conditions of breakpoints in monitored code (Python 3.12 and later), as a few steps on a small stack: no
+// Python code runs for `i == 3` or `step > 10 and not done`.
 #include "agent.h"
 
 namespace lockstep_agent {
