@@ -81,7 +81,7 @@ def measure_costs(part, python, runs, with_debugpy):
             times = {"bare": [], "ours": [], "debugpy": []}
             if part == "models":
                 bare(python, words, points)  # makes the model, and the compiled files of the libraries
-            for run in range(runs):
+            for run in range(runs if part == "models" else 4 * runs):
                 order = ("bare", "ours") if run % 2 else ("ours", "bare")  # what runs first finds another machine
                 for form in order:
                     times[form].append(FORMS[form](python, words, points))

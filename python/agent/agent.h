@@ -113,6 +113,11 @@ bool wants_file(PyObject* filename);
 // Calls on_point; -1 with an exception when the program shall end here.
 int reach(Py_ssize_t index);
 
+// A copy of code as it was before lines of it were reported, and the pairs of instructions that it has and code has
+// lost.
+PyObject* untouched_copy(PyObject* code);
+void join_pairs(PyObject* code, PyObject* untouched);
+
 int add_hooks(PyObject* module);
 int add_tracer(PyObject* module);
 int add_monitor(PyObject* module);

@@ -54,6 +54,12 @@ bool frames_are_known(Frame* frame, int index, PyObject* name) {
   return known == 1;
 }
 
+// Borrowed, without a look at Python; nullptr when that is not possible or it is not bound.
+PyObject* local_at_once(PyObject* code, const ConditionStep& step) {
+  Frame* frame = running_frame(code);
+  return frame && frames_are_known(frame, step.argument, step.object) ? frame->values[step.argument] : nullptr;
+}
+
 PyObject* local_value(PyObject* code, const ConditionStep& step) {
   Frame* frame = running_frame(code);
   if (!frame || !frames_are_known(frame, step.argument, step.object)) {
@@ -63,6 +69,10 @@ PyObject* local_value(PyObject* code, const ConditionStep& step) {
   return Py_XNewRef(frame->values[step.argument]);
 }
 #else
+PyObject* local_at_once(PyObject*, const ConditionStep&) {
+  return nullptr;
+}
+
 PyObject* local_value(PyObject*, const ConditionStep& step) {
   PyFrameObject* object = PyEval_GetFrame();
   return object ? PyFrame_GetVar(object, step.object) : nullptr;
@@ -91,13 +101,29 @@ bool is_small(PyObject* value) {
   return PyLong_CheckExact(value) && PyUnstable_Long_IsCompact(reinterpret_cast<PyLongObject*>(value));
 }
 
-PyObject* compared(PyObject* left, PyObject* right, int how) {
+// Plain numbers, which no code of the program compares; -1 for everything else.
+int compared_at_once(PyObject* left, PyObject* right, int how) {
   if (is_small(left) && is_small(right))
-    return PyBool_FromLong(ordered(PyUnstable_Long_CompactValue(reinterpret_cast<PyLongObject*>(left)),
-                                   PyUnstable_Long_CompactValue(reinterpret_cast<PyLongObject*>(right)), how));
+    return ordered(PyUnstable_Long_CompactValue(reinterpret_cast<PyLongObject*>(left)),
+                   PyUnstable_Long_CompactValue(reinterpret_cast<PyLongObject*>(right)), how);
   if (PyFloat_CheckExact(left) && PyFloat_CheckExact(right))
-    return PyBool_FromLong(ordered(PyFloat_AS_DOUBLE(left), PyFloat_AS_DOUBLE(right), how));
-  return PyObject_RichCompare(left, right, how);
+    return ordered(PyFloat_AS_DOUBLE(left), PyFloat_AS_DOUBLE(right), how);
+  return -1;
+}
+
+PyObject* compared(PyObject* left, PyObject* right, int how) {
+  const int known = compared_at_once(left, right, how);
+  return known >= 0 ? PyBool_FromLong(known) : PyObject_RichCompare(left, right, how);
+}
+
+// The usual condition, a variable and a number: most loops end here. -1 for everything else.
+int holds_at_once(const Condition& condition, PyObject* code) {
+  const auto& steps = condition.steps;
+  if (steps.size() != 3 || steps[0].kind != ConditionStep::kLocal || steps[1].kind != ConditionStep::kConstant ||
+      steps[2].kind != ConditionStep::kCompare)
+    return -1;
+  PyObject* value = local_at_once(code, steps[0]);
+  return value ? compared_at_once(value, steps[1].object, steps[2].argument) : -1;
 }
 
 PyObject* calculated(PyObject* left, PyObject* right, int how) {
@@ -134,6 +160,9 @@ PyObject* combined(PyObject* left, PyObject* right, const ConditionStep& step) {
 }  // namespace
 
 int holds(const Condition& condition, PyObject* code) {
+  const int known = holds_at_once(condition, code);
+  if (known >= 0) return known;
+  Busy inside;
   Ref stack[kMostDepth];
   size_t depth = 0;
   for (size_t at = 0; at < condition.steps.size(); ++at) {

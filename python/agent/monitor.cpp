@@ -8,9 +8,13 @@ namespace {
 
 struct Monitored {
   std::unordered_map<int, std::vector<Py_ssize_t>> lines;
+  PyObject* untouched = nullptr;  // held
+  bool changed = false;           // a line has switched itself off since its pairs were joined
 };
 std::unordered_map<PyObject*, Monitored> monitored;       // by code, held
 std::unordered_map<PyObject*, Py_ssize_t> started_files;  // functions that ran at least once, by file name, held
+
+unsigned long pause_thread = 0;  // shall stop at its next line, wherever that is
 
 // The place of the last event: a loop asks for the same one again and again.
 struct {
@@ -30,7 +34,29 @@ const std::vector<Py_ssize_t>* points_at(PyObject* code, int line) {
   return last.points;
 }
 
-unsigned long pause_thread = 0;  // shall stop at its next line, wherever that is
+bool join_is_queued = false;
+
+// Between two instructions of the main thread, when the lines that switched themselves off have done so.
+int join_all(void*) {
+  join_is_queued = false;
+  for (auto& [code, entry] : monitored) {
+    if (entry.changed) join_pairs(code, entry.untouched);
+    entry.changed = false;
+  }
+  return 0;
+}
+
+// A line of this code without a breakpoint: it reports no more.
+PyObject* switch_line_off(PyObject* code) {
+  const auto found = monitored.find(code);
+  if (found == monitored.end()) {
+    if (pause_thread) Py_RETURN_NONE;
+  } else if (found->second.untouched != Py_None) {
+    found->second.changed = true;
+    if (!join_is_queued) join_is_queued = Py_AddPendingCall(join_all, nullptr) == 0;
+  }
+  return Py_NewRef(state.disable ? state.disable : Py_None);
+}
 
 int pause_here() {
   PyFrameObject* frame = PyEval_GetFrame();
@@ -45,7 +71,6 @@ int pause_here() {
 // 1: true or unknown, 0: false, and nothing more is to be done.
 int condition_holds(const Point& point, PyObject* code) {
   if (Condition* simple = point.simple) {
-    Busy inside;
     ++simple->held;
     const int known = holds(*simple, code);
     release(simple);
@@ -83,10 +108,7 @@ PyObject* line_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (state.off || busy) Py_RETURN_NONE;
   if (pause_thread && pause_thread == PyThread_get_thread_ident() && pause_here() < 0) return nullptr;
   const std::vector<Py_ssize_t>* points = points_at(arguments[0], static_cast<int>(PyLong_AsLong(arguments[1])));
-  if (!points) {
-    if (pause_thread && monitored.find(arguments[0]) == monitored.end()) Py_RETURN_NONE;
-    return Py_NewRef(state.disable ? state.disable : Py_None);
-  }
+  if (!points) return switch_line_off(arguments[0]);
   if (points->size() == 1) {
     const Py_ssize_t index = points->front();
     Point& point = state.points[static_cast<size_t>(index)];
@@ -129,7 +151,10 @@ PyObject* monitor(PyObject*, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "O!O", &PyCode_Type, &code, &lines)) return nullptr;
   last.code = nullptr;
   if (lines == Py_None) {
-    if (monitored.erase(code)) Py_DECREF(code);
+    const auto found = monitored.find(code);
+    if (found == monitored.end()) Py_RETURN_NONE;
+    const Ref untouched(found->second.untouched), held(code);
+    monitored.erase(found);
     Py_RETURN_NONE;
   }
   Monitored fresh;
@@ -145,8 +170,15 @@ PyObject* monitor(PyObject*, PyObject* arguments) {
     }
   }
   if (PyErr_Occurred()) return nullptr;
-  if (monitored.find(code) == monitored.end()) Py_INCREF(code);
-  monitored[code] = std::move(fresh);
+  const auto found = monitored.find(code);
+  if (found == monitored.end()) {
+    fresh.untouched = untouched_copy(code);
+    if (!fresh.untouched) return nullptr;
+    Py_INCREF(code);
+    monitored.emplace(code, std::move(fresh));
+  } else {
+    found->second.lines = std::move(fresh.lines);
+  }
   Py_RETURN_NONE;
 }
 

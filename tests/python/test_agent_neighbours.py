@@ -177,3 +177,43 @@ def test_decorators_wrappers_and_classes_made_on_the_fly(tmp_path, form):
         assert s.finish()["code"] == 0 and s.output() == "3 4 20 4 4 5 12\n"
         logged = [event["text"] for event in s.passed if event["event"] == "output" and event["category"] == "log"]
         assert logged == ["1", "4"]
+
+
+@every_form
+def test_every_line_is_seen_after_they_have_switched_themselves_off(tmp_path, form):
+    """Lines of a hot loop stop reporting where they hold no breakpoint; steps and tracers that come later still see each of them."""
+    path = program(tmp_path, """
+        import sys
+        seen = []
+        def trace(frame, event, arg):
+            if frame.f_code is work.__code__ and event == "line":
+                seen.append(frame.f_lineno)
+            return trace
+        def work(n, a, b):
+            total = 0
+            for i in range(n):
+                c = a
+                d = b
+                total += c
+                e = total
+                if e < 0:
+                    total = 0
+            return total
+        work(500, 1, 2)
+        sys.settrace(trace)
+        work(2, 1, 2)
+        sys.settrace(None)
+        print(seen, work(300, 1, 2))
+    """)
+    first = line_of(path, "c = a")
+    with Session(path, **form) as s:
+        s.stopped()
+        s.ask("break", where=f"{path}:{first + 5}")  # never reached
+        s.ask("break", where=f"{path}:{first + 2}", condition="n == 300 and i == 200")
+        stop = s.go()
+        assert stop["location"]["line"] == first + 2
+        lines = [s.go("next")["location"]["line"] for _ in range(8)]
+        assert lines == [first + 3, first + 4, first - 1, first, first + 1, first + 2, first + 3, first + 4]
+        assert s.finish()["code"] == 0
+        turn = [first, first + 1, first + 2, first + 3, first + 4, first - 1]
+        assert s.output() == f"{[first - 2, first - 1, *turn, *turn, first + 6]} 300\n"
