@@ -106,6 +106,9 @@ class TracingEngine(Engine):
                 point.breakpoint.how = "traced"
                 lines.setdefault(point.line, []).append(point)
         self._lines[id(code)] = (code, lines)
+        if code.co_name == "<module>" and self.agent.table.is_interesting(code):  # its functions are known before they run
+            for inner in sources.walk(code):
+                self._lines_of(inner)
         return lines
 
     def switch_off(self):
