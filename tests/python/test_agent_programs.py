@@ -433,7 +433,7 @@ def test_rewritten_functions_do_what_they_did(tmp_path, minor):
         print("same")
     """)
     library = pathlib.Path(subprocess.run([python, "-c", "import os; print(os.__file__)"], capture_output=True, text=True).stdout).parent
-    with Session(path, **form) as s:
+    with Session(path, python=python) as s:
         s.stopped()
         s.ask("break", where="ready = True")
         s.go()
