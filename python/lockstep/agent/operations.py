@@ -185,8 +185,8 @@ def terminate(agent, args):
         agent.trace.write("exit", {"how": "terminated", "code": 1, "end_time": time.time(), "total_steps": agent.stop_count})
         agent.channel.event("exited", {"how": "terminated", "code": 1})
         os._exit(1)
-    agent.endings.end(integer(args, "code", 0, 0, 255))
-    return {"terminating": True}
+    integer(args, "code", 0, 0, 255)
+    return {"terminating": True}  # the program ends once this answer is out: it takes the connection along
 
 
 def bounds(agent, args):

@@ -28,6 +28,8 @@ def dispatch(agent, message):
             raise Refused("bad_request", "args is no object")
         if name in operations.ANY:
             agent.channel.send({"id": number, "ok": True, "result": operations.ANY[name](agent, args)})
+            if name == "terminate":
+                agent.endings.end(args.get("code", 0))
         elif name == "source" and ("file" in args or not agent.stops):
             agent.channel.send({"id": number, "ok": True, "result": operations.source(agent, args)})
         elif name in operations.STOPPED or name in RESUMING:
