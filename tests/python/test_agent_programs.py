@@ -73,6 +73,8 @@ def test_pending_until_imported(tmp_path, form):
         assert {one["state"] for one in s.ask("breaks")["breakpoints"]} == {"verified"}
         assert s.go()["location"]["line"] == 5
         assert s.go()["location"]["function"] == "f"
+        if "native" in form:
+            s.ask("clear")  # traced on 3.12 and later, a comprehension reports its line again at each turn
         s.finish()
     # What was imported under the debugger is clean for the next run.
     assert subprocess.run([form["python"], path], cwd=tmp_path, capture_output=True, text=True).returncode == 0
