@@ -68,6 +68,10 @@ bool wants_file(PyObject* filename);
 // Calls on_point; -1 with an exception when the program shall end here.
 int reach(Py_ssize_t index);
 
+// Calls of each file, while they are counted (debug start --count-calls).
+extern bool counting_calls;
+void count_call(PyCodeObject* code);
+
 int add_hooks(PyObject* module);
 int add_tracer(PyObject* module);
 int add_monitor(PyObject* module);
@@ -75,5 +79,6 @@ int add_json(PyObject* module);
 int add_channel(PyObject* module);
 int add_code_search(PyObject* module);
 int add_statistics(PyObject* module);
+int add_call_counts(PyObject* module);
 
 }  // namespace lockstep_agent

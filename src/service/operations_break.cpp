@@ -120,7 +120,7 @@ Json why_after_the_end(Service& service, const std::string& spec, const std::str
             {"breakpoint", breakpoint},
             {"end", end}};
   }
-  if (!end.empty())
+  if (!end.empty() && all.empty())  // killed or crashed: it could leave no reasons
     return {{"answer", "the program ended first: " + end.value("description", std::string())},
             {"causes", Json::array({{{"cause", "ended_first"},
                                      {"message", end.value("description", std::string())},

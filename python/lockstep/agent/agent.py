@@ -10,7 +10,7 @@ from . import breakpoints, engine, native, operations, sources, stops, values
 from .breakpoints import Refused
 from .channel import Channel, Trace
 
-_OPTIONS = {"run": False, "on_disconnect": "continue", "stop_on_exception": "uncaught", "check_bounds": False, "breakpoints": (),
+_OPTIONS = {"run": False, "on_disconnect": "continue", "stop_on_exception": "uncaught", "check_bounds": False, "count_calls": False, "breakpoints": (),
             "eval_timeout": 10.0, "trace_variables": True}
 
 
@@ -46,6 +46,7 @@ class Agent:
         self.evaluations = 0
         self.ending = None  # exit status, once the program shall end
         self.exit = None
+        self.calls_counted = False
         self.dead = False
         self.script = None
         self.finished = False
@@ -100,6 +101,10 @@ class Agent:
                                    "pid": self.pid})
         if self.options["check_bounds"]:
             self.load_features().watch_bounds(True, True)
+        if self.options["count_calls"]:
+            from . import calls
+
+            calls.count(self, True)
         for args in self.options["breakpoints"]:
             try:
                 self.add_breakpoint(args if isinstance(args, dict) else {"where": str(args)})
@@ -268,6 +273,8 @@ class Agent:
         reasons = {str(one.id): why.explain(self, one, ended=gone) for one in list(self.table.values())[:200] if not one.hit_count or one.state != "done"}
         final = {"breakpoints": table, "why": reasons, "checkpoints": self.features.checkpoint_list() if self.features else []}
         self.trace.write("exit", {**gone, "end_time": time.time(), "total_steps": self.stop_count})
+        if self.calls_counted:
+            final.update(operations.files(self, {"limit": 500}))
         if not self.dead:
             self.channel.event("final", final)
             self.channel.event("exited", gone)

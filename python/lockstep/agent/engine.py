@@ -370,6 +370,10 @@ class MonitoringEngine(Engine):
         self._monitoring.set_events(self.tool, events.PY_START | events.LINE)
         self._monitoring.restart_events()
 
+    def restart(self):
+        """Functions whose start was reported once report again."""
+        self._monitoring.restart_events()
+
     def paused(self):
         self._monitoring.set_events(self.tool, self._monitoring.events.PY_START)
 

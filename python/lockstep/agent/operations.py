@@ -352,6 +352,11 @@ def files(agent, args):
             counts[sources.canonical(file)] = [total, ran.get(file, 0) if ran is not None else run]
         for file, run in (ran or {}).items():
             counts.setdefault(sources.canonical(file), [0, run])
+    counted = {}
+    if agent.calls_counted:
+        from . import calls
+
+        counted = calls.counts()
     found = []
     for path, (file, name) in modules.items():
         if sources.is_own(path) or (not everything and sources.is_standard(file)):
@@ -360,8 +365,16 @@ def files(agent, args):
             continue
         total, run = counts.get(path, [0, 0])
         found.append({"file": file, "module": name, "functions_run": run, "functions": max(total, run), "library": sources.is_library(file)})
-    found.sort(key=lambda one: -one["functions_run"])
-    return {"files": found[:limit], "total": len(found), "truncated": len(found) > limit, "calls_counted": False}
+        if agent.calls_counted:
+            found[-1]["calls"] = counted.get(path, 0)
+    found.sort(key=lambda one: (-one.get("calls", 0), -one["functions_run"]))
+    return {"files": found[:limit], "total": len(found), "truncated": len(found) > limit, "calls_counted": agent.calls_counted}
+
+
+def count(agent, args):
+    from . import calls
+
+    return calls.operation(agent, args)
 
 
 def breakpoints_match(pattern, text):
@@ -571,7 +584,7 @@ def is_first_instruction(frame, line):
 
 
 ANY = {"status": status, "threads": threads, "break": set_break, "breaks": list_breaks, "remove": remove, "clear": clear, "enable": enable,
-       "pause": pause, "files": files, "why": why, "checkpoints": checkpoints, "terminate": terminate, "bounds": bounds,
+       "pause": pause, "files": files, "count": count, "why": why, "checkpoints": checkpoints, "terminate": terminate, "bounds": bounds,
        "disconnect": nothing, "ping": nothing}
 STOPPED = {"eval": evaluation, "set": set_value, "vars": variables, "stack": stack, "location": location, "summary": summary,
            "source": source_here}
