@@ -43,6 +43,12 @@ std::string text(const Json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+// The thread that an event is about.
+int64_t thread_of(const Json& event) {
+  const auto thread = event.find("thread");
+  return thread != event.end() && thread->is_object() ? whole(*thread, "id") : whole(event, "thread");
+}
+
 bool resumes(const std::string& operation) {
   return operation == "continue" || operation == "next" || operation == "step" || operation == "finish" ||
          operation == "until";
@@ -194,11 +200,11 @@ void Session::handle_event(Json event) {
     } else if (!connected_) {
       return;
     } else if (kind == "stopped") {
-      stopped_[whole(event, "thread")] = event;
+      stopped_[thread_of(event)] = event;
       last_stop_ = event;
       ++stops_;
     } else if (kind == "continued") {
-      stopped_.erase(whole(event, "thread"));
+      stopped_.erase(thread_of(event));
     } else if (kind == "final") {
       report_ = event;
     } else if (kind == "exited") {
@@ -300,7 +306,7 @@ Json Session::status() const {
     status["end"] = end_;
   } else if (!stopped_.empty()) {
     // The thread that stopped last is the current one; it may have gone on while another still stands.
-    const auto current = stopped_.find(whole(last_stop_, "thread"));
+    const auto current = stopped_.find(thread_of(last_stop_));
     Json stop = current == stopped_.end() ? stopped_.begin()->second : current->second;
     stop.erase("event");
     stop.erase("seq");

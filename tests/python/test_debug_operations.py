@@ -117,7 +117,7 @@ def test_stepping_goes_by_depth(home):  # B10
     assert line(stepped) == 2 and stepped["stop"]["location"]["function"] == "work"
     returned = home.debug("finish")
     assert returned["stop"]["location"]["function"] == "<module>" and returned["stop"]["return_value"]["value"] == 10
-    assert line(home.debug("next", "--count", "2")) == 7
+    assert line(home.debug("next", "--count", "2")) == line(returned)  # once around the loop
     assert line(home.debug("until", "8")) == 8  # past the loop's end
 
 
@@ -126,7 +126,7 @@ def test_looking_at_any_frame_and_thread(home):
     home.start(home.write("threads.py", source))
     home.debug("break", "threads.py:5")
     stopped = home.debug("continue")
-    thread = stopped["stop"]["thread"]
+    thread = stopped["stop"]["thread"]["id"]
     assert value(home, "y") == 4 and value(home, "name", "--frame", "1") == "abc"
     assert value(home, "name", "--frame", "1", "--thread", thread) == "abc"
     assert [one["location"]["function"] for one in home.debug("stack", "--thread", thread)["frames"]][:2] == ["inner", "outer"]
@@ -135,6 +135,21 @@ def test_looking_at_any_frame_and_thread(home):
     place = home.debug("location")
     assert place["not_run_yet"] is True and "not run yet" in place["note"]
     assert home.debug("continue", "--thread", thread)["state"] == "ended"
+
+
+def test_threads_stop_and_go_on_one_by_one(home):
+    source = "import threading\n\ndef work(n):\n    here = n\n    return here\n\nthreads = [threading.Thread(target=work, args=(n,)) for n in range(2)]\n[t.start() for t in threads]\n[t.join() for t in threads]\n"
+    home.start(home.write("pair.py", source))
+    home.debug("break", "pair.py:4")
+    home.debug("continue")
+    wait_until(lambda: home.debug("status").get("stopped_threads") == 2)
+    stopped = {one["id"]: one for one in home.debug("threads")["threads"] if one["state"] == "stopped"}
+    assert sorted(value(home, "n", "--thread", id) for id in stopped) == [0, 1]
+    first, second = stopped
+    home.debug("continue", "--thread", first, "--max-wait", "0.2")
+    status = home.debug("status")
+    assert status["state"] == "stopped" and status["stop"]["thread"]["id"] == second  # the other one still stands
+    assert home.debug("continue")["state"] == "ended"
 
 
 def test_many_lines_are_evaluated_and_the_last_value_is_the_answer(home):  # B17
