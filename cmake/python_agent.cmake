@@ -27,7 +27,8 @@ foreach(candidate IN LISTS LOCKSTEP_PYTHONS agent_candidates)
   target_include_directories(${agent} PRIVATE ${CMAKE_SOURCE_DIR}/include)
   target_include_directories(${agent} SYSTEM PRIVATE ${headers})
   # Its own copy of the C++ library: a program's environment may bring an older one. Nothing of it is visible outside.
-  target_link_options(${agent} PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL)
+  target_link_options(${agent} PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL
+                      -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/python_agent.map)
   set_target_properties(${agent} PROPERTIES PREFIX "" OUTPUT_NAME _lockstep_agent SUFFIX "${suffix}" CXX_VISIBILITY_PRESET hidden)
   # Python's type tables are filled in as C programs do it.
   target_compile_options(${agent} PRIVATE -Wno-missing-field-initializers -Wno-pedantic)

@@ -11,6 +11,16 @@ import time
 
 class DebugpySession:
     def __init__(self, script, *args, python=sys.executable, breakpoints=()):
+        for chance in range(3):  # its adapter sometimes closes the connection of an early client
+            try:
+                self._open(script, args, python, breakpoints)
+                return
+            except (EOFError, ConnectionError):
+                self.close()
+                if chance == 2:
+                    raise
+
+    def _open(self, script, args, python, breakpoints):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -75,9 +85,13 @@ class DebugpySession:
     def stopped(self):
         return self.event("stopped")["body"]["threadId"]
 
-    def output(self):
-        text = self.process.stdout.read().decode()
-        self.process.wait()
+    def output(self, last):
+        """What the program printed up to a line that begins with `last`: its adapter keeps the pipe open."""
+        text = ""
+        for line in self.process.stdout:
+            text += line.decode()
+            if line.startswith(last.encode()):
+                break
         return text
 
     def close(self):

@@ -1,4 +1,4 @@
-"""What is run with and without a debugger: programs.py NAME prints seconds of the part that counts."""
+"""What is run with and without a debugger: programs.py NAME prints the processor seconds, of all threads, of the part that counts."""
 
 import sys
 import time
@@ -11,62 +11,67 @@ def add(a, b):
 def calls():
     """3 M calls."""
     total = 0
-    began = time.perf_counter()
+    began = time.process_time()
     for i in range(3_000_000):
         total = add(total, i)
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def lines():
     """10 M lines in one function."""
     total = 0
-    began = time.perf_counter()
+    began = time.process_time()
     for i in range(3_000_000):
         total += i
         if total < 0:
             total = 0  # COLD: never reached
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def false_condition():
     """A line that is reached 1 M times; its breakpoint's condition is never true."""
     total = 0
     wanted = [1, 2]
-    began = time.perf_counter()
+    began = time.process_time()
     for i in range(1_000_000):
         total += 1  # CONDITION
-    return (time.perf_counter() - began) + 0 * len(wanted)
+    return (time.process_time() - began) + 0 * len(wanted)
 
 
-def imports():
-    began = time.perf_counter()
+def models():
+    """Import, load and forwards of a small diffusers transformer. argv[2]: a folder where the model is kept between runs."""
+    import os
+
+    began = time.process_time()
     import diffusers  # noqa: F401
-    import torch  # noqa: F401
-    import transformers  # noqa: F401
-    from diffusers import QwenImageTransformer2DModel  # noqa: F401
-
-    return time.perf_counter() - began
-
-
-def forwards():
     import torch
+    import transformers  # noqa: F401
     from diffusers import QwenImageTransformer2DModel
 
+    imported = time.process_time() - began
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = QwenImageTransformer2DModel(
-        patch_size=2, in_channels=16, out_channels=4, num_layers=2, attention_head_dim=16, num_attention_heads=3,
-        joint_attention_dim=16, axes_dims_rope=(8, 4, 4)).eval()
+    folder = sys.argv[2]
+    if not os.path.exists(os.path.join(folder, "config.json")):
+        QwenImageTransformer2DModel(
+            patch_size=2, in_channels=16, out_channels=4, num_layers=2, attention_head_dim=16, num_attention_heads=3,
+            joint_attention_dim=16, axes_dims_rope=(8, 4, 4)).save_pretrained(folder)
+    began = time.process_time()
+    for _ in range(10):
+        model = QwenImageTransformer2DModel.from_pretrained(folder).eval()
+    loaded = time.process_time() - began
     arguments = dict(
         hidden_states=torch.randn(1, 16, 16), encoder_hidden_states=torch.randn(1, 7, 16), encoder_hidden_states_mask=torch.ones(1, 7).long(),
         timestep=torch.tensor([0.5]), img_shapes=[[(1, 4, 4)]], return_dict=False)
     with torch.no_grad():
         for _ in range(20):
             model(**arguments)
-        began = time.perf_counter()
+        began = time.process_time()
         for _ in range(150):
             model(**arguments)
-    return time.perf_counter() - began
+    forwards = time.process_time() - began
+    print(f"PARTS {imported:.6f} {loaded:.6f} {forwards:.6f}")
+    return imported + loaded + forwards
 
 
 def tensors():

@@ -1,4 +1,5 @@
-"""What a session costs, beside debugpy in the same run: minimum of interleaved runs.
+"""What a session costs, beside debugpy in the same run: minimum of interleaved runs. Costs are processor time of the whole program, so that a busy
+machine does not count; latencies are what a client waits.
 
     python benchmarks/debugger/run.py [--part cost|models|latency|start] [--runs 5] [--python PATH] [--json FILE] [--no-debugpy]
 """
@@ -10,6 +11,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 
 os.environ.setdefault("LOCKSTEP_TEST_PATIENCE", "300")
@@ -26,69 +28,82 @@ SIMPLE, ANY = "i == -1", "(lambda v: v < 0)(i)"
 
 
 def seconds(text):
-    return float(re.search(r"SECONDS ([\d.]+)", text).group(1))
+    """[whole, parts...] that a program printed."""
+    parts = re.search(r"PARTS ([\d. ]+)", text)
+    return [float(re.search(r"SECONDS ([\d.]+)", text).group(1)), *(float(one) for one in (parts.group(1).split() if parts else ()))]
 
 
-def bare(python, name):
-    return seconds(subprocess.run([python, PROGRAMS, name], capture_output=True, text=True, check=True).stdout)
+def bare(python, words, breakpoints):
+    return seconds(subprocess.run([python, PROGRAMS, *words], capture_output=True, text=True, check=True).stdout)
 
 
-def ours(python, name, breakpoints=()):
-    with Session(PROGRAMS, name, python=python, options={"run": True, "breakpoints": [
+def ours(python, words, breakpoints):
+    with Session(PROGRAMS, *words, python=python, options={"run": True, "breakpoints": [
             {"file": str(file), "line": line, **({"condition": condition} if condition else {})} for file, line, condition in breakpoints]}) as s:
         s.end()
         return seconds(s.output())
 
 
-def debugpy(python, name, breakpoints=()):
-    session = DebugpySession(PROGRAMS, name, python=python, breakpoints=breakpoints)
+def debugpy(python, words, breakpoints):
+    session = DebugpySession(PROGRAMS, *words, python=python, breakpoints=breakpoints)
     try:
-        return seconds(session.output())
+        return seconds(session.output("SECONDS"))
     finally:
         session.close()
 
 
-def elsewhere(python):
+FORMS = {"bare": bare, "ours": ours, "debugpy": debugpy}
+
+
+def elsewhere():
     """A breakpoint in a library function that the programs never call."""
     import textwrap
 
-    return [(textwrap.__file__, line_of(textwrap.__file__, "w = TextWrapper(width=width, max_lines=1"), None)] if python else []
+    return [(textwrap.__file__, line_of(textwrap.__file__, "w = TextWrapper(width=width, max_lines=1"), None)]
 
 
-def rows_of(part):
-    here = [(PROGRAMS, COLD, None)]
+def rows_of(part, folder):
+    """[(titles of what the program prints, its arguments, breakpoints)]"""
     if part == "cost":
-        return [("3 M calls, nothing set", "calls", ()), ("3 M calls, cold breakpoint in the caller", "calls", [(PROGRAMS, line_of(PROGRAMS, "def calls") + 3, "False")]),
-                ("10 M lines, cold breakpoint in the function", "lines", here), ("1 M lines, false condition, simple", "false_condition", [(PROGRAMS, CONDITION, SIMPLE)]),
-                ("1 M lines, false condition, any", "false_condition", [(PROGRAMS, CONDITION, ANY)])]
-    return [("import torch, diffusers, transformers", "imports", "elsewhere"), ("150 forwards of a small transformer", "forwards", "elsewhere")]
+        return [(["3 M calls, nothing set"], ["calls"], []),
+                (["3 M calls, cold breakpoint in the caller"], ["calls"], [(PROGRAMS, line_of(PROGRAMS, "def calls") + 3, "False")]),
+                (["10 M lines, cold breakpoint in the function"], ["lines"], [(PROGRAMS, COLD, None)]),
+                (["1 M lines, false condition, simple"], ["false_condition"], [(PROGRAMS, CONDITION, SIMPLE)]),
+                (["1 M lines, false condition, any"], ["false_condition"], [(PROGRAMS, CONDITION, ANY)])]
+    titles = ["torch, diffusers, transformers: import, load, forwards", "  import", "  10 loads", "  150 forwards"]
+    return [(titles, ["models", folder], elsewhere())]
 
 
 def measure_costs(part, python, runs, with_debugpy):
     found = []
-    for title, name, breakpoints in rows_of(part):
-        points = elsewhere(python) if breakpoints == "elsewhere" else list(breakpoints)
-        times = {"bare": [], "ours": [], "debugpy": []}
-        for run in range(runs):
-            times["bare"].append(bare(python, name))
-            times["ours"].append(ours(python, name, points))
-            if with_debugpy and (run < 2 or times["debugpy"][-1] < 5 * times["bare"][-1]):
-                if "any" in title and times["debugpy"]:
-                    continue
-                times["debugpy"].append(debugpy(python, name, points))
-        best = {key: min(values) for key, values in times.items() if values}
-        row = {"item": title, **best, "ours_ratio": best["ours"] / best["bare"]}
-        if "debugpy" in best:
-            row["debugpy_ratio"] = best["debugpy"] / best["bare"]
-        if "condition" in title:
-            row["ours_us"] = (best["ours"] - best["bare"]) / 1e6 * 1e6
-            if "debugpy" in best:
-                row["debugpy_us"] = (best["debugpy"] - best["bare"]) / 1e6 * 1e6
-        if "any" in title:  # what the expression itself costs, without a debugger
-            row["expression_us"] = expression_cost(python)
-        found.append(row)
-        print(json.dumps(row), flush=True)
+    with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as folder:
+        for titles, words, points in rows_of(part, folder):
+            times = {"bare": [], "ours": [], "debugpy": []}
+            if part == "models":
+                bare(python, words, points)  # makes the model, and the compiled files of the libraries
+            for run in range(runs if part == "models" else 4 * runs):
+                order = ("bare", "ours") if run % 2 else ("ours", "bare")  # what runs first finds another machine
+                for form in order:
+                    times[form].append(FORMS[form](python, words, points))
+                # Where it takes many times as long, once is enough to see it.
+                if with_debugpy and (run == 0 or times["debugpy"][-1][0] < 5 * times["bare"][-1][0]):
+                    times["debugpy"].append(debugpy(python, words, points))
+            for number, title in enumerate(titles):
+                found.append(cost_row(title, {key: [one[number] for one in values] for key, values in times.items() if values}, python))
     return found
+
+
+def cost_row(title, times, python):
+    best = {key: min(values) for key, values in times.items()}
+    row = {"item": title, **best, "ours_ratio": best["ours"] / best["bare"], "bare_spread": sorted(times["bare"])[len(times["bare"]) // 2] / best["bare"]}
+    if "debugpy" in best:
+        row["debugpy_ratio"] = best["debugpy"] / best["bare"]
+    if "condition" in title:  # of a million
+        row.update({f"{key}_us": best[key] - best["bare"] for key in ("ours", "debugpy") if key in best})
+    if "any" in title:  # what the expression itself costs, without a debugger
+        row["expression_us"] = expression_cost(python)
+    print(json.dumps(row), flush=True)
+    return row
 
 
 def expression_cost(python):
@@ -173,6 +188,26 @@ def measure_latency(python, runs, with_debugpy):
     return found
 
 
+def table(rows, python):
+    """Both debuggers side by side, and how many times ours goes into the other's cost."""
+    version = subprocess.run([python, "-V"], capture_output=True, text=True).stdout.strip()
+    lines = [f"\n{version:58}{'ours':>12}{'debugpy':>12}{'debugpy / ours':>16}"]
+
+    def number(value, unit):
+        return "" if value is None else f"{value:.3g} {unit}"
+
+    for row in rows:
+        if "ours_us" in row:
+            mine, other, unit = row["ours_us"], row.get("debugpy_us"), "us"
+        elif "ours_ratio" in row:
+            mine, other, unit = row["ours_ratio"], row.get("debugpy_ratio"), "x"
+        else:
+            mine, other, unit = row["ours"], row.get("debugpy"), "ms"
+        times = "" if other is None or mine <= 0 else f"{other / mine:.3g}"
+        lines.append(f"{row['item'].removesuffix(' (ms)'):58}{number(mine, unit):>12}{number(other, unit):>12}{times:>16}")
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", choices=("cost", "models", "latency", "start", "all"), default="all")
@@ -192,6 +227,7 @@ def main():
         rows += measure_costs("cost", chosen.python, chosen.runs, with_debugpy)
     if chosen.part in ("models", "all"):
         rows += measure_costs("models", chosen.python, chosen.runs, with_debugpy)
+    print(table(rows, chosen.python))
     if chosen.json:
         pathlib.Path(chosen.json).write_text(json.dumps(rows, indent=1))
 

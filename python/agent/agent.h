@@ -35,12 +35,31 @@ class Ref {
   PyObject* object_;
 };
 
+// A condition that needs no Python code: steps on a small stack.
+struct ConditionStep {
+  enum Kind { kLocal, kConstant, kCompare, kIs, kCalculate, kAttribute, kNot, kAnd, kOr, kItem };
+  Kind kind;
+  int argument;      // index of a local variable, comparison, operator, or where kAnd and kOr jump to
+  PyObject* object;  // constant, or name; held
+};
+struct Condition {
+  std::vector<ConditionStep> steps;
+  int held = 1;  // by its point, and while it is looked at: that may run Python code, which may change the point
+};
+void release(Condition* condition);
+#if PY_VERSION_HEX >= 0x030C0000
+Condition* new_condition(PyObject* steps);
+// 1 or 0 for the frame that is running this code; -1, perhaps with an exception, when Python must evaluate it.
+int holds(const Condition& condition, PyObject* code);
+#endif
+
 // A place in a program at which something may happen; Python knows it by its index.
 struct Point {
   bool enabled = true;
   uint64_t reached = 0;           // how often; counted here or by the Counter that rewritten code holds
   PyObject* condition = nullptr;  // function of `names`, for monitored code: false means nothing happens
   PyObject* names = nullptr;      // tuple of local variables
+  Condition* simple = nullptr;    // the same without Python code, where that is possible
 };
 
 struct State {
@@ -56,10 +75,36 @@ struct State {
 extern State state;
 extern thread_local int busy;  // > 0: this thread is inside the debugger, nothing stops it
 
+// Into the debugger and out again, in this thread. What runs in between is not the program: tracers and tools of others
+// (coverage) do not see it.
+inline void enter_debugger() {
+  ++busy;
+  PyThreadState* thread = PyThreadState_Get();
+#if PY_VERSION_HEX >= 0x030B0000
+  PyThreadState_EnterTracing(thread);
+#else
+  ++thread->tracing;
+  thread->cframe->use_tracing = 0;
+#endif
+}
+
+inline void leave_debugger() {
+  --busy;
+  PyThreadState* thread = PyThreadState_Get();
+#if PY_VERSION_HEX >= 0x030B0000
+  PyThreadState_LeaveTracing(thread);
+#else
+  --thread->tracing;
+  thread->cframe->use_tracing = !thread->tracing && (thread->c_tracefunc || thread->c_profilefunc);
+#endif
+}
+
 class Busy {
  public:
-  Busy() { ++busy; }
-  ~Busy() { --busy; }
+  Busy() { enter_debugger(); }
+  ~Busy() { leave_debugger(); }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
 };
 
 Point* point_at(Py_ssize_t index);
@@ -67,6 +112,11 @@ Point* point_at(Py_ssize_t index);
 bool wants_file(PyObject* filename);
 // Calls on_point; -1 with an exception when the program shall end here.
 int reach(Py_ssize_t index);
+
+// A copy of code as it was before lines of it were reported, and the pairs of instructions that it has and code has
+// lost.
+PyObject* untouched_copy(PyObject* code);
+void join_pairs(PyObject* code, PyObject* untouched);
 
 // Calls of each file, while they are counted (debug start --count-calls).
 extern bool counting_calls;

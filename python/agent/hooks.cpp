@@ -94,11 +94,16 @@ PyObject* new_point(PyObject*, PyObject*) {
 PyObject* set_point(PyObject*, PyObject* arguments) {
   Py_ssize_t index;
   int enabled;
-  PyObject *condition = Py_None, *names = Py_None;
-  if (!PyArg_ParseTuple(arguments, "np|OO", &index, &enabled, &condition, &names)) return nullptr;
+  PyObject *condition = Py_None, *names = Py_None, *simple = Py_None;
+  if (!PyArg_ParseTuple(arguments, "np|OOO", &index, &enabled, &condition, &names, &simple)) return nullptr;
   Point* point = point_at(index);
   if (!point) return PyErr_Format(PyExc_IndexError, "no point %zd", index);
   point->enabled = enabled != 0;
+  release(point->simple);
+  point->simple = nullptr;
+#if PY_VERSION_HEX >= 0x030C0000
+  if (simple != Py_None && !(point->simple = new_condition(simple))) return nullptr;
+#endif
   Py_XDECREF(point->condition);
   Py_XDECREF(point->names);
   point->condition = point->names = nullptr;
@@ -118,12 +123,12 @@ PyObject* reached(PyObject*, PyObject* index) {
 }
 
 PyObject* enter(PyObject*, PyObject*) {
-  ++busy;
+  enter_debugger();
   Py_RETURN_NONE;
 }
 
 PyObject* leave(PyObject*, PyObject*) {
-  --busy;
+  leave_debugger();
   Py_RETURN_NONE;
 }
 

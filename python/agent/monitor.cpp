@@ -9,12 +9,56 @@ namespace {
 
 struct Monitored {
   std::unordered_map<int, std::vector<Py_ssize_t>> lines;
+  PyObject* untouched = nullptr;  // held
+  bool changed = false;           // a line has switched itself off since its pairs were joined
 };
 std::unordered_map<PyObject*, Monitored> monitored;       // by code, held
 std::unordered_map<PyObject*, Py_ssize_t> started_files;  // functions that ran at least once, by file name, held
 std::unordered_set<PyObject*> started_codes;              // by address only: nothing is kept alive
 
 unsigned long pause_thread = 0;  // shall stop at its next line, wherever that is
+
+// The place of the last event: a loop asks for the same one again and again.
+struct {
+  PyObject* code = nullptr;
+  int line = 0;
+  const std::vector<Py_ssize_t>* points = nullptr;
+} last;
+
+// Points at a line of code; nullptr when there are none.
+const std::vector<Py_ssize_t>* points_at(PyObject* code, int line) {
+  if (last.code == code && last.line == line) return last.points;
+  const auto found = monitored.find(code);
+  if (found == monitored.end()) return nullptr;
+  const auto points = found->second.lines.find(line);
+  if (points == found->second.lines.end()) return nullptr;
+  last.code = code, last.line = line, last.points = &points->second;
+  return last.points;
+}
+
+bool join_is_queued = false;
+
+// Between two instructions of the main thread, when the lines that switched themselves off have done so.
+int join_all(void*) {
+  join_is_queued = false;
+  for (auto& [code, entry] : monitored) {
+    if (entry.changed) join_pairs(code, entry.untouched);
+    entry.changed = false;
+  }
+  return 0;
+}
+
+// A line of this code without a breakpoint: it reports no more.
+PyObject* switch_line_off(PyObject* code) {
+  const auto found = monitored.find(code);
+  if (found == monitored.end()) {
+    if (pause_thread) Py_RETURN_NONE;
+  } else if (found->second.untouched != Py_None) {
+    found->second.changed = true;
+    if (!join_is_queued) join_is_queued = Py_AddPendingCall(join_all, nullptr) == 0;
+  }
+  return Py_NewRef(state.disable ? state.disable : Py_None);
+}
 
 int pause_here() {
   PyFrameObject* frame = PyEval_GetFrame();
@@ -27,21 +71,29 @@ int pause_here() {
 
 #if PY_VERSION_HEX >= 0x030C0000
 // 1: true or unknown, 0: false, and nothing more is to be done.
-int condition_holds(const Point& point) {
+int condition_holds(const Point& point, PyObject* code) {
+  if (Condition* simple = point.simple) {
+    ++simple->held;
+    const int known = holds(*simple, code);
+    release(simple);
+    if (known < 0) PyErr_Clear();
+    return known != 0;
+  }
   constexpr Py_ssize_t kMost = 16;
-  const Py_ssize_t count = PyTuple_GET_SIZE(point.names);
+  const Ref condition(Py_NewRef(point.condition)), names(Py_NewRef(point.names));
+  const Py_ssize_t count = PyTuple_GET_SIZE(names.get());
   PyFrameObject* frame = PyEval_GetFrame();
   if (!frame || count > kMost) return 1;
   PyObject* values[kMost];
   Py_ssize_t have = 0;
   for (; have < count; ++have) {
-    values[have] = PyFrame_GetVar(frame, PyTuple_GET_ITEM(point.names, have));
+    values[have] = PyFrame_GetVar(frame, PyTuple_GET_ITEM(names.get(), have));
     if (!values[have]) break;
   }
   int holds = 1;
   if (have == count) {
     Busy inside;
-    Ref result(PyObject_Vectorcall(point.condition, values, static_cast<size_t>(count), nullptr));
+    Ref result(PyObject_Vectorcall(condition.get(), values, static_cast<size_t>(count), nullptr));
     if (result) holds = PyObject_IsTrue(result.get());
   }
   for (Py_ssize_t i = 0; i < have; ++i) Py_DECREF(values[i]);
@@ -57,22 +109,20 @@ PyObject* line_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 2) Py_RETURN_NONE;
   if (state.off || busy) Py_RETURN_NONE;
   if (pause_thread && pause_thread == PyThread_get_thread_ident() && pause_here() < 0) return nullptr;
-  const auto found = monitored.find(arguments[0]);
-  if (pause_thread && found == monitored.end()) Py_RETURN_NONE;
-  if (found == monitored.end()) return Py_NewRef(state.disable ? state.disable : Py_None);
-  const auto points = found->second.lines.find(static_cast<int>(PyLong_AsLong(arguments[1])));
-  if (points == found->second.lines.end()) return Py_NewRef(state.disable ? state.disable : Py_None);
-  if (points->second.size() == 1) {
-    Point& point = state.points[static_cast<size_t>(points->second[0])];
+  const std::vector<Py_ssize_t>* points = points_at(arguments[0], static_cast<int>(PyLong_AsLong(arguments[1])));
+  if (!points) return switch_line_off(arguments[0]);
+  if (points->size() == 1) {
+    const Py_ssize_t index = points->front();
+    Point& point = state.points[static_cast<size_t>(index)];
     if (!point.enabled) Py_RETURN_NONE;
     ++point.reached;
 #if PY_VERSION_HEX >= 0x030C0000
-    if (point.condition && condition_holds(point) == 0) Py_RETURN_NONE;
+    if (point.condition && condition_holds(point, arguments[0]) == 0) Py_RETURN_NONE;
 #endif
-    if (reach(points->second[0]) < 0) return nullptr;
+    if (reach(index) < 0) return nullptr;
     Py_RETURN_NONE;
   }
-  const std::vector<Py_ssize_t> indices = points->second;  // stopping may change the table
+  const std::vector<Py_ssize_t> indices = *points;  // stopping may change the table
   for (const Py_ssize_t index : indices) {
     Point& point = state.points[static_cast<size_t>(index)];
     if (!point.enabled) continue;
@@ -105,8 +155,12 @@ PyObject* start_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
 PyObject* monitor(PyObject*, PyObject* arguments) {
   PyObject *code, *lines;
   if (!PyArg_ParseTuple(arguments, "O!O", &PyCode_Type, &code, &lines)) return nullptr;
+  last.code = nullptr;
   if (lines == Py_None) {
-    if (monitored.erase(code)) Py_DECREF(code);
+    const auto found = monitored.find(code);
+    if (found == monitored.end()) Py_RETURN_NONE;
+    const Ref untouched(found->second.untouched), held(code);
+    monitored.erase(found);
     Py_RETURN_NONE;
   }
   Monitored fresh;
@@ -122,8 +176,15 @@ PyObject* monitor(PyObject*, PyObject* arguments) {
     }
   }
   if (PyErr_Occurred()) return nullptr;
-  if (monitored.find(code) == monitored.end()) Py_INCREF(code);
-  monitored[code] = std::move(fresh);
+  const auto found = monitored.find(code);
+  if (found == monitored.end()) {
+    fresh.untouched = untouched_copy(code);
+    if (!fresh.untouched) return nullptr;
+    Py_INCREF(code);
+    monitored.emplace(code, std::move(fresh));
+  } else {
+    found->second.lines = std::move(fresh.lines);
+  }
   Py_RETURN_NONE;
 }
 

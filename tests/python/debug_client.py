@@ -33,6 +33,15 @@ def pythons():
     return found
 
 
+def forms():
+    """What a test runs in: {id: arguments for Session}. Every Python found; this one and the newest also without
+    the extension."""
+    found = sorted(pythons().items())
+    every = {f"{major}.{minor}": {"python": path} for (major, minor), path in found}
+    pure = dict([(sys.version_info[:2], sys.executable), found[-1]])
+    return {**every, **{f"{major}.{minor}-pure": {"python": path, "native": "0"} for (major, minor), path in pure.items()}}
+
+
 class Failed(Exception):
     def __init__(self, error):
         super().__init__(f"{error['code']}: {error['message']} ({error.get('hint')})")

@@ -7,21 +7,22 @@ import subprocess
 import sys
 
 import pytest
-from debug_client import BOOTSTRAP, Failed, Session, program, pythons
+from debug_client import BOOTSTRAP, Failed, Session, forms, program, pythons
 
-_PYTHONS = sorted(pythons().items())
-every_python = pytest.mark.parametrize("python", [path for _, path in _PYTHONS], ids=[f"{a}.{b}" for (a, b), _ in _PYTHONS])
+_FORMS = forms()
+every_form = pytest.mark.parametrize("form", _FORMS.values(), ids=_FORMS)
+_NATIVE = {name: form for name, form in _FORMS.items() if "native" not in form}
 
 
 def final(session):
     return next(event for event in session.passed if event["event"] == "final")
 
 
-@every_python
-def test_nothing_is_imported_for_the_program(tmp_path, python):
+@pytest.mark.parametrize("form", _NATIVE.values(), ids=_NATIVE)  # the form without the extension needs sockets and JSON of Python's
+def test_nothing_is_imported_for_the_program(tmp_path, form):
     path = program(tmp_path, "import sys\nprint('\\n'.join(sorted(sys.modules)))\n")
-    bare = set(subprocess.run([python, path], capture_output=True, text=True, check=True).stdout.split())
-    with Session(path, python=python) as s:
+    bare = set(subprocess.run([form["python"], path], capture_output=True, text=True, check=True).stdout.split())
+    with Session(path, **form) as s:
         s.stopped()
         s.ask("break", where=f"{path}:2", condition="len(sys.modules) > 1")
         s.go()
@@ -32,20 +33,20 @@ def test_nothing_is_imported_for_the_program(tmp_path, python):
     assert {name for name in added if not name.startswith("_lockstep")} <= builtin
 
 
-@every_python
-def test_relative_symlinked_and_short_paths(tmp_path, python):
+@every_form
+def test_relative_symlinked_and_short_paths(tmp_path, form):
     real = tmp_path / "real"
     program(real, "def f(x):\n    y = x + 1\n    return y\n", "lib/thing.py")
     (tmp_path / "link").symlink_to(real)
     main = program(tmp_path, f"import sys\nsys.path.insert(0, {str(tmp_path / 'link')!r})\nfrom lib import thing\nthing.f(1)\n")
     (tmp_path / "alias.py").symlink_to(main)
     for where in (f"{real}/lib/thing.py:2", f"{tmp_path}/link/lib/thing.py:2", "link/lib/thing.py:2", "./real/lib/thing.py:2", "lib/thing.py:2"):
-        with Session("alias.py", python=python, cwd=tmp_path) as s:
+        with Session("alias.py", **form, cwd=tmp_path) as s:
             s.stopped()
             s.ask("break", where=where)
             stop = s.go()
             assert stop["location"]["line"] == 2 and stop["location"]["function"] == "f", where
-    with Session("alias.py", python=python, cwd=tmp_path) as s:
+    with Session("alias.py", **form, cwd=tmp_path) as s:
         s.stopped()
         s.ask("break", where="program.py:4")  # the script was started by its other name
         assert s.go()["location"]["line"] == 4
@@ -60,11 +61,11 @@ def test_script_changes_its_folder(tmp_path):
         assert s.go()["location"]["function"] == "f"
 
 
-@every_python
-def test_pending_until_imported(tmp_path, python):
+@every_form
+def test_pending_until_imported(tmp_path, form):
     program(tmp_path, "top = 1\ndef f():\n    return [g for g in (4, 5)]\nclass C:\n    x = 3\n", "late.py")
     path = program(tmp_path, "print('before')\nimport late\nlate.f()\n")
-    with Session(path, python=python, cwd=tmp_path) as s:
+    with Session(path, **form, cwd=tmp_path) as s:
         s.stopped()
         for line in (1, 3, 5):
             assert s.ask("break", where=f"late.py:{line}")["breakpoint"]["state"] == "pending"
@@ -74,14 +75,14 @@ def test_pending_until_imported(tmp_path, python):
         assert s.go()["location"]["function"] == "f"
         s.finish()
     # What was imported under the debugger is clean for the next run.
-    assert subprocess.run([python, path], cwd=tmp_path, capture_output=True, text=True).returncode == 0
+    assert subprocess.run([form["python"], path], cwd=tmp_path, capture_output=True, text=True).returncode == 0
 
 
-@every_python
-def test_executed_source_has_breakpoints(tmp_path, python):
+@every_form
+def test_executed_source_has_breakpoints(tmp_path, form):
     other = program(tmp_path, "a = 1\nb = a + 1\ndef f():\n    return b\n", "other.py")
     path = program(tmp_path, f"source = open({str(other)!r}).read()\ncode = compile(source, {str(other)!r}, 'exec')\nns = {{}}\nexec(code, ns)\nns['f']()\n")
-    with Session(path, python=python) as s:
+    with Session(path, **form) as s:
         s.stopped()
         s.ask("break", where=f"{other}:2")
         s.ask("break", where=f"{other}:4")
@@ -179,8 +180,8 @@ def test_files_that_ran(tmp_path):
 
 
 # -- foreign tracers, forks, streams ------------------------------------------------------------------------------------
-@every_python
-def test_a_tracer_of_the_program_keeps_working(tmp_path, python):
+@every_form
+def test_a_tracer_of_the_program_keeps_working(tmp_path, form):
     path = program(tmp_path, """
         import sys
         seen = []
@@ -198,7 +199,7 @@ def test_a_tracer_of_the_program_keeps_working(tmp_path, python):
         sys.settrace(None)
         print(len(seen))
     """)
-    with Session(path, python=python) as s:
+    with Session(path, **form) as s:
         s.stopped()
         s.ask("break", where=f"{path}:9")
         assert s.go()["location"]["line"] == 9
@@ -229,8 +230,8 @@ def test_step_survives_a_settrace_of_the_program(tmp_path):
         assert s.go("finish")["location"]["line"] == 10
 
 
-@every_python
-def test_forked_children_run_free(tmp_path, python):
+@every_form
+def test_forked_children_run_free(tmp_path, form):
     path = program(tmp_path, """
         import os, sys
         import multiprocessing
@@ -248,7 +249,7 @@ def test_forked_children_run_free(tmp_path, python):
                 spawned = pool.map(f, range(3))
             print(status >> 8, doubled, spawned, f(9))
     """)
-    with Session(path, python=python) as s:
+    with Session(path, **form) as s:
         s.stopped()
         s.ask("break", where="f")
         stop = s.go()
@@ -297,11 +298,11 @@ def test_last_known_place_of_a_killed_program(tmp_path):
 
 
 # -- sizes, times, hostile requests -------------------------------------------------------------------------------------
-@every_python
-def test_a_thousand_breakpoints(tmp_path, python):
+@every_form
+def test_a_thousand_breakpoints(tmp_path, form):
     body = "\n".join(f"    x{i} = {i}" for i in range(1000))
     path = program(tmp_path, f"def f():\n{body}\n    return x999\nprint(f())\n")
-    with Session(path, python=python, options={"breakpoints": [{"where": f"{path}:{line}", "condition": "False"} for line in range(2, 1002)]}) as s:
+    with Session(path, **form, options={"breakpoints": [{"where": f"{path}:{line}", "condition": "False"} for line in range(2, 1002)]}) as s:
         s.stopped()
         s.ask("break", where=f"{path}:1001")
         s.go()
@@ -432,7 +433,7 @@ def test_rewritten_functions_do_what_they_did(tmp_path, minor):
         print("same")
     """)
     library = pathlib.Path(subprocess.run([python, "-c", "import os; print(os.__file__)"], capture_output=True, text=True).stdout).parent
-    with Session(path, python=python) as s:
+    with Session(path, **form) as s:
         s.stopped()
         s.ask("break", where="ready = True")
         s.go()

@@ -106,10 +106,10 @@ class BoundsWatch:
             frame = frame.f_back
         about = {"index": bad, "axis": axis, "size": size, "shape": list(array.shape), "expression": stops.location(frame)["text"]}
         text = f"index {bad} is outside axis {axis} of size {size} of an array {list(array.shape)}; MLX returns what lies there"
-        agent._enter()
+        agent.engine.enter()
         try:
             agent.output("bounds", text, location=stops.location(frame), bounds=about)
             if self.stop:
                 agent.stop(frame, "bounds", description=text, bounds=about)
         finally:
-            agent._leave()
+            agent.engine.leave()

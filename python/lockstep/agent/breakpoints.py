@@ -4,14 +4,7 @@ import os
 import sys
 
 from . import sources
-
-
-class Refused(Exception):
-    """A request that cannot be met: code, message, hint."""
-
-    def __init__(self, code, message, hint="", **more):
-        super().__init__(message)
-        self.code, self.message, self.hint, self.more = code, message, hint, more
+from .arguments import Refused
 
 
 class Breakpoint:
@@ -294,3 +287,14 @@ def first_line(code):
             continue
         return line
     return code.co_firstlineno
+
+
+def is_first_instruction(frame, line):
+    """Whether the frame is at the first arrival at its first line, not at a later turn of a loop there."""
+    from . import opcodes
+
+    code = frame.f_code
+    for begin, end, number in code.co_lines():
+        if number == line and not (opcodes.PROLOGUE and all(op in opcodes.PROLOGUE for op in opcodes.operations(code.co_code, begin, end))):
+            return begin <= frame.f_lasti < end and frame.f_lasti <= begin + 2 * 4
+    return True

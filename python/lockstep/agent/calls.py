@@ -1,7 +1,9 @@
 """How often each file's functions are called: off unless asked for, because every call then costs something."""
 
+import sys
+
 from . import native, sources
-from .breakpoints import Refused
+from .arguments import Refused
 
 
 def count(agent, on):
@@ -10,7 +12,7 @@ def count(agent, on):
         return False
     native.module.count_calls(on, agent.own_thread or 0)
     if agent.engine.name == "monitoring":
-        agent.engine.restart()
+        sys.monitoring.restart_events()  # functions whose start was reported once report again
     else:
         import threading  # asked for: a new thread is told of its first call only through it
 

@@ -41,8 +41,8 @@ def as_function(expression, code):
 
 
 def callable_for(expression, code, namespace):
-    """(function, names) for monitored code; None for code without local variables of its own."""
-    if not code.co_flags & _OPTIMIZED:
+    """(function, names) for monitored code; None where a function would not mean the same."""
+    if not code.co_flags & _OPTIMIZED and (code.co_name != "<module>" or ":=" in expression):
         return None
     inner, used = as_function(expression, code)
     return _function_type(inner, namespace), tuple(used)

@@ -1,11 +1,10 @@
 """Puts breakpoints into running code: by rewriting bytecode (3.10, 3.11), by sys.monitoring (3.12 and later), or by tracing where
-there is no extension."""
+neither can be had. Here is what these three engines share."""
 
-import builtins
 import os
 import sys
 
-from . import breakpoints, conditions, native, opcodes, sources
+from . import breakpoints, native, opcodes, sources, table
 from .breakpoints import Point
 
 STEP, NEXT, FINISH, UNTIL, PAUSE = 1, 2, 3, 4, 5
@@ -116,11 +115,11 @@ class Engine:
     def wanted(self, site, module=None):
         """[(breakpoint, line, entry)] for one code object."""
         code, found = site.original, []
-        for breakpoint in self.agent.code_breakpoints():
+        for breakpoint in self.agent.table.of_code():
             if not breakpoints.matches_file(breakpoint, code.co_filename):
                 continue
             if breakpoint.kind == "function":
-                if breakpoints.function_matches(breakpoint, code, module or self.agent.module_of(code.co_filename)):
+                if breakpoints.function_matches(breakpoint, code, module or table.module_of(code.co_filename)):
                     found.append((breakpoint, breakpoints.first_line(code), True))
             elif breakpoint.kind == "text":
                 if breakpoint.file is None and sources.is_library(code.co_filename):
@@ -168,7 +167,7 @@ class Engine:
             breakpoint.file = place["file"]
             if breakpoint.kind != "line":
                 breakpoint.file = None
-        self.agent.verified(breakpoint, point)
+        self.agent.table.verified(breakpoint)
         return point
 
     def forget(self, point):
@@ -205,177 +204,54 @@ class Engine:
         for site in sites:
             if self.settle(site):
                 self.place(site, functions, frames)
-        self.finish_update(sites, functions, frames)
 
-    def finish_update(self, sites, functions, frames):
+    # -- what engines differ in -----------------------------------------------------------------------------------------
+    def place(self, site, functions, frames):
+        """The site's points have changed."""
+
+    def prepare(self, code):
+        """The program's own code, before it runs: the code to run."""
+        return code
+
+    def watch_new_code(self, wanted, names):
+        """Whether code that runs for the first time may hold a breakpoint, and in files of which names (None: any)."""
+
+    def condition_was_false(self, point, frame):
+        """Python has evaluated a condition: the engine may find a faster way for the next time."""
+
+    def pause_over(self):
+        pass
+
+    def rearm(self):
+        """A tracer of the program may have taken our place."""
+
+    def note_stop(self):
         pass
 
 
-class RewritingEngine(Engine):
-    name = "rewriting"
+class NativeEngine(Engine):
+    """An engine whose hooks and tracer are those of the extension."""
 
     def __init__(self, agent):
         super().__init__(agent)
         self._native = native.module
-        self._tables = [vars(builtins)]
-        self.put_name("__lockstep_hook__", self._native.hook)
-        self._exec = builtins.exec
-        builtins.exec = self._native.looking_exec(builtins.exec)
+        self._native.set_own_folder(sources.own_folder())
+        self.watch_new_code(False, None)
 
-    def put_name(self, name, value, table=None):
-        for one in self._tables if table is None else (table,):
-            one[name] = value
+    def new_code_callbacks(self):
+        """(of code that exec is about to run, of functions that start for the first time)"""
+        return None, None
 
-    def new_index(self):
-        from . import rewrite
+    def watch_new_code(self, wanted, names):
+        on_code, on_start = self.new_code_callbacks() if wanted else (None, None)
+        self._native.set_callbacks(self.agent.arrivals.on_point, self.agent.arrivals.on_step, on_code, on_start, names)
 
-        index = self._native.new_point()
-        self.put_name(rewrite.counter_name(index), self._native.counter(index))
-        return index
+    def enter(self):
+        """This thread is inside the debugger: nothing stops it until leave()."""
+        self._native.enter()
 
-    def reached(self, index):
-        return self._native.reached(index)
-
-    def enable(self, point, enabled):
-        self._native.set_point(point.index, bool(enabled))
-        if point.index not in self.points:
-            for version in self.site(point.code).versions:
-                self._native.watch_point(version, point.line, point.index, False)
-
-    def place(self, site, functions, frames):
-        from . import rewrite
-
-        placed = [rewrite.Placed(point.index, point.line, point.entry, point.breakpoint.condition) for point in site.points]
-        if placed:
-            # Constants of the current form: nested functions may carry breakpoints of their own there.
-            base = site.original.replace(co_consts=tuple(site.current.co_consts[: len(site.original.co_consts)]))
-            fresh, _ = rewrite.rewritten(base, placed, self._native.stack_effect, self._native.ERROR_BASE)
-        else:
-            fresh = site.original
-            self._copy_constants(site.current, fresh)
-        self._swap(site, fresh)
-        for point in site.points:
-            point.breakpoint.how = "rewritten"
-        for function in functions.get(id(site), ()):
-            if function.__code__ is not fresh:
-                function.__code__ = fresh
-            self._know_builtins(function)
-        for ident, frame in frames.get(id(site), ()):
-            if frame.f_code is not fresh and site.points:
-                self._watch(ident, frame, site)
-
-    def _know_builtins(self, function):
-        table = getattr(function, "__builtins__", None)
-        if isinstance(table, dict) and not any(table is known for known in self._tables):
-            known = self._tables[0]
-            self._tables.append(table)
-            for name, value in list(known.items()):
-                if name.startswith("__lockstep_"):
-                    table[name] = value
-
-    def _copy_constants(self, source, target):
-        for old, new in zip(target.co_consts, source.co_consts):
-            if type(old) is _code_type and old is not new:
-                self._native.replace_const(target.co_consts, old, new)
-
-    def _swap(self, site, fresh):
-        old = site.current
-        if fresh is old:
-            return
-        if not any(fresh is version for version in site.versions):
-            site.versions.append(fresh)
-            self.sites[id(fresh)] = site
-        site.current = fresh
-        for parent in site.parents:
-            for version in parent.versions:
-                for previous in site.versions:
-                    if previous is not fresh:
-                        self._native.replace_const(version.co_consts, previous, fresh)
-
-    def _watch(self, ident, frame, site):
-        """A frame that entered the function before: only tracing reaches it."""
-        version = frame.f_code
-        before = set()
-        if version is not site.original:  # points that this form of the code has already
-            before = {constant for constant in version.co_consts if type(constant) is int}
-        new = [point for point in site.points if point.index not in before and ~point.index not in before]
-        if not new:
-            return
-        for point in new:
-            self._native.watch_point(version, point.line, point.index, True)
-            point.breakpoint.how = "traced"
-            if not point.breakpoint.message:
-                point.breakpoint.message = "the function is running: its thread is traced until it returns"
-        threads = [ident] if ident is not None else [one for one in sys._current_frames() if one != self.agent.own_thread]
-        for thread in threads:
-            self._native.watch_frame(thread, frame)
-
-    def new_code(self, code):
-        """Code about to run for the first time: with breakpoints where it shall have some."""
-        if not self.agent.is_interesting(code):
-            return code
-        top = self.site(code)
-        sites = []
-        stack = [code]
-        while stack:
-            one = stack.pop()
-            site = self.site(one)
-            sites.append(site)
-            for constant in site.original.co_consts:
-                if type(constant) is _code_type:
-                    inner = self.site(constant)
-                    if site not in inner.parents:
-                        inner.parents.append(site)
-                    stack.append(inner.original if constant is not inner.original else constant)
-        changed = False
-        for site in reversed(sites):  # inner ones first
-            if self.settle(site):
-                self.place(site, {}, {})
-                changed = True
-        if not changed and not any(site.points for site in sites):
-            for site in sites:
-                if len(site.versions) == 1:
-                    self.sites.pop(id(site.original), None)
-            return code
-        return top.current
-
-    def prepare(self, code):
-        return self.new_code(code)
-
-
-class MonitoringEngine(Engine):
-    name = "monitoring"
-
-    def __init__(self, agent):
-        super().__init__(agent)
-        self._native = native.module
-        monitoring = self._monitoring = sys.monitoring
-        self.tool = None
-        for tool in (monitoring.DEBUGGER_ID, 4, 3, 5, 1, 2):
-            if monitoring.get_tool(tool) is None:
-                monitoring.use_tool_id(tool, "lockstep")
-                self.tool = tool
-                break
-        if self.tool is None:
-            raise RuntimeError("all tool numbers of sys.monitoring are taken")
-        self._native.set_disable(monitoring.DISABLE)
-        monitoring.register_callback(self.tool, monitoring.events.LINE, self._native.line_event)
-        monitoring.register_callback(self.tool, monitoring.events.PY_START, self._native.start_event)
-        monitoring.set_events(self.tool, monitoring.events.PY_START)
-
-    def pause(self, ident):
-        """Lines of all code report for a moment: this reaches a thread in any loop."""
-        events = self._monitoring.events
-        self._native.pause_at_line(ident)
-        self._monitoring.set_events(self.tool, events.PY_START | events.LINE)
-        self._monitoring.restart_events()
-
-    def restart(self):
-        """Functions whose start was reported once report again."""
-        self._monitoring.restart_events()
-
-    def paused(self):
-        self._monitoring.set_events(self.tool, self._monitoring.events.PY_START)
+    def leave(self):
+        self._native.leave()
 
     def new_index(self):
         return self._native.new_point()
@@ -383,77 +259,36 @@ class MonitoringEngine(Engine):
     def reached(self, index):
         return self._native.reached(index)
 
-    def enable(self, point, enabled):
-        self._native.set_point(point.index, bool(enabled))
-        if point.index not in self.points:
-            site = self.site(point.code)
-            site.points = [one for one in site.points if one is not point]
-            self.place(site, {}, {})
+    def attach(self, ident, mode, frame, line, entry=None):
+        """The thread shall stop where the step ends."""
+        self._native.attach(ident, mode, frame if type(frame).__name__ == "frame" else None, line, entry)
 
-    def place(self, site, functions, frames):
-        code = site.original
-        lines = {}
-        for point in site.points:
-            lines.setdefault(point.line, []).append(point.index)
-            point.breakpoint.how = "monitored"
-        self._set_conditions(site, functions)
-        self._native.monitor(code, lines or None)
-        monitoring = self._monitoring
-        monitoring.set_local_events(self.tool, code, 0)  # off and on: lines that switched themselves off come back
-        if lines:
-            monitoring.set_local_events(self.tool, code, monitoring.events.LINE)
+    def rearm(self):
+        self._native.rearm()
 
-    def _set_conditions(self, site, functions):
-        for point in site.points:
-            breakpoint = point.breakpoint
-            if breakpoint.condition is None:
-                continue
-            namespace = None
-            for function in functions.get(id(site), ()):
-                namespace = function.__globals__
-                break
-            if namespace is None:
-                continue  # known when it runs for the first time
-            self.compile_condition(point, namespace)
+    def note_stop(self):
+        self._native.note_stop()
 
-    def compile_condition(self, point, namespace):
-        try:
-            found = conditions.callable_for(point.breakpoint.condition, point.code, namespace)
-        except (SyntaxError, StopIteration, ValueError, RecursionError):
-            found = None
-        if found is not None:
-            self._native.set_point(point.index, point.breakpoint.enabled, *found)
+    def switch_off(self):
+        self._native.set_off(True)
 
-    def on_start(self, code):
-        if self.agent.is_interesting(code):
-            self.prepare(code)
-
-    def prepare(self, code):
-        for one in sources.walk(code):
-            site = self.site(one)
-            if self.settle(site):
-                self.place(site, {}, {})
-            elif not site.points:
-                self.sites.pop(id(one), None)
-        return code
+    def detach_all(self):
+        self._native.detach_all()
 
 
 def make(agent):
-    """The best engine there is, with the reason when it is not the usual one."""
-    if native.module is None:
-        from .pure import TracingEngine
+    """The best engine that this Python allows; the reason is told when it is not the usual one."""
+    if native.module is not None and opcodes.CAN_REWRITE:
+        from .engine_rewriting import RewritingEngine
 
-        return TracingEngine(agent)
-    if hasattr(sys, "monitoring"):
-        try:
-            return MonitoringEngine(agent)
-        except RuntimeError as error:
-            native.reason = str(error)
-            from .pure import TracingEngine
-
-            return TracingEngine(agent)
-    if opcodes.CAN_REWRITE:
         return RewritingEngine(agent)
-    from .pure import TracingEngine
+    if native.module is not None and hasattr(sys, "monitoring"):
+        from .engine_monitoring import MonitoringEngine
+
+        tool = MonitoringEngine.free_tool()
+        if tool is not None:
+            return MonitoringEngine(agent, tool)
+        native.reason = "all tool numbers of sys.monitoring are taken"
+    from .engine_tracing import TracingEngine
 
     return TracingEngine(agent)

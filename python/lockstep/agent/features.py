@@ -91,7 +91,7 @@ class Features:
                 try:
                     fits, stats = self.fits(one, value)
                 except Exception as error:
-                    self.agent._condition_failed(one, frame, error)
+                    self.agent.arrivals.condition_failed(one, frame, error)
                     continue
                 if not fits:
                     continue
@@ -102,7 +102,7 @@ class Features:
                         "value": values.describe(value), "fits": one.when or "nan"}
                 if code is not None:
                     data["forward"] = {"file": sources.absolute(code.co_filename), "line": code.co_firstlineno}
-                self.agent.hit(one, frame, "data", data=data, not_run_yet=False,
+                self.agent.arrivals.hit(one, frame, "data", data=data, not_run_yet=False,
                                extra={"_output": value, "_module": module, "_result": output})
                 break
 
@@ -120,7 +120,7 @@ class Features:
         agent = self.agent
         if agent.dead:
             return
-        agent._enter()
+        agent.engine.enter()
         try:
             name = sources.qualified_name(frame.f_code) if name is None else str(name)
             known = self._checkpoints.get(name)
@@ -136,7 +136,7 @@ class Features:
                 if one.enabled and one.state != "done" and matches(name, one.checkpoint):
                     self._checkpoint_break(one, name, known[0], tensor, step, tags or {}, named, frame)
         finally:
-            agent._leave()
+            agent.engine.leave()
 
     def _checkpoint_break(self, one, name, number, tensor, step, tags, named, frame):
         one.reached_before += 1
@@ -155,12 +155,12 @@ class Features:
                 if not evaluate.quick(one.condition_code, frame):
                     return
             except Exception as error:
-                self.agent._condition_failed(one, frame, error)
+                self.agent.arrivals.condition_failed(one, frame, error)
                 return
         if (one.nan or one.when) and not any(self.fits(one, value)[0] for value in held.values()):
             return
         shown = {key: values.describe(value, stats=True) for key, value in list(held.items())[:20]}
-        self.agent.hit(one, frame, "checkpoint", not_run_yet=False, extra={"_" + key: value for key, value in held.items()},
+        self.agent.arrivals.hit(one, frame, "checkpoint", not_run_yet=False, extra={"_" + key: value for key, value in held.items()},
                        checkpoint={"name": name, "hit": number, "step": step, "context": {key: str(value) for key, value in tags.items()},
                                    "values": shown})
 

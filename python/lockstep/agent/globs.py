@@ -6,6 +6,13 @@ def matches(text, pattern):
     return _match(text, 0, _parts(pattern), 0)
 
 
+def fits(pattern, text):
+    """A pattern for the text or its end, or a part of the text."""
+    if any(sign in pattern for sign in "*?["):
+        return matches(text, pattern) or matches(text, "*" + pattern)
+    return pattern in text
+
+
 _parsed = {}
 
 

@@ -39,7 +39,7 @@ class ModuleWatch:
         if patch is None:
             return
         agent = self._features.agent
-        agent._enter()
+        agent.engine.enter()
         try:
             patch(module)
             self.ready = True
@@ -47,7 +47,7 @@ class ModuleWatch:
         except Exception as error:
             agent.output("warning", f"modules of {name} are not watched: {type(error).__name__}: {error}")
         finally:
-            agent._leave()
+            agent.engine.leave()
 
     def _patch_torch(self, module):
         from .features import load_package
@@ -86,13 +86,13 @@ class ModuleWatch:
             return function(module, *args, **kwargs)
         stack = self.stack()
         name = None
-        agent._enter()
+        agent.engine.enter()
         try:
             name = names.name_of(module, stack[-1] if stack else None) or type(module).__name__
         except Exception:
             pass
         finally:
-            agent._leave()
+            agent.engine.leave()
         stack.append(module)
         try:
             output = function(module, *args, **kwargs)
@@ -104,11 +104,11 @@ class ModuleWatch:
         if wanted is None:
             wanted = self._interest[name] = self._features.wants(name)
         if wanted:
-            agent._enter()
+            agent.engine.enter()
             try:
                 self._features.module_output(name, module, output, wanted, sys._getframe(1))
             finally:
-                agent._leave()
+                agent.engine.leave()
         return output
 
 

@@ -102,7 +102,7 @@ def _module(name, arguments):
 def _run(agent, code, namespace):
     if isinstance(code, Exception):  # the program's own syntax error
         if agent is not None:
-            agent.note_exit("exception", 1, code)
+            agent.endings.note("exception", 1, code)
         sys.excepthook(type(code), code.with_traceback(None), None)
         sys.exit(1)
     run = sys.modules["builtins"].exec
@@ -112,17 +112,17 @@ def _run(agent, code, namespace):
         run(code, namespace)
     except SystemExit as error:
         if agent is not None:
-            agent.note_system_exit(error)
+            agent.endings.note_system_exit(error)
         raise
     except BaseException as error:
         error.__traceback__ = _without_ours(error.__traceback__)
         if agent is not None:
-            agent.note_exit("exception", 130 if isinstance(error, KeyboardInterrupt) else 1, error)
-            agent.post_mortem(error)
+            agent.endings.note("exception", 130 if isinstance(error, KeyboardInterrupt) else 1, error)
+            agent.endings.post_mortem(error)
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(130 if isinstance(error, KeyboardInterrupt) else 1)
     if agent is not None:
-        agent.note_exit("finished", 0, None)
+        agent.endings.note("finished", 0, None)
 
 
 def _without_ours(traceback):

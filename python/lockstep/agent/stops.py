@@ -72,6 +72,13 @@ def location(frame, line=None, thread=None):
     return where
 
 
+def visible(frame):
+    """The innermost frame that is the program's: a checkpoint stops inside our own package."""
+    while frame is not None and sources.is_machinery(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
 def frame_kind(frame):
     code = frame.f_code
     if code.co_flags & 0x80:
@@ -95,6 +102,17 @@ def thread_name(ident):
     if thread is not None:
         return str(getattr(thread, "name", "?"))[:100]
     return "MainThread" if ident == main_thread() else f"Thread-{ident}"
+
+
+def describe_thread(agent, ident, state=None, where=None):
+    if state is None:
+        stop = agent.stops.get(ident)
+        state = "running" if stop is None else "evaluating" if stop.busy is not None else "stopped"
+        where = stop.event["location"] if stop is not None else None
+    about = {"id": ident, "name": thread_name(ident), "main": ident == main_thread(), "state": state}
+    if where is not None:
+        about["location"] = where
+    return about
 
 
 _main = _thread.get_ident()

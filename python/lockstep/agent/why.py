@@ -3,7 +3,7 @@
 import os
 import sys
 
-from . import breakpoints, native, sources
+from . import native, sources
 
 
 def explain(agent, one, ended=None):
@@ -60,7 +60,7 @@ def _causes(agent, one, ended):
                          times=agent.features.looked(one), condition=one.when or "nan")
     elif one.points and not reached:
         yield from _not_reached(one)
-    gone = ended or agent.exit
+    gone = ended or agent.endings.exit
     if gone is not None:
         error = gone.get("exception")
         text = "the program ended before the breakpoint was reached"
@@ -70,7 +70,7 @@ def _causes(agent, one, ended):
         elif gone["how"] == "sys_exit":
             text = f"the program called sys.exit({gone['code']}) first"
         yield _cause("ended_first", text, **{key: gone[key] for key in ("how", "code", "exception", "location") if key in gone})
-    if getattr(agent, "forks", 0):
+    if agent.endings.forks:
         yield _cause("in_child_process", "the program forked; what runs in its children is not debugged")
 
 

@@ -1,4 +1,5 @@
-"""The debugger without its extension: sys.settrace for everything. Works on every Python, and is slow."""
+"""The debugger without its extension: sys.settrace for everything. Works on every Python, and is slow. A thread has one tracer only: one
+that the program sets by sys.settrace is called from ours; one set in C (coverage) takes our place."""
 
 import _thread
 import sys
@@ -28,10 +29,23 @@ class TracingEngine(Engine):
         self._steps = {}
         self._stops = 0
         self._lines = {}  # id of code → (code, {line: [index]})
-        sys.settrace(self._trace)
+        self._foreign = {}  # thread → tracer of the program
+        self._foreign_locals = {}  # frame → what that tracer wants called for it
+        self._settrace = sys.settrace
+        self._settrace(self._trace)
+        sys.settrace, sys.gettrace = self._program_settrace, self._program_gettrace
         import threading
 
         threading.settrace(self._trace)
+
+    def _program_settrace(self, function, /):
+        if function == self._trace:  # `threading` does this in each new thread
+            function = None
+        self._foreign[_thread.get_ident()] = function
+        self._settrace(self._trace if not self.agent.dead else function)
+
+    def _program_gettrace(self):
+        return self._foreign.get(_thread.get_ident())
 
     def enter(self):
         ident = _thread.get_ident()
@@ -67,10 +81,6 @@ class TracingEngine(Engine):
         super().forget_breakpoint(breakpoint)
         self._lines.clear()
 
-    def live_code(self, wants_file, base=""):
-        sites, functions, frames = super().live_code(wants_file, base)
-        return sites, functions, frames
-
     def place(self, site, functions, frames):
         for point in site.points:
             point.breakpoint.how = "traced"
@@ -79,7 +89,7 @@ class TracingEngine(Engine):
     def prepare(self, code):
         for one in sources.walk(code):
             self._lines_of(one)
-        sys.settrace(self._trace)
+        self._settrace(self._trace)
         return code
 
     def _lines_of(self, code):
@@ -87,7 +97,7 @@ class TracingEngine(Engine):
         if known is not None and known[0] is code:
             return known[1]
         lines = {}
-        if self.agent.is_interesting(code):
+        if self.agent.table.is_interesting(code):
             site = self.sites.get(id(code))
             if site is None or site.original is not code:
                 site = self.sites[id(code)] = Site(code)
@@ -96,7 +106,16 @@ class TracingEngine(Engine):
                 point.breakpoint.how = "traced"
                 lines.setdefault(point.line, []).append(point)
         self._lines[id(code)] = (code, lines)
+        if code.co_name == "<module>" and self.agent.table.is_interesting(code):  # its functions are known before they run
+            for inner in sources.walk(code):
+                self._lines_of(inner)
         return lines
+
+    def switch_off(self):
+        pass  # agent.dead is looked at
+
+    def detach_all(self):
+        self._settrace(self._foreign.get(_thread.get_ident()))
 
     def attach(self, ident, mode, frame, line, entry=None):
         if not mode:
@@ -110,18 +129,30 @@ class TracingEngine(Engine):
             top = top.f_back
 
     def _trace(self, frame, event, arg):
+        """A frame begins."""
         ident = _thread.get_ident()
-        if self.agent.dead or self._busy.get(ident) or ident == self.agent.own_thread:
+        if self._busy.get(ident) or ident == self.agent.own_thread or sources.is_own(frame.f_code.co_filename):
             return None
-        if sources.is_machinery(frame.f_code.co_filename):
-            return None
-        if ident in self._steps or self._lines_of(frame.f_code):
+        foreign = self._foreign.get(ident)
+        local = foreign(frame, event, arg) if foreign is not None else None
+        if local is not None:
+            self._foreign_locals[frame] = local
+        if self.agent.dead or sources.is_machinery(frame.f_code.co_filename):
+            return local
+        if local is not None or ident in self._steps or self._lines_of(frame.f_code):
             return self._local
         return None
 
     def _local(self, frame, event, arg):
         ident = _thread.get_ident()
-        if self.agent.dead or self._busy.get(ident):
+        if self._busy.get(ident):
+            return self._local
+        foreign = self._foreign_locals.pop(frame, None)
+        if foreign is not None:
+            foreign = foreign(frame, event, arg)
+            if foreign is not None and event != "return":
+                self._foreign_locals[frame] = foreign
+        if self.agent.dead:
             return self._local
         if event == "line":
             self._on_line(ident, frame)
@@ -142,7 +173,7 @@ class TracingEngine(Engine):
             for point in self._lines_of(frame.f_code).get(frame.f_lineno, ()):
                 if self._enabled[point.index]:
                     self._counts[point.index] += 1
-                    self.agent.on_point(point.index, frame)
+                    self.agent.arrivals.on_point(point.index, frame)
             if self.agent.stop_count != before:
                 return
             step = self._steps.get(ident)
@@ -151,7 +182,7 @@ class TracingEngine(Engine):
             mode = step.mode
             if mode == PAUSE or mode == STEP or (frame is step.target and (mode == NEXT or (mode == UNTIL and frame.f_lineno > step.line))):
                 self._steps.pop(ident, None)
-                self.agent.on_step(frame, "pause" if mode == PAUSE else "step", step.value, int(step.returned))
+                self.agent.arrivals.on_step(frame, "pause" if mode == PAUSE else "step", step.value, int(step.returned))
         finally:
             self.leave()
 
