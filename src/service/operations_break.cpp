@@ -180,7 +180,7 @@ std::vector<Operation> breakpoint_operations() {
       {.name = "debug breaks",
        .help = "the breakpoints, where they really are, and how often each was reached",
        .arguments = {session},
-       .result = "session:string breakpoints:objects ended?:boolean",
+       .result = "session:string breakpoints:objects total?:integer ended?:boolean",
        .reads = true,
        .examples = {"lockstep debug breaks"},
        .call = &breaks},

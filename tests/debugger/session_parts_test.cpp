@@ -240,7 +240,7 @@ TEST_F(DebuggerParts, ATraceTellsWhereItsSessionStands) {
   EXPECT_EQ(state.exited["how"], "finished");
   EXPECT_EQ(state.last_stop["location"]["line"], 1);
   ASSERT_EQ(state.breakpoints.size(), 2u);
-  EXPECT_EQ(state.breakpoints.at(1), (Json{{"where", "x.py:4"}, {"condition", "n > 1"}}));
+  EXPECT_EQ(state.breakpoints.at(1), (Json{{"condition", "n > 1"}, {"where", "x.py:4"}}));
   EXPECT_EQ(state.breakpoints.at(3), (Json{{"module", "*"}, {"nan", true}}));
 }
 

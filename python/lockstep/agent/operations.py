@@ -40,7 +40,8 @@ def list_breaks(agent, args):
     number = integer(args, "id")
     if number is not None:
         return {"breakpoints": [_breakpoint(agent, number).describe(agent.engine)]}
-    return {"breakpoints": [one.describe(agent.engine) for one in list(agent.table.values())[:1000]]}
+    every = list(agent.table.values())
+    return {"breakpoints": [one.describe(agent.engine) for one in every[:1000]], "total": len(every)}
 
 
 def _breakpoint(agent, number):
