@@ -33,6 +33,15 @@ foreach(candidate IN LISTS LOCKSTEP_PYTHONS agent_candidates)
   # Python's type tables are filled in as C programs do it.
   target_compile_options(${agent} PRIVATE -Wno-missing-field-initializers -Wno-pedantic)
   add_dependencies(lockstep ${agent})
+  install(TARGETS ${agent} LIBRARY DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/python/lockstep/agent)
 endforeach()
 list(TRANSFORM agent_versions PREPEND "3.")
 message(STATUS "the debugger's extension is built for Python ${agent_versions}")
+
+# An installed program finds the package beside it (../share/lockstep/python), with its libraries inside.
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/lockstep DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/python
+        PATTERN __pycache__ EXCLUDE PATTERN "*.pyc" EXCLUDE)
+install(TARGETS lockstep_capture_shared LIBRARY DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/python/lockstep)
+if(TARGET lockstep_fast)
+  install(TARGETS lockstep_fast LIBRARY DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/python/lockstep)
+endif()

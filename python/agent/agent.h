@@ -118,6 +118,10 @@ int reach(Py_ssize_t index);
 PyObject* untouched_copy(PyObject* code);
 void join_pairs(PyObject* code, PyObject* untouched);
 
+// Calls of each file, while they are counted (debug start --count-calls).
+extern bool counting_calls;
+void count_call(PyCodeObject* code);
+
 int add_hooks(PyObject* module);
 int add_tracer(PyObject* module);
 int add_monitor(PyObject* module);
@@ -125,5 +129,6 @@ int add_json(PyObject* module);
 int add_channel(PyObject* module);
 int add_code_search(PyObject* module);
 int add_statistics(PyObject* module);
+int add_call_counts(PyObject* module);
 
 }  // namespace lockstep_agent

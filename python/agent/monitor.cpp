@@ -1,5 +1,6 @@
 // Callbacks of sys.monitoring (Python 3.12 and later). A line without a breakpoint switches itself off.
 #include <unordered_map>
+#include <unordered_set>
 
 #include "agent.h"
 
@@ -13,6 +14,7 @@ struct Monitored {
 };
 std::unordered_map<PyObject*, Monitored> monitored;       // by code, held
 std::unordered_map<PyObject*, Py_ssize_t> started_files;  // functions that ran at least once, by file name, held
+std::unordered_set<PyObject*> started_codes;              // by address only: nothing is kept alive
 
 unsigned long pause_thread = 0;  // shall stop at its next line, wherever that is
 
@@ -133,15 +135,19 @@ PyObject* line_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
 PyObject* start_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count < 1 || state.off || busy) Py_RETURN_NONE;
   auto* code = reinterpret_cast<PyCodeObject*>(arguments[0]);
-  auto [entry, is_new] = started_files.try_emplace(code->co_filename, 0);
-  if (is_new) Py_INCREF(code->co_filename);
-  ++entry->second;
+  if (counting_calls) count_call(code);
+  if (started_codes.insert(arguments[0]).second) {  // counted calls and a pause report the same function again
+    auto [entry, is_new] = started_files.try_emplace(code->co_filename, 0);
+    if (is_new) Py_INCREF(code->co_filename);
+    ++entry->second;
+  }
   if (state.on_start && PyUnicode_CompareWithASCIIString(code->co_name, "<module>") == 0 &&
       wants_file(code->co_filename)) {
     Busy inside;
     Ref result(PyObject_CallFunctionObjArgs(state.on_start, arguments[0], nullptr));
     if (!result) PyErr_Clear();
   }
+  if (counting_calls) Py_RETURN_NONE;
   return Py_NewRef(state.disable ? state.disable : Py_None);
 }
 

@@ -108,6 +108,8 @@ pid_t spawn(const std::vector<std::string>& command, const Environment& variable
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, out.write_end, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err.write_end, STDERR_FILENO);
+  // A service's own sockets are not for the program: a client would wait for as long as it or a child of it lives.
+  posix_spawn_file_actions_addclosefrom_np(&actions, 3);
   if (!cwd.empty()) posix_spawn_file_actions_addchdir_np(&actions, cwd.c_str());
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -148,8 +150,10 @@ int follow(pid_t pid, Pipe& out, Pipe& err, int log, const RecordRequest& reques
   const int targets[] = {out_to, STDERR_FILENO};
   int status = 0;
   bool ended = false;
+  int told_to_end = 0;
   char buffer[1 << 16];
   while (true) {
+    if (!ended && request.cancelled && request.cancelled()) ::kill(pid, told_to_end++ < 20 ? SIGTERM : SIGKILL);
     // A grandchild may hold the pipe open for ever: once the program is gone, only what is already there is read.
     const int ready = ::poll(watched, 2, ended ? 0 : 100);
     bool any = false;
@@ -169,7 +173,7 @@ int follow(pid_t pid, Pipe& out, Pipe& err, int log, const RecordRequest& reques
     if (!ended) {
       const bool closed = watched[0].fd < 0 && watched[1].fd < 0;
       pid_t waited;
-      do waited = ::waitpid(pid, &status, closed ? 0 : WNOHANG);
+      do waited = ::waitpid(pid, &status, closed && !request.cancelled ? 0 : WNOHANG);
       while (waited < 0 && errno == EINTR);
       ended = waited == pid;
     }

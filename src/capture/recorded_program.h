@@ -1,5 +1,6 @@
 // Runs a program with the recorder inside it and keeps what it printed and how it ended.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@ struct RecordRequest {
   bool output_to_stderr = false;                   // what the program prints on stdout goes to stderr, for --json
   bool quiet = false;                              // what it prints goes to output.log only
   Json details = Json::object();                   // merged into run.json
+  std::function<bool()> cancelled;                 // asked now and then; true ends the program
 };
 
 struct RecordOutcome {

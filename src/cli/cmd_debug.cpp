@@ -31,9 +31,10 @@ void follow(const App& app, const ServiceProcess& service, const Operation& oper
             CallControl& control) {
   Json result = call_service(service, operation, arguments, control);
   while (true) {
+    result.erase("unfinished");  // it comes again, finished
     fmt::print("{}", debug_text(operation.name, result, Terminal(app.global)));
     std::fflush(stdout);
-    if (result["state"] != "running" && result["state"] != "stopped" && result["lines"].empty()) return;
+    if ((result["state"] == "ended" || result["state"] == "lost") && result["lines"].empty()) return;
     if (control.cancelled()) return;
     arguments["from"] = result["next"];
     arguments["lines"] = 1000;

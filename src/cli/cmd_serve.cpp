@@ -28,13 +28,17 @@ struct ServeArguments {
   bool stop = false;
 };
 
-bool is_loopback(const std::string& host) {
-  return host == "127.0.0.1" || host == "localhost" || host == "::1";
+// A secret that others can read is none.
+std::string token_in(const fs::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) == 0 && (status.st_mode & 077) != 0)
+    fail(Code::kUsage, "serve", "others can read the token in " + file.string(), {.hint = "chmod 600"});
+  return read_text(file, 4096);
 }
 
 std::string token_for(const ServeArguments& arguments) {
   std::string token;
-  if (!arguments.token_file.empty()) token = read_text(arguments.token_file, 4096);
+  if (!arguments.token_file.empty()) token = token_in(arguments.token_file);
   if (const char* told = std::getenv("LOCKSTEP_TOKEN"); token.empty() && told) token = told;
   while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back()))) token.pop_back();
   if (!token.empty() && token.size() < 16)
@@ -72,6 +76,7 @@ void serve(const App& app, const ServeArguments& arguments) {
   options.idle_secs = arguments.idle;
   take_home(home);
   Service service(home);
+  service.sessions().adopt_earlier();
   RestServer server(service, options);
   McpServer mcp([&service](const Operation& operation, const Json& given, CallControl& control) {
     return service.call(operation, given, control);

@@ -161,8 +161,8 @@ std::string variable_line(const Json& variable) {
 
 std::string file_line(const Json& file) {
   const std::string calls = text(file, "calls");
-  return fmt::format("{:>5}/{:<5} {}{}\n", text(file, "functions_run"), text(file, "functions"),
-                     printable(text(file, "file")), calls.empty() ? "" : "  " + calls + " calls");
+  return fmt::format("{:>5} of {:<5} {}{}\n", text(file, "functions_run"), text(file, "functions"),
+                     calls.empty() ? "" : fmt::format("{:>10}  ", calls), printable(text(file, "file")));
 }
 
 std::string thread_line(const Json& thread) {
@@ -203,6 +203,14 @@ std::string more(const Json& result, const char* list) {
   return fmt::format("... {} more: --limit\n", total.get<int64_t>() - static_cast<int64_t>(all.size()));
 }
 
+std::string files_text(const Json& result) {
+  const bool counted = part(result, "calls_counted") == Json(true);
+  const std::string head = counted ? "functions run       calls  file\n" : "functions run  file\n";
+  std::string out = head + rows(part(result, "files"), file_line, "no files") + more(result, "files");
+  if (const std::string hint = text(result, "hint"); !hint.empty()) out += hint + "\n";
+  return out;
+}
+
 std::string evaluated(const Json& result) {
   std::string out = text(result, "printed");
   const Json value = part(result, "value");
@@ -216,6 +224,7 @@ std::string log_text(const Json& result) {
   std::string out;
   for (const Json& line : part(result, "lines"))
     out += (line.is_string() ? line.get<std::string>() : line.dump()) + "\n";
+  if (const std::string unfinished = text(result, "unfinished"); !unfinished.empty()) out += unfinished + "\n";
   return out;
 }
 
@@ -236,7 +245,9 @@ std::string debug_text(const std::string& operation, const Json& result, const T
            "\n";
   if (verb == "source") return text(result, "file") + "\n" + code_text(result, terminal);
   if (verb == "threads") return rows(part(result, "threads"), thread_line, "no threads");
-  if (verb == "files") return rows(part(result, "files"), file_line, "no files") + more(result, "files");
+  if (verb == "files") return files_text(result);
+  if (verb == "count")
+    return part(result, "calls_counted") == Json(true) ? "calls are counted\n" : "counted no longer\n";
   if (verb == "checkpoints") return rows(part(result, "checkpoints"), checkpoint_line, "no checkpoints");
   if (verb == "sessions") return rows(part(result, "sessions"), session_line, "no sessions") + more(result, "sessions");
   if (verb == "log") return log_text(result);

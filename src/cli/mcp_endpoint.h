@@ -16,6 +16,8 @@ class McpEndpoint {
 
  private:
   HttpResponse post(const HttpRequest& request);
+  HttpResponse post_stateless(const HttpRequest& request, const Json& message);
+  HttpResponse exchange(const HttpRequest& request, const std::string& client, const Json& message, bool stateless);
   bool known(const std::string& client);
   std::string new_client();
 

@@ -1,6 +1,7 @@
 #include "debugger/child_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -111,17 +112,35 @@ ChildProcess::ChildProcess(const ChildRequest& request) {
   pidfd_ = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
 }
 
+ChildProcess::ChildProcess(pid_t pid, uint64_t start_ticks) : pid_(pid), adopted_(true) {
+  end_.seen = false;
+  pidfd_ = pid > 1 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1;
+  // Looked at after the descriptor is ours: from here on it means this process or none.
+  waited_ = pidfd_ < 0 || start_ticks == 0 || process_start_ticks(pid) != start_ticks;
+  if (waited_ && pidfd_ >= 0) {
+    ::close(pidfd_);
+    pidfd_ = -1;
+  }
+}
+
 ChildProcess::~ChildProcess() {
   if (pid_ > 0 && !waited_) {
     signal(SIGKILL, true);
+    pollfd ended{pidfd_, POLLIN, 0};
+    if (adopted_) ::poll(&ended, 1, 10000);
     int status;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    while (!adopted_ && ::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
   }
   if (pidfd_ >= 0) ::close(pidfd_);
 }
 
 bool ChildProcess::try_wait(ChildEnd& end) {
+  if (!waited_ && adopted_) {
+    pollfd ended{pidfd_, POLLIN, 0};
+    if (::poll(&ended, 1, 0) <= 0) return false;
+    waited_ = true;
+  }
   if (!waited_) {
     int status = 0;
     rusage usage{};
@@ -137,11 +156,25 @@ bool ChildProcess::try_wait(ChildEnd& end) {
 }
 
 void ChildProcess::signal(int number, bool with_children) const {
-  if (pid_ <= 0) return;
+  if (pid_ <= 0 || (adopted_ && waited_)) return;  // somebody else's number by now, perhaps
   // Its process group outlives it while children are there; the number is then still taken, so it cannot hit a stranger
   // as long as one child lives, and nobody once none does.
   if (with_children) ::kill(-pid_, number);
   if (!waited_) ::kill(pid_, number);
+}
+
+uint64_t process_start_ticks(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) return 0;
+  const size_t name_end = line.rfind(')');  // the name may hold anything
+  if (name_end == std::string::npos) return 0;
+  std::istringstream rest(line.substr(name_end + 1));
+  std::string state, field;
+  uint64_t ticks = 0;
+  rest >> state;
+  for (int i = 4; i < 22; ++i) rest >> field;
+  return state != "Z" && rest >> ticks ? ticks : 0;
 }
 
 bool ChildEnd::by_signal() const {

@@ -28,6 +28,7 @@ struct ChildRequest {
 struct ChildEnd {
   int status = 0;  // waitpid's
   uint64_t peak_bytes = 0;
+  bool seen = true;  // false: it was not our child, so that the system has told somebody else
 
   bool by_signal() const;
   int exit_code() const;            // 128 + signal where there was one
@@ -38,6 +39,9 @@ struct ChildEnd {
 class ChildProcess {
  public:
   explicit ChildProcess(const ChildRequest& request);
+  // One that an earlier service has started: its end can be seen, its exit status cannot. `start_ticks` tells it from a
+  // later process of the same number.
+  ChildProcess(pid_t pid, uint64_t start_ticks);
   ~ChildProcess();  // kills what is still there
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
@@ -50,9 +54,12 @@ class ChildProcess {
  private:
   pid_t pid_ = -1;
   int pidfd_ = -1;
-  bool waited_ = false;
+  bool waited_ = false, adopted_ = false;
   ChildEnd end_;
 };
+
+// When a process began, in the system's ticks; 0: there is none that runs under this number.
+uint64_t process_start_ticks(pid_t pid);
 
 // The file that `name` means on this PATH. Error{kNotFound}.
 fs::path find_program(const std::string& name, const Environment& environment, const fs::path& cwd);

@@ -6,12 +6,8 @@
 
 #include <cerrno>
 #include <deque>
-#include <fstream>
 
 namespace lockstep {
-namespace {
-constexpr size_t kMostLineBytes = 4000;
-}
 
 OutputTail::~OutputTail() {
   if (fd_ >= 0) ::close(fd_);
@@ -40,38 +36,45 @@ void OutputTail::read(bool last, const std::function<void(const std::string&)>& 
     while (::read(notify_, buffer, sizeof buffer) > 0) {  // what it says we see in the file
     }
   open();
+  const auto finished = [&] {
+    if (skip_ > 0)
+      --skip_;
+    else
+      use(line_.text());
+  };
   while (fd_ >= 0) {
     const ssize_t n = ::read(fd_, buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
-    for (ssize_t i = 0; i < n; ++i) {
-      if (buffer[i] != '\n') partial_ += buffer[i];
-      if (buffer[i] == '\n' || partial_.size() >= kMostLineBytes) {
-        use(partial_);
-        partial_.clear();
-      }
-    }
+    each_finished_line(line_, {buffer, static_cast<size_t>(n)}, finished);
   }
-  if (last && !partial_.empty()) {
-    use(partial_);
-    partial_.clear();
+  if (last && !line_.empty()) {
+    finished();
+    line_.clear();
   }
 }
 
 OutputPart read_output(const fs::path& file, int64_t from, int64_t most) {
   OutputPart part;
-  std::ifstream in(file, std::ios::binary);
   std::deque<std::string> kept;
-  for (std::string line; std::getline(in, line);) {
+  BoundedLine line(kMostLineHead, kMostLineTail);
+  read_lines(file, line, [&] {
     ++part.total;
-    if (from > 0 && (part.total < from || static_cast<int64_t>(kept.size()) >= most)) continue;
-    if (line.size() > kMostLineBytes) line = line.substr(0, kMostLineBytes) + "...";
-    if (from == 0 && static_cast<int64_t>(kept.size()) >= most && !kept.empty()) kept.pop_front();
-    if (most > 0) kept.push_back(std::move(line));
-  }
+    if (most <= 0 || (from > 0 && (part.total < from || static_cast<int64_t>(kept.size()) >= most))) return;
+    if (from == 0 && static_cast<int64_t>(kept.size()) >= most) kept.pop_front();
+    kept.push_back(line.text());
+  });
+  part.unfinished = line.text();
   part.first = from > 0 ? from : part.total - static_cast<int64_t>(kept.size()) + 1;
   part.lines.assign(std::make_move_iterator(kept.begin()), std::make_move_iterator(kept.end()));
   return part;
+}
+
+std::string last_output(const fs::path& file, int64_t most) {
+  const OutputPart part = read_output(file, 0, most);
+  std::string text;
+  for (const std::string& line : part.lines) text += "\n  " + line;
+  return part.unfinished.empty() ? text : text + "\n  " + part.unfinished;
 }
 
 }  // namespace lockstep

@@ -6,6 +6,9 @@
 #include "capture/recorded_program.h"
 
 namespace lockstep {
+namespace {
+constexpr uintmax_t kMostSourceBytes = 32 << 20;  // no source that a person has written is larger
+}
 
 std::string active_python(const Environment& environment) {
   if (const auto active = environment.find("VIRTUAL_ENV"); active != environment.end() && !active->second.empty()) {
@@ -65,11 +68,40 @@ Json json_from(const SessionRequest& request) {
           {"arguments", request.arguments},
           {"python", request.python},
           {"cwd", request.cwd.string()},
+          {"stdin", request.input.string()},
           {"run", request.run},
           {"check_bounds", request.check_bounds},
           {"count_calls", request.count_calls},
           {"on_disconnect", request.on_disconnect},
           {"on_exception", request.on_exception}};
+}
+
+SessionRequest request_from(const Json& record, const fs::path& home) {
+  const auto text = [&](const char* name) {
+    const auto found = record.find(name);
+    return found != record.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  const auto flag = [&](const char* name) {
+    const auto found = record.find(name);
+    return found != record.end() && found->is_boolean() && found->get<bool>();
+  };
+  SessionRequest request;
+  if (!record.is_object()) return request;
+  request.home = home;
+  request.script = text("script");
+  request.module = text("module");
+  if (const auto words = record.find("arguments"); words != record.end() && words->is_array())
+    for (const Json& word : *words)
+      if (word.is_string()) request.arguments.push_back(word.get<std::string>());
+  request.python = text("python");
+  request.cwd = text("cwd");
+  request.input = text("stdin");
+  request.run = flag("run");
+  request.check_bounds = flag("check_bounds");
+  request.count_calls = flag("count_calls");
+  if (text("on_disconnect") == "terminate") request.on_disconnect = "terminate";
+  if (text("on_exception") == "end") request.on_exception = "end";
+  return request;
 }
 
 Json code_around(const Json& location, int around) {
@@ -79,7 +111,7 @@ Json code_around(const Json& location, int around) {
   const int64_t current = location["line"].get<int64_t>(), first = std::max<int64_t>(1, current - around);
   std::error_code error;
   const fs::path file = location["file"].get<std::string>();
-  if (!fs::is_regular_file(file, error)) return nullptr;
+  if (!fs::is_regular_file(file, error) || fs::file_size(file, error) > kMostSourceBytes) return nullptr;
   std::ifstream in(file);
   Json lines = Json::array();
   int64_t number = 0;

@@ -31,6 +31,7 @@ ChildRequest child_for(const SessionRequest& request, const fs::path& folder, co
 std::string program_name(const SessionRequest& request);  // "generate" of tools/generate.py, "pkg.main" of -m pkg.main
 
 Json json_from(const SessionRequest& request);  // without the environment, which may hold secrets
+SessionRequest request_from(const Json& record, const fs::path& home);  // as far as json_from has kept it
 
 // The lines around a place, from the file: {first, current, lines}. Null where there is no such file.
 Json code_around(const Json& location, int around);

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <random>
@@ -42,6 +43,12 @@ std::string text(const Json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+// The thread that an event is about.
+int64_t thread_of(const Json& event) {
+  const auto thread = event.find("thread");
+  return thread != event.end() && thread->is_object() ? whole(*thread, "id") : whole(event, "thread");
+}
+
 bool resumes(const std::string& operation) {
   return operation == "continue" || operation == "next" || operation == "step" || operation == "finish" ||
          operation == "until";
@@ -71,12 +78,33 @@ Session::Session(SessionIdentity identity, SessionRequest request)
       token_(random_token()),
       trace_(identity_.folder / "trace.jsonl"),
       tail_(identity_.folder / "output.log"),
-      listener_(identity_.folder),
+      listener_(std::make_unique<AgentListener>(identity_.folder)),
       memory_kills_(memory_kills()),
       began_(now_secs()) {
-  child_ = std::make_unique<ChildProcess>(child_for(request_, identity_.folder, listener_.path(), token_));
+  child_ = std::make_unique<ChildProcess>(child_for(request_, identity_.folder, listener_->path(), token_));
   trace_.add("session", {{"session_id", identity_.id}, {"name", identity_.name}, {"request", json_from(request_)}});
   write_record();
+  thread_ = std::thread([this] { listen(); });
+}
+
+Session::Session(SessionIdentity identity, SessionRequest request, const Json& record, const TraceState& left)
+    : identity_(std::move(identity)),
+      request_(std::move(request)),
+      trace_(identity_.folder / "trace.jsonl"),
+      tail_(identity_.folder / "output.log", left.output_lines),
+      child_(std::make_unique<ChildProcess>(
+          static_cast<pid_t>(whole(record, "pid", -1)),
+          static_cast<uint64_t>(std::max<int64_t>(whole(record, "process_start_ticks"), 0)))),
+      stops_(left.stops),
+      output_lines_(left.output_lines),
+      breakpoints_(left.breakpoints),
+      hello_(record),
+      last_stop_(left.last_stop),
+      report_(record.value("report", Json(nullptr))),
+      closed_(true),
+      detached_(true),
+      began_(now_secs()) {
+  trace_.add("adopted", {{"session_id", identity_.id}, {"pid", child_->pid()}});
   thread_ = std::thread([this] { listen(); });
 }
 
@@ -100,21 +128,29 @@ bool Session::look() {
   watch(tells);
   watch(grows);
   if (socket_ && !closed_) watch(socket_->descriptor());
-  if (!socket_) watch(listener_.descriptor());
-  ::poll(watched, count, tells < 0 || grows < 0 || closed_ ? 50 : 1000);
+  if (!socket_ && listener_) watch(listener_->descriptor());
+  ::poll(watched, count, tells < 0 || grows < 0 || (closed_ && !detached_) ? 50 : 1000);
+  // Whether there is something to see; where nothing tells, there may always be.
+  const auto moved = [&](int fd) {
+    return fd < 0 ||
+           std::any_of(watched, watched + count, [fd](const pollfd& one) { return one.fd == fd && one.revents; });
+  };
 
-  if (!socket_)
-    if (const int fd = listener_.accept(); fd >= 0) {
+  if (!socket_ && listener_)
+    if (const int fd = listener_->accept(); fd >= 0) {
       const std::lock_guard lock(mutex_);
       socket_ = std::make_shared<AgentSocket>(fd);
-      listener_.close();
+      listener_.reset();
     }
   ChildEnd end;
-  const bool ended = child_->try_wait(end);  // before the last look, so that nothing said or printed is missed
-  tail_.read(ended, [this](const std::string& line) {
-    trace_.add("output", {{"text", line}});
-    push_event({{"event", "output"}, {"category", "program"}, {"text", line}});
-  });
+  // Before the last look, so that nothing said or printed is missed.
+  const bool ended = moved(tells) && child_->try_wait(end);
+  if (ended || !looked_ || moved(grows))  // the first time it tells only of what comes
+    tail_.read(ended, [this](const std::string& line) {
+      trace_.add("output", {{"text", line}});
+      push_event({{"event", "output"}, {"category", "program"}, {"text", line}});
+    });
+  looked_ = true;
   if (socket_ && !closed_ && !socket_->receive([this](Json message) { handle(std::move(message)); })) {
     const std::lock_guard lock(mutex_);
     closed_ = true;
@@ -164,11 +200,11 @@ void Session::handle_event(Json event) {
     } else if (!connected_) {
       return;
     } else if (kind == "stopped") {
-      stopped_[whole(event, "thread")] = event;
+      stopped_[thread_of(event)] = event;
       last_stop_ = event;
       ++stops_;
     } else if (kind == "continued") {
-      stopped_.erase(whole(event, "thread"));
+      stopped_.erase(thread_of(event));
     } else if (kind == "final") {
       report_ = event;
     } else if (kind == "exited") {
@@ -201,9 +237,15 @@ void Session::finish(const ChildEnd& end) {
     evidence.terminated = terminated_;
     evidence.connected = connected_;
   }
+  if (!end.seen) {  // its last words were for nobody; the trace has them
+    try {
+      evidence.exited = trace_state(identity_.folder / "trace.jsonl").exited;
+    } catch (const Error&) {
+    }
+  }
   const Json described = describe_end(evidence);
   trace_.add("end", {{"end", described}});
-  listener_.close();
+  listener_.reset();
   {
     const std::lock_guard lock(mutex_);
     end_ = described;
@@ -218,6 +260,7 @@ void Session::write_record() const {
   Json record = status();
   record["request"] = json_from(request_);
   record["report"] = report();
+  record["process_start_ticks"] = process_start_ticks(child_->pid());  // tells it from a later one of its number
   try {
     write_atomically(identity_.folder / "session.json", record.dump(1, ' ', false, Json::error_handler_t::replace));
   } catch (const Error&) {  // a full disk must not end the session
@@ -263,7 +306,7 @@ Json Session::status() const {
     status["end"] = end_;
   } else if (!stopped_.empty()) {
     // The thread that stopped last is the current one; it may have gone on while another still stands.
-    const auto current = stopped_.find(whole(last_stop_, "thread"));
+    const auto current = stopped_.find(thread_of(last_stop_));
     Json stop = current == stopped_.end() ? stopped_.begin()->second : current->second;
     stop.erase("event");
     stop.erase("seq");
@@ -296,6 +339,9 @@ Json Session::ask(const std::string& operation, const Json& arguments, double ti
     const std::lock_guard lock(mutex_);
     if (!end_.is_null())
       fail(Code::kConflict, operation, "the program has ended: " + text(end_, "description"), {.hint = "restart"});
+    if (detached_)
+      fail(Code::kConflict, operation, "the program runs on without the debugger, whose service was lost",
+           {.hint = "debug log, debug wait, debug terminate or debug restart"});
     if (!socket_ || !connected_ || closed_)
       fail(Code::kConflict, operation, "the program is not connected", {.got = state_locked(), .hint = "status"});
     socket = socket_;
@@ -353,8 +399,12 @@ bool Session::wait_until(Ready ready, double secs, const Cancelled& cancelled,
 
 bool Session::wait_for_stop(int64_t stops, double secs, const Cancelled& cancelled,
                             const std::function<void(double)>& progress) {
-  return wait_until([&] { return !end_.is_null() || detached_ || (stops < 0 ? !stopped_.empty() : stops_ > stops); },
-                    secs, cancelled, progress);
+  const bool was_detached = state() == "detached";  // it will not stop again; its end can be waited for
+  return wait_until(
+      [&] {
+        return !end_.is_null() || (detached_ && !was_detached) || (stops < 0 ? !stopped_.empty() : stops_ > stops);
+      },
+      secs, cancelled, progress);
 }
 
 bool Session::wait_for_connection(double secs, const Cancelled& cancelled) {
@@ -376,11 +426,13 @@ void Session::terminate(bool force) {
     terminated_ = true;
   }
   if (!force) {
+    bool heard = true;
     try {
       ask("terminate", Json::object(), 2);
     } catch (const Error&) {  // it does not listen: the signals below do not ask
+      heard = false;
     }
-    if (wait_ended(3)) return;
+    if (wait_ended(heard ? 3 : 0)) return;
     child_->signal(SIGTERM, true);
     if (wait_ended(1)) return;
   }

@@ -26,6 +26,8 @@ struct SessionIdentity {
 class Session {
  public:
   Session(SessionIdentity identity, SessionRequest request);
+  // One that an earlier service has left behind: its program may run on, and can be watched, ended and restarted.
+  Session(SessionIdentity identity, SessionRequest request, const Json& record, const TraceState& left);
   ~Session();  // ends the program
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -80,7 +82,7 @@ class Session {
   std::string token_;
   TraceWriter trace_;
   OutputTail tail_;
-  AgentListener listener_;
+  std::unique_ptr<AgentListener> listener_;  // none: nobody will call
   std::unique_ptr<ChildProcess> child_;
   std::shared_ptr<AgentSocket> socket_;  // shared with senders
   std::thread thread_;
@@ -96,6 +98,7 @@ class Session {
   std::deque<Json> events_;
   Json hello_, last_stop_, exited_, report_, end_;
   bool connected_ = false, closed_ = false, detached_ = false, terminated_ = false;
+  bool looked_ = false;  // of the listening thread alone
   double began_ = 0, closed_at_ = 0;
 };
 

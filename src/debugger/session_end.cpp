@@ -115,12 +115,19 @@ std::string how_it_ended(const EndEvidence& evidence, const Json& exception) {
                : "killed";
   if (signal != 0) return "signal";
   if (said == "exception") return is_memory_error(exception) ? "out_of_memory" : "exception";
+  if (said.empty() && !evidence.end.seen) return evidence.terminated ? "terminated" : "unseen";
   if (said.empty()) return "exit";
   return said;
 }
 
+int exit_code_of(const EndEvidence& evidence) {
+  if (evidence.end.seen) return evidence.end.exit_code();
+  const Json code = field(evidence.exited, "code");
+  return code.is_number_integer() ? code.get<int>() : -1;
+}
+
 std::string sentence(const std::string& how, const EndEvidence& evidence, const Json& exception, const Json& location) {
-  const int code = evidence.end.exit_code();
+  const int code = exit_code_of(evidence);
   const std::string raised = text(exception, "type") + (text(exception, "message").empty() ? "" : ": ") +
                              text(exception, "message").substr(0, 300);
   if (how == "finished") return fmt::format("the program finished, exit code {}", code);
@@ -134,6 +141,7 @@ std::string sentence(const std::string& how, const EndEvidence& evidence, const 
     return evidence.end.signal() ? fmt::format("the system killed the program for want of memory{}; its peak was {}",
                                                place(location), text_from_bytes(evidence.end.peak_bytes))
                                  : fmt::format("out of memory: {}{}", raised, place(location));
+  if (how == "unseen") return fmt::format("the program ended while no service watched it{}", place(location));
   if (how == "signal") return fmt::format("the program crashed with {}{}", evidence.end.signal_name(), place(location));
   if (!evidence.connected) return fmt::format("Python could not start the program, exit code {}", code);
   return fmt::format("the process left through os._exit or a library's exit, exit code {}{}", code, place(location));
@@ -143,7 +151,8 @@ std::string sentence(const std::string& how, const EndEvidence& evidence, const 
 
 Json describe_end(const EndEvidence& evidence) {
   const Json exception = field(evidence.exited, "exception");
-  Json end{{"how", how_it_ended(evidence, exception)}, {"exit_code", evidence.end.exit_code()}};
+  Json end{{"how", how_it_ended(evidence, exception)}};
+  if (const int code = exit_code_of(evidence); code >= 0) end["exit_code"] = code;
   const std::string how = text(end, "how");
   if (evidence.end.by_signal()) end["signal"] = evidence.end.signal_name();
   if (exception.is_object()) {
@@ -154,7 +163,7 @@ Json describe_end(const EndEvidence& evidence) {
     }
   }
   if (!end.contains("location") && how != "finished" && how != "terminated") add_location(end, evidence);
-  end["peak_memory_bytes"] = evidence.end.peak_bytes;
+  if (evidence.end.seen) end["peak_memory_bytes"] = evidence.end.peak_bytes;
   end["description"] = sentence(how, evidence, exception, field(end, "location"));
   return end;
 }

@@ -16,7 +16,8 @@ struct EndEvidence {
 };
 
 // {how, exit_code, description, signal?, exception?, location?, location_is?, stack?, crash?, peak_memory_bytes}. how:
-// finished, sys_exit, exception, signal, killed, out_of_memory, terminated, exit (os._exit or a C library's exit).
+// finished, sys_exit, exception, signal, killed, out_of_memory, terminated, exit (os._exit or a C library's exit),
+// unseen (no service was there, and it left no word).
 Json describe_end(const EndEvidence& evidence);
 
 }  // namespace lockstep

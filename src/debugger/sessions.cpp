@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -13,6 +12,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kMostEnded = 50;
+constexpr size_t kMostAdopted = 1000;  // folders that are looked into
 
 std::string safe(const std::string& name) {
   std::string out;
@@ -39,15 +39,6 @@ std::vector<std::string> folders_in(const fs::path& folder) {
   return names;
 }
 
-// A process that has ended and that nobody has waited for still has a number.
-bool runs(int64_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return false;
-  const size_t name_end = line.rfind(')');
-  return name_end != std::string::npos && name_end + 2 < line.size() && line[name_end + 2] != 'Z';
-}
-
 Json earlier_record(const fs::path& folder) {
   Json record;
   try {
@@ -56,15 +47,8 @@ Json earlier_record(const fs::path& folder) {
     record = {{"session", folder.filename().string()}, {"id", folder.filename().string()}, {"state", "unknown"}};
   }
   if (!record.is_object()) record = Json::object();
-  const std::string state = record.value("state", Json("")).is_string() ? record.value("state", "") : "";
-  if (state != "ended") {
-    // The service that watched it is gone. Whether its program is too the system knows, unless the number is used
-    // again.
-    const Json pid = record.value("pid", Json(nullptr));
-    const bool alive = pid.is_number_integer() && pid.get<int64_t>() > 1 && runs(pid.get<int64_t>());
-    record["state"] = alive ? "detached" : "lost";
-    record.erase("stop");
-  }
+  if (record.value("state", Json("")) != Json("ended")) record["state"] = "lost";  // and too old to be adopted
+  record.erase("process_start_ticks");
   return record;
 }
 
@@ -121,10 +105,29 @@ void Sessions::drop_old() {
       sessions_.erase(sessions_.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
-std::shared_ptr<Session> Sessions::restart(const std::string& spec) {
+void Sessions::adopt_earlier() {
+  std::vector<std::string> names = folders_in(folder());
+  if (names.size() > kMostAdopted) names.resize(kMostAdopted);
+  std::reverse(names.begin(), names.end());
+  const std::lock_guard lock(mutex_);
+  for (const std::string& name : names) try {
+      const fs::path left = fs::absolute(folder() / name);
+      const Json record = read_json(left / "session.json", 64 << 20);
+      if (!record.is_object() || record.value("state", Json("")) == Json("ended")) continue;
+      const Json called = record.value("session", Json(name));
+      const SessionIdentity identity{name, called.is_string() ? called.get<std::string>() : name, left};
+      sessions_.push_back(std::make_shared<Session>(identity,
+                                                    request_from(record.value("request", Json::object()), home_),
+                                                    record, trace_state(left / "trace.jsonl")));
+    } catch (const Error&) {  // a folder without a record: nothing ran
+    }
+}
+
+std::shared_ptr<Session> Sessions::restart(const std::string& spec, const Environment& environment) {
   const std::shared_ptr<Session> before = find(spec);
   before->terminate(false);
   SessionRequest request = before->request();
+  if (request.environment.empty()) request.environment = environment;
   request.name = before->identity().name;
   request.breakpoints = before->remembered_breakpoints();
   return start(std::move(request));

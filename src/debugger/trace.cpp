@@ -6,11 +6,11 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
-#include <fstream>
 #include <map>
 
 #include "base/error.h"
 #include "capture/store.h"
+#include "debugger/bounded_line.h"
 
 namespace lockstep {
 namespace {
@@ -19,17 +19,18 @@ constexpr size_t kMostLineBytes = 2 << 20;
 
 template <typename Use>
 int64_t each_line(const fs::path& file, int64_t& skipped, Use use) {
-  std::ifstream in(file);
-  if (!in) fail(Code::kNotFound, "trace", "there is no trace in " + file.string());
   int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
+  BoundedLine line(kMostLineBytes, 0);
+  const auto read = [&] {
     ++number;
-    Json parsed = line.size() > kMostLineBytes ? Json() : Json::parse(line, nullptr, false);
+    Json parsed = line.whole() ? Json::parse(line.text(), nullptr, false) : Json();
     if (parsed.is_object())
       use(number, std::move(parsed));
     else
       ++skipped;
-  }
+  };
+  if (!read_lines(file, line, read)) fail(Code::kNotFound, "trace", "there is no trace in " + file.string());
+  if (!line.empty()) read();  // torn, unless only its end is missing
   return number;
 }
 
@@ -88,6 +89,43 @@ TracePart read_trace(const fs::path& file, int64_t after, int64_t most, const st
   });
   part.lines.assign(std::make_move_iterator(kept.begin()), std::make_move_iterator(kept.end()));
   return part;
+}
+
+namespace {
+
+// The arguments of `break` that made this breakpoint.
+Json request_of(const Json& breakpoint) {
+  Json request = Json::object();
+  for (const char* name : {"module", "checkpoint", "when", "context", "condition", "log", "capture", "nan"})
+    if (const Json value = field(breakpoint, name); !value.is_null()) request[name] = value;
+  if (const Json hits = field(breakpoint, "hits_wanted"); hits.is_number_integer()) request["hits"] = hits;
+  if (field(breakpoint, "once") == Json(true)) request["once"] = true;
+  if (!request.contains("module") && !request.contains("checkpoint")) request["where"] = field(breakpoint, "where");
+  return request;
+}
+
+}  // namespace
+
+TraceState trace_state(const fs::path& file) {
+  TraceState state;
+  int64_t skipped = 0;
+  each_line(file, skipped, [&](int64_t, Json line) {
+    const std::string kind = text(line, "kind");
+    if (kind == "output" && text(line, "source") == "service") ++state.output_lines;
+    if (kind == "exit") state.exited = line;
+    if (kind == "stop") {
+      state.last_stop = {{"location", field(line, "location")}};
+      ++state.stops;
+    }
+    const Json breakpoint = kind == "breakpoint" ? field(line, "breakpoint") : Json(nullptr);
+    if (!breakpoint.is_object() || !field(breakpoint, "id").is_number_integer()) return;
+    const std::string change = text(line, "change");
+    if (change == "removed" || change == "done")
+      state.breakpoints.erase(breakpoint["id"].get<int64_t>());
+    else if (change == "set")
+      state.breakpoints[breakpoint["id"].get<int64_t>()] = request_of(breakpoint);
+  });
+  return state;
 }
 
 Json trace_document(const fs::path& file) {

@@ -3,6 +3,7 @@
 // file opened for appending, so that whoever is killed, whatever was said before is there.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,15 @@ struct TracePart {
 
 // Lines after number `after`, at most `most` of them; a negative `most` takes the last ones. `kind`: only these.
 TracePart read_trace(const fs::path& file, int64_t after, int64_t most, const std::string& kind = {});
+
+// Where a session stands by its trace alone, for a service that was not there.
+struct TraceState {
+  int64_t output_lines = 0;  // of the program's output that the trace holds
+  int64_t stops = 0;
+  Json exited, last_stop;               // the program's last words, the last place where it stood; null: none
+  std::map<int64_t, Json> breakpoints;  // number → what `break` was asked for, of those that were not removed
+};
+TraceState trace_state(const fs::path& file);
 
 // One document with the fields that the seeds' trace had: session_id, script_path, start_time, end_time, breakpoints,
 // steps (step, step_type, location, code_context, call_stack, variables, or expression and result), total_steps.

@@ -7,9 +7,11 @@
 namespace lockstep {
 namespace {
 
-constexpr int kParseError = -32700, kInvalidRequest = -32600, kNoMethod = -32601, kBadParameters = -32602;
+using namespace mcp_error;
+
+// Agents' clients give up after a minute or so: a longer wait is made of several.
+constexpr double kLongestWaitSecs = 50;
 constexpr size_t kMostResultBytes = 24 << 10;  // what an agent's context can bear; the operations have ways to ask on
-constexpr const char* kVersions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
 
 constexpr const char* kInstructions =
     "Lockstep debugs live Python programs (PyTorch, MLX) and compares recorded runs. Debugging: debug_start a script "
@@ -19,7 +21,8 @@ constexpr const char* kInstructions =
     "The "
     "line shown has not run yet. Where a breakpoint does not stop, debug_why says the reason. Comparing: record a "
     "program, or use folders of .npy, .pt or .safetensors files as runs; compare names the first divergence and its "
-    "cause. Answers are bounded: left_out says what was cut and how to ask for it.";
+    "cause. Answers are bounded: left_out says what was cut and how to ask for it. So are waits: where the state is "
+    "still running, debug_wait again.";
 
 Json failure(const Json& id, int code, const std::string& message) {
   return {{"jsonrpc", "2.0"}, {"id", id}, {"error", {{"code", code}, {"message", message}}}};
@@ -29,20 +32,26 @@ Json success(const Json& id, Json result) {
   return {{"jsonrpc", "2.0"}, {"id", id}, {"result", std::move(result)}};
 }
 
+Json capabilities() {
+  return {{"tools", {{"listChanged", false}}}};
+}
+
 Json initialize(const Json& parameters) {
-  const Json asked = parameters.value("protocolVersion", Json(""));
-  std::string version = kVersions[0];
-  for (const char* known : kVersions)
-    if (asked == known) version = known;
-  return {{"protocolVersion", version},
-          {"capabilities", {{"tools", {{"listChanged", false}}}}},
-          {"serverInfo", {{"name", "lockstep"}, {"title", "Lockstep"}, {"version", LOCKSTEP_VERSION}}},
+  return {{"protocolVersion", agreed_revision(parameters.value("protocolVersion", Json("")))},
+          {"capabilities", capabilities()},
+          {"serverInfo", server_info()},
           {"instructions", kInstructions}};
+}
+
+Json discover() {
+  return {{"supportedVersions", all_revisions()}, {"capabilities", capabilities()}, {"instructions", kInstructions}};
 }
 
 Json tool_from(const Operation& operation) {
   Json input = arguments_schema(operation);
   input["properties"].erase("whole_environment");  // filled in by whoever starts the program
+  if (const auto wait = input["properties"].find("max_wait"); wait != input["properties"].end())
+    (*wait)["description"] = (*wait)["description"].get<std::string>() + "; at most 50 at a time";
   return {{"name", joined_name(operation, '_')},
           {"description", operation.help},
           {"inputSchema", input},
@@ -69,10 +78,13 @@ Json tool_error(const std::string& message) {
 
 class ToolControl : public CallControl {
  public:
-  ToolControl(std::shared_ptr<std::atomic<bool>> cancelled, Json token, const McpServer::Send& notify)
-      : cancelled_(std::move(cancelled)), token_(std::move(token)), notify_(notify) {}
+  ToolControl(std::shared_ptr<std::atomic<bool>> cancelled, Json token, const McpServer::Send& notify,
+              const McpServer::Gone& gone)
+      : cancelled_(std::move(cancelled)), token_(std::move(token)), notify_(notify), gone_(gone) {
+    longest_wait_secs = kLongestWaitSecs;
+  }
 
-  bool cancelled() const override { return *cancelled_; }
+  bool cancelled() const override { return *cancelled_ || (gone_ && gone_()); }
 
   void progress(double done, const std::string& message) override {
     if (!notify_ || token_.is_null() || done <= last_) return;  // it must grow
@@ -86,6 +98,7 @@ class ToolControl : public CallControl {
   std::shared_ptr<std::atomic<bool>> cancelled_;
   Json token_;
   const McpServer::Send& notify_;
+  const McpServer::Gone& gone_;
   double last_ = 0;
 };
 
@@ -105,7 +118,11 @@ std::string key_of(const std::string& client, const Json& id) {
 }  // namespace
 
 Json McpServer::parse_error(const std::string& what) {
-  return failure(nullptr, kParseError, what);
+  return failure(nullptr, kParse, what);
+}
+
+Json McpServer::busy(const Json& id) {
+  return success(id, tool_error("[mcp] too many calls are running; try again when one of them has been answered"));
 }
 
 bool McpServer::is_request(const Json& message) {
@@ -116,7 +133,7 @@ bool McpServer::wants_progress(const Json& message) {
   return is_request(message) && !progress_token(message).is_null();
 }
 
-Json McpServer::answer(const std::string& client, const Json& message, const Send& notify) {
+Json McpServer::answer(const std::string& client, const Json& message, const Send& notify, const Gone& gone) {
   if (!message.is_object() || message.value("jsonrpc", Json("")) != Json("2.0"))
     return failure(nullptr, kInvalidRequest, "one JSON-RPC 2.0 message is expected, no batch");
   const Json method = message.value("method", Json(nullptr));
@@ -131,18 +148,29 @@ Json McpServer::answer(const std::string& client, const Json& message, const Sen
   }
   if (!id.is_string() && !id.is_number_integer())
     return failure(nullptr, kInvalidRequest, "the id is neither a text nor a whole number");
-  if (name == "initialize") return success(id, initialize(parameters));
-  if (name == "ping") return success(id, Json::object());
-  if (name == "tools/list") return success(id, list_tools());
-  if (name == "tools/call") {
-    Json with_token = parameters;
-    with_token["_progress"] = progress_token(message);
-    return call_tool(client, id, with_token, notify);
+  const bool stateless = is_stateless(message);
+  if (stateless)
+    if (Json problem = envelope_problem(message); !problem.is_null())
+      return {{"jsonrpc", "2.0"}, {"id", id}, {"error", std::move(problem)}};
+  if (!stateless && name == "initialize") return success(id, initialize(parameters));
+  if (!stateless && name == "ping") return success(id, Json::object());
+  if (stateless && name == "server/discover") {
+    Json result = discover();
+    cacheable(result);
+    return success(id, std::move(result));
   }
+  if (name == "tools/list") {
+    Json result = list_tools();
+    if (stateless) cacheable(result);
+    return success(id, std::move(result));
+  }
+  if (name == "tools/call") return call_tool(client, message, notify, gone);
   return failure(id, kNoMethod, "there is no method " + name.substr(0, 100));
 }
 
-Json McpServer::call_tool(const std::string& client, const Json& id, const Json& parameters, const Send& notify) {
+Json McpServer::call_tool(const std::string& client, const Json& message, const Send& notify, const Gone& gone) {
+  const Json id = message["id"], given = message.value("params", Json(nullptr));
+  const Json parameters = given.is_object() ? given : Json::object();
   const Json name = parameters.value("name", Json(nullptr));
   const Json arguments = parameters.value("arguments", Json::object());
   if (!name.is_string()) return failure(id, kBadParameters, "the name of the tool is missing");
@@ -160,7 +188,7 @@ Json McpServer::call_tool(const std::string& client, const Json& id, const Json&
     const std::lock_guard lock(mutex_);
     running_[key] = cancelled;
   }
-  ToolControl control(cancelled, parameters["_progress"], notify);
+  ToolControl control(cancelled, progress_token(message), notify, gone);
   Json result;
   try {
     const Json answer = bounded(call_(*operation, arguments, control), kMostResultBytes);
@@ -175,6 +203,7 @@ Json McpServer::call_tool(const std::string& client, const Json& id, const Json&
   const std::lock_guard lock(mutex_);
   running_.erase(key);
   if (*cancelled) return nullptr;  // nobody wants the reply to a cancelled request
+  if (is_stateless(message)) complete(result);
   return success(id, std::move(result));
 }
 

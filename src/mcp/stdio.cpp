@@ -80,7 +80,9 @@ int serve_mcp_stdio(McpServer& server) {
     }
     const bool tool = McpServer::is_request(message) && message["method"] == "tools/call";
     // A tool may take long: its cancellation must be read meanwhile.
-    if (tool && workers.busy() < kMostThreads) {
+    if (tool && workers.busy() >= kMostThreads) {
+      send(McpServer::busy(message["id"]));  // never on this thread: cancellations would wait behind it
+    } else if (tool) {
       workers.run([&server, &send, message = std::move(message)] {
         if (const Json reply = server.answer("", message, send); !reply.is_null()) send(reply);
       });

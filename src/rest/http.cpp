@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -20,7 +21,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Of the request that this thread is serving.
 thread_local int served_socket = -1;
+thread_local bool served_whole = false;    // it was read to its end: what follows is the next request
+thread_local bool served_streams = false;  // the answer goes out in pieces
 
 int milliseconds_until(Clock::time_point when) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(when - Clock::now()).count();
@@ -28,21 +32,24 @@ int milliseconds_until(Clock::time_point when) {
 }
 
 // The library bounds each read, not their sum: a client that sends a byte now and then, or headers without end, would
-// keep a thread and fill memory.
+// keep a thread and fill memory. An answer goes out in one write, head and body together.
 class BoundedStream : public httplib::Stream {
  public:
-  BoundedStream(int fd, const HttpLimits& limits)
-      : fd_(fd),
-        budget_(limits.header_bytes + limits.body_bytes),
-        write_ms_(static_cast<int>(limits.write_secs * 1000)),
-        deadline_(Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(limits.request_secs * 1000))) {}
+  BoundedStream(int fd, const HttpLimits& limits) : fd_(fd), limits_(limits) {}
 
-  bool is_readable() const override { return at_ < end_ || ready(POLLIN, milliseconds_until(deadline_)); }
-  bool is_writable() const override { return !client_gone() && ready(POLLOUT, write_ms_); }
+  void begin_request() {
+    budget_ = limits_.header_bytes + limits_.body_bytes;
+    deadline_ = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(limits_.request_secs * 1000));
+  }
+  bool has_more() const { return at_ < end_; }  // the client did not wait for its answer
+
+  bool is_readable() const override { return at_ < end_ || (flush() && ready(POLLIN, milliseconds_until(deadline_))); }
+  bool is_writable() const override { return !client_gone() && ready(POLLOUT, write_ms()); }
 
   ssize_t read(char* to, size_t size) override {
     if (at_ == end_) {
-      if (budget_ == 0 || !ready(POLLIN, milliseconds_until(deadline_))) return -1;
+      // The client may wait for our word to go on (100 Continue).
+      if (budget_ == 0 || !flush() || !ready(POLLIN, milliseconds_until(deadline_))) return -1;
       const ssize_t n = ::recv(fd_, buffer_, std::min(sizeof buffer_, budget_), 0);
       if (n <= 0) return n;
       budget_ -= static_cast<size_t>(n);
@@ -56,7 +63,22 @@ class BoundedStream : public httplib::Stream {
   }
 
   ssize_t write(const char* from, size_t size) override {
-    return ready(POLLOUT, write_ms_) ? ::send(fd_, from, size, MSG_NOSIGNAL) : -1;
+    pending_.append(from, size);
+    if ((served_streams || pending_.size() >= kMostPending) && !flush()) return -1;
+    return static_cast<ssize_t>(size);
+  }
+
+  bool flush() const {
+    size_t done = 0;
+    while (done < pending_.size()) {
+      const ssize_t n =
+          ready(POLLOUT, write_ms()) ? ::send(fd_, pending_.data() + done, pending_.size() - done, MSG_NOSIGNAL) : -1;
+      if (n <= 0 && !(n < 0 && errno == EINTR)) break;
+      done += static_cast<size_t>(std::max<ssize_t>(n, 0));
+    }
+    const bool all = done == pending_.size();
+    pending_.clear();
+    return all;
   }
 
   void get_remote_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
@@ -72,17 +94,27 @@ class BoundedStream : public httplib::Stream {
     return n > 0 && (watched.revents & (events | POLLHUP));
   }
 
+  int write_ms() const { return static_cast<int>(limits_.write_secs * 1000); }
+
+  static constexpr size_t kMostPending = 64 << 10;
   int fd_;
-  size_t budget_, at_ = 0, end_ = 0;
-  int write_ms_;
+  const HttpLimits& limits_;
+  size_t budget_ = 0, at_ = 0, end_ = 0;
   Clock::time_point deadline_;
+  mutable std::string pending_;  // what the client has not been sent yet
   char buffer_[16 << 10];
+};
+
+// Connections without a thread, and threads without a connection.
+struct Load {
+  std::atomic<int> waiting{0}, free{0};
+  bool is_full() const { return waiting > free; }
 };
 
 // So many threads and no queue beyond them: while all are busy nobody is accepted, and the system holds the rest off.
 class BoundedQueue : public httplib::TaskQueue {
  public:
-  explicit BoundedQueue(int threads) {
+  BoundedQueue(int threads, Load& load) : load_(load) {
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
   }
 
@@ -90,6 +122,7 @@ class BoundedQueue : public httplib::TaskQueue {
     std::unique_lock lock(mutex_);
     taken_.wait(lock, [&] { return jobs_.size() < threads_.size() || stopping_; });
     jobs_.push_back(std::move(job));
+    ++load_.waiting;
     added_.notify_one();
   }
 
@@ -109,10 +142,13 @@ class BoundedQueue : public httplib::TaskQueue {
       std::function<void()> job;
       {
         std::unique_lock lock(mutex_);
+        ++load_.free;
         added_.wait(lock, [&] { return !jobs_.empty() || stopping_; });
+        --load_.free;
         if (jobs_.empty()) return;
         job = std::move(jobs_.front());
         jobs_.pop_front();
+        --load_.waiting;
       }
       taken_.notify_one();
       job();
@@ -123,6 +159,7 @@ class BoundedQueue : public httplib::TaskQueue {
   std::deque<std::function<void()>> jobs_;
   std::mutex mutex_;
   std::condition_variable added_, taken_;
+  Load& load_;
   bool stopping_ = false;
 };
 
@@ -130,15 +167,23 @@ class BoundedServer : public httplib::Server {
  public:
   explicit BoundedServer(const HttpLimits& limits) : limits_(limits) {}
 
+  Load& load() { return load_; }
+  void hang_up() { stopping_ = true; }  // connections that wait for a request are closed
+
  private:
   bool process_and_close_socket(socket_t socket) override {
     served_socket = socket;
-    bool ok = false;
+    bool ok = true;
     try {
       BoundedStream stream(socket, limits_);
-      bool closed = false;
-      // One request a connection: what a refused request still has to send can never be read as the next request.
-      ok = process_request(stream, true, closed, nullptr);
+      for (int left = limits_.connection_requests; ok && left > 0 && next_request(stream, socket); --left) {
+        served_whole = served_streams = false;
+        bool closed = false;
+        stream.begin_request();
+        ok = process_request(stream, left == 1, closed, nullptr) && !closed;
+        // What a refused request still has to send must never be read as the next request.
+        ok = stream.flush() && ok && served_whole;
+      }
     } catch (const std::exception&) {  // out of memory: the connection is lost, the server is not
     }
     served_socket = -1;
@@ -154,7 +199,23 @@ class BoundedServer : public httplib::Server {
     return ok;
   }
 
+  // Whether one is there, or comes before somebody else needs this thread.
+  bool next_request(const BoundedStream& stream, int socket) const {
+    if (stream.has_more()) return true;
+    const Clock::time_point until =
+        Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(limits_.idle_secs * 1000));
+    pollfd watched{socket, POLLIN, 0};
+    while (!stopping_) {
+      const int slice = std::min(milliseconds_until(until), 20);
+      if (::poll(&watched, 1, slice) > 0) return true;
+      if (load_.is_full() || milliseconds_until(until) == 0) return false;
+    }
+    return false;
+  }
+
   HttpLimits limits_;
+  Load load_;
+  std::atomic<bool> stopping_{false};
 };
 
 std::string small(std::string text) {
@@ -175,13 +236,19 @@ void answer_with(const HttpResponse& from, httplib::Response& to) {
     to.set_content(from.body, from.type);
     return;
   }
-  to.set_chunked_content_provider(from.type, [stream = from.stream](size_t, httplib::DataSink& sink) {
-    std::string piece;
-    const bool more = stream(piece);
-    if (!piece.empty() && !sink.write(piece.data(), piece.size())) return false;
-    if (!more) sink.done();
-    return true;
-  });
+  served_streams = true;
+  to.set_chunked_content_provider(
+      from.type,
+      [stream = from.stream](size_t, httplib::DataSink& sink) {
+        std::string piece;
+        const bool more = stream(piece);
+        if (!piece.empty() && !sink.write(piece.data(), piece.size())) return false;
+        if (!more) sink.done();
+        return true;
+      },
+      [abandoned = from.abandoned](bool whole) {
+        if (!whole && abandoned) abandoned();
+      });
 }
 
 }  // namespace
@@ -204,7 +271,11 @@ struct HttpServer::Impl {
 
 HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler) : impl_(std::make_unique<Impl>(limits)) {
   httplib::Server& server = impl_->server;
-  server.new_task_queue = [threads = limits.threads] { return new BoundedQueue(threads); };
+  server.new_task_queue = [threads = limits.threads, &load = impl_->server.load()] {
+    return new BoundedQueue(threads, load);
+  };
+  server.set_keep_alive_timeout(static_cast<time_t>(limits.idle_secs));
+  server.set_keep_alive_max_count(static_cast<size_t>(limits.connection_requests));
   server.set_payload_max_length(limits.body_bytes);
   server.set_tcp_nodelay(true);
   // The library's own choice lets a second process listen on our port.
@@ -215,6 +286,7 @@ HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler) :
   const auto refuse_or_go_on = [guard](const httplib::Request& from, httplib::Response& to) {
     if (const auto refused = guard(request_from(from))) {
       answer_with(*refused, to);
+      to.set_header("Connection", "close");
       return httplib::Server::HandlerResponse::Handled;
     }
     return httplib::Server::HandlerResponse::Unhandled;
@@ -224,6 +296,10 @@ HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler) :
     return guard(request_from(from)) ? 417 : 100;  // the body of a request that is refused is not wanted
   });
   const auto serve = [handler](const httplib::Request& from, httplib::Response& to) {
+    // The library reads no body of these methods, whatever the head promises.
+    const bool bodiless = from.method == "GET" || from.method == "HEAD" || from.method == "OPTIONS";
+    served_whole = !bodiless || !from.has_header("Content-Length") || from.get_header_value("Content-Length") == "0";
+    if (!served_whole) to.set_header("Connection", "close");
     answer_with(handler(request_from(from)), to);
   };
   server.Get(".*", serve)
@@ -257,6 +333,7 @@ void HttpServer::run() {
 }
 
 void HttpServer::stop() {
+  impl_->server.hang_up();
   impl_->server.stop();
 }
 

@@ -25,6 +25,7 @@ struct HttpResponse {
   std::map<std::string, std::string> headers;
   // Set: the body comes in pieces, each as it is ready. False: that was the last. Must look at client_gone() often.
   std::function<bool(std::string& piece)> stream;
+  std::function<void()> abandoned;  // the client has gone before the last piece
 };
 
 struct HttpLimits {
@@ -32,6 +33,8 @@ struct HttpLimits {
   size_t header_bytes = 64 << 10;
   double request_secs = 10;  // a request must have arrived by then
   double write_secs = 10;    // a reader that takes nothing for so long is given up
+  double idle_secs = 30;     // a connection may wait for its next request, as long as nobody else wants its thread
+  int connection_requests = 1000;
   int threads = 48;
 };
 

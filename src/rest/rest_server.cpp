@@ -1,5 +1,8 @@
 #include "rest/rest_server.h"
 
+#include <arpa/inet.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -55,6 +58,22 @@ class RestControl : public CallControl {
   const std::atomic<bool>& stopping_;
 };
 
+bool is_address(const std::string& name) {
+  in_addr four;
+  in6_addr six;
+  const bool bracketed = name.size() > 2 && name.front() == '[' && name.back() == ']';
+  return bracketed ? ::inet_pton(AF_INET6, name.substr(1, name.size() - 2).c_str(), &six) == 1
+                   : ::inet_pton(AF_INET, name.c_str(), &four) == 1;
+}
+
+std::string own_host_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) != 0) return {};
+  std::string small = name;
+  std::transform(small.begin(), small.end(), small.begin(), [](unsigned char c) { return std::tolower(c); });
+  return small;
+}
+
 Json arguments_from_query(const Operation& operation, const HttpRequest& request) {
   Json arguments = Json::object();
   for (const auto& [name, value] : request.query) {
@@ -85,9 +104,15 @@ std::optional<int64_t> length_of(const std::string& text) {
   return length;
 }
 
-bool waits(const Operation& operation) {
-  return std::any_of(operation.arguments.begin(), operation.arguments.end(),
-                     [](const Argument& argument) { return argument.name == "max_wait"; });
+bool takes_long(const Operation& operation) {
+  return operation.slow || std::any_of(operation.arguments.begin(), operation.arguments.end(),
+                                       [](const Argument& argument) { return argument.name == "max_wait"; });
+}
+
+HttpResponse too_many() {
+  HttpResponse busy = error_response(Code::kConflict, "[http] too many calls are waiting; try again in a second", 503);
+  busy.headers["Retry-After"] = "1";
+  return busy;
 }
 
 // Counts a call for as long as it lasts.
@@ -98,6 +123,10 @@ struct Counted {
 };
 
 }  // namespace
+
+bool is_loopback(const std::string& host) {
+  return host == "127.0.0.1" || host == "localhost" || host == "::1";
+}
 
 HttpResponse json_response(int status, const Json& body) {
   HttpResponse response;
@@ -152,21 +181,26 @@ void RestServer::watch_idle() {
   }
 }
 
-bool RestServer::own_name(std::string name) const {
+// Never by a name that somebody else's DNS can give to this machine: loopback names, and where the server was told to
+// listen elsewhere, that address, this machine's own name, and numbers.
+bool RestServer::own_name(const std::string& authority) const {
+  std::string name = authority;
   const std::string port = ":" + std::to_string(port_);
   if (name.ends_with(port)) name.resize(name.size() - port.size());
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
   if (name == "127.0.0.1" || name == "localhost" || name == "[::1]") return true;
-  // A server that was told to listen elsewhere is known there by a name or address that is no loopback one.
-  return options_.host != "127.0.0.1" && (name == options_.host || options_.host == "0.0.0.0");
+  if (is_loopback(options_.host)) return false;
+  return name == options_.host || name == own_host_name() || is_address(name);
 }
 
 std::optional<HttpResponse> RestServer::refused(const HttpRequest& request) {
   if (request.header_count("host") != 1 || !own_name(request.header("host")))
     return error_response(Code::kUsage, "[http] the Host header names another server; try http://127.0.0.1:PORT", 403);
   if (const std::string origin = request.header("origin"); request.header_count("origin") > 0) {
-    const std::string http = "http://";
-    if (request.header_count("origin") != 1 || !origin.starts_with(http) || !own_name(origin.substr(http.size())))
+    const std::string http = "http://", from = origin.starts_with(http) ? origin.substr(http.size()) : "";
+    // Elsewhere than on loopback the page must have come from the very place that it calls.
+    if (request.header_count("origin") != 1 || from.empty() || !own_name(from) ||
+        (!is_loopback(options_.host) && from != request.header("host")))
       return error_response(Code::kUsage, "[http] pages of other origins are refused", 403);
   }
   const std::string bearer = "Bearer ", given = request.header("authorization");
@@ -214,7 +248,8 @@ HttpResponse RestServer::answer(const HttpRequest& request) {
 }
 
 HttpResponse RestServer::route(const HttpRequest& request) {
-  if (const auto mounted = mounts_.find(request.path); mounted != mounts_.end()) return mounted->second(request);
+  if (const auto mounted = mounts_.find(request.path); mounted != mounts_.end())
+    return call_mounted(mounted->second, request);
   const auto only = [&](const char* method) {
     if (request.method == method || (request.method == "HEAD" && method == std::string("GET"))) return true;
     return false;
@@ -234,7 +269,8 @@ HttpResponse RestServer::route(const HttpRequest& request) {
     return json_response(200, {{"name", "lockstep"},
                                {"version", LOCKSTEP_VERSION},
                                {"home", service_.home().string()},
-                               {"live_sessions", service_.sessions().live()}});
+                               {"live_sessions", service_.sessions().live()},
+                               {"long_calls", long_calls_.load()}});
   }
   if (request.path == "/v1/debug/events") {
     if (!only("GET")) return wrong_method("GET");
@@ -265,15 +301,23 @@ HttpResponse RestServer::call(const Operation& operation, const HttpRequest& req
   }
   RestControl control(stopping_);
   control.longest_wait_secs = options_.longest_wait_secs;
-  if (!waits(operation)) return json_response(200, service_.call(operation, arguments, control));
+  if (!takes_long(operation)) return json_response(200, service_.call(operation, arguments, control));
   const Counted counted(long_calls_);
-  if (long_calls_ > options_.most_long_calls) {
-    HttpResponse busy =
-        error_response(Code::kConflict, "[http] too many calls are waiting; try again in a second", 503);
-    busy.headers["Retry-After"] = "1";
-    return busy;
-  }
+  if (long_calls_ > options_.most_long_calls) return too_many();
   return json_response(200, service_.call(operation, arguments, control));
+}
+
+// Any of its calls may wait, and an answer in pieces lasts longer than the handler.
+HttpResponse RestServer::call_mounted(const HttpServer::Handler& handler, const HttpRequest& request) {
+  auto counted = std::make_shared<Counted>(long_calls_);
+  if (long_calls_ > options_.most_long_calls) return too_many();
+  HttpResponse response = handler(request);
+  if (response.stream)
+    response.stream = [this, counted, stream = response.stream](std::string& piece) {
+      last_used_ms_ = now_ms();
+      return stream(piece);
+    };
+  return response;
 }
 
 HttpResponse RestServer::stream_events(const HttpRequest& request) {
@@ -290,8 +334,7 @@ HttpResponse RestServer::stream_events(const HttpRequest& request) {
   if (const auto last = length_of(request.header("last-event-id"))) after = std::max(after, *last);
   const auto session = service_.sessions().find(spec);
   auto counted = std::make_shared<Counted>(long_calls_);
-  if (long_calls_ > options_.most_long_calls)
-    return error_response(Code::kConflict, "[http] too many calls are waiting; try again in a second", 503);
+  if (long_calls_ > options_.most_long_calls) return too_many();
   HttpResponse response;
   response.type = "text/event-stream";
   response.headers = {{"Cache-Control", "no-store"}};

@@ -38,7 +38,8 @@ class RestServer {
   HttpResponse route(const HttpRequest& request);
   HttpResponse call(const Operation& operation, const HttpRequest& request);
   HttpResponse stream_events(const HttpRequest& request);
-  bool own_name(std::string name) const;
+  HttpResponse call_mounted(const HttpServer::Handler& handler, const HttpRequest& request);
+  bool own_name(const std::string& name) const;
   void watch_idle();
 
   Service& service_;
@@ -50,6 +51,8 @@ class RestServer {
   std::atomic<int64_t> last_used_ms_{0};
   int port_ = 0;
 };
+
+bool is_loopback(const std::string& host);
 
 HttpResponse json_response(int status, const Json& body);
 HttpResponse error_response(Code code, const std::string& message, int status = 0);  // 0: by the code

@@ -83,13 +83,6 @@ std::string own_version() {
          std::to_string(status.st_mtim.tv_nsec) + " " + std::to_string(status.st_size);
 }
 
-std::string last_lines(const fs::path& file) {
-  const OutputPart part = read_output(file, 0, 5);
-  std::string text;
-  for (const std::string& line : part.lines) text += "\n  " + line;
-  return text;
-}
-
 void start_service(const fs::path& home, const fs::path& folder) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail(Code::kIo, "serve", std::string("pipe: ") + std::strerror(errno));
@@ -120,7 +113,7 @@ void start_service(const fs::path& home, const fs::path& folder) {
       error == 0 && ::poll(&watched, 1, static_cast<int>(kStartSecs * 1000)) > 0 && ::read(ends[0], &byte, 1) == 1;
   ::close(ends[0]);
   if (!ready)
-    fail(Code::kIo, "serve", "the service did not start:" + last_lines(log),
+    fail(Code::kIo, "serve", "the service did not start:" + last_output(log, 5),
          {.hint = "lockstep serve, to see what is wrong"});
 }
 

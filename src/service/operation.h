@@ -43,6 +43,7 @@ struct Operation {
   std::vector<Argument> arguments;
   std::string result;  // fields of the answer: "session:string state:string stop?:object"; see result_schema
   bool reads = false;  // changes nothing: GET in REST, a read-only tool in MCP
+  bool slow = false;   // may take long, beside those that take max_wait: few are served at a time
   std::vector<std::string> examples{};  // command lines
   Json (*call)(Service& service, const Json& arguments, CallControl& control) = nullptr;
 };

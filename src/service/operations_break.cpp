@@ -120,7 +120,7 @@ Json why_after_the_end(Service& service, const std::string& spec, const std::str
             {"breakpoint", breakpoint},
             {"end", end}};
   }
-  if (!end.empty())
+  if (!end.empty() && all.empty())  // killed or crashed: it could leave no reasons
     return {{"answer", "the program ended first: " + end.value("description", std::string())},
             {"causes", Json::array({{{"cause", "ended_first"},
                                      {"message", end.value("description", std::string())},
@@ -180,7 +180,7 @@ std::vector<Operation> breakpoint_operations() {
       {.name = "debug breaks",
        .help = "the breakpoints, where they really are, and how often each was reached",
        .arguments = {session},
-       .result = "session:string breakpoints:objects ended?:boolean",
+       .result = "session:string breakpoints:objects total?:integer ended?:boolean",
        .reads = true,
        .examples = {"lockstep debug breaks"},
        .call = &breaks},

@@ -1,5 +1,6 @@
 // debug eval, set, vars, stack, location, source, threads, files, checkpoints: the program's side does the looking.
 #include "base/error.h"
+#include "base/names.h"
 #include "service/groups.h"
 #include "service/service.h"
 
@@ -56,8 +57,37 @@ Json threads(Service& service, const Json& arguments, CallControl& control) {
   return look("threads", service, arguments, control);
 }
 
+// After the end the program's last words answer.
 Json files(Service& service, const Json& arguments, CallControl& control) {
-  return look("files", service, arguments, control);
+  const auto session = service.sessions().find(text(arguments, "session"));
+  if (session->live()) {
+    Json out = look("files", service, arguments, control, 30);
+    if (out.value("calls_counted", Json(true)) == Json(false))
+      out["hint"] = "calls are counted with debug start --count-calls, or from now on with debug count";
+    return out;
+  }
+  const Json report = session->report();
+  if (!report.is_object() || !report.contains("files"))
+    fail(Code::kConflict, "files", "the program has ended, and which files ran was not counted",
+         {.hint = "debug start --count-calls, or debug files before the end"});
+  const Json all = report["files"];
+  const std::string filter = text(arguments, "filter");
+  const auto wanted = [&](const Json& file) {
+    const std::string path = file.is_object() ? file.value("file", std::string()) : "";
+    return filter.empty() || path.find(filter) != std::string::npos || glob_match(filter, path);
+  };
+  Json found = Json::array();
+  size_t total = 0;
+  for (const Json& file : all)
+    if (wanted(file) && ++total <= static_cast<size_t>(arguments["limit"].get<int64_t>())) found.push_back(file);
+  return {{"files", found},
+          {"total", total},
+          {"truncated", total > found.size()},
+          {"calls_counted", report.value("calls_counted", Json(false))}};
+}
+
+Json count(Service& service, const Json& arguments, CallControl& control) {
+  return look("count", service, arguments, control);
 }
 
 Json checkpoints(Service& service, const Json& arguments, CallControl& control) {
@@ -92,6 +122,7 @@ std::vector<Operation> looking_operations() {
             {.name = "timeout", .type = kNumber, .help = "seconds", .standard = 10, .least = 0.001, .most = 3600},
             {.name = "stats", .type = kBool, .help = "statistics and edges of a tensor", .standard = true}},
        .result = "value:any assigned?:strings printed?:string took_us?:number",
+       .slow = true,
        .examples = {"lockstep debug eval 'latents.shape'",
                     "lockstep debug eval 'import math; math.sqrt(scale)' --frame 1"},
        .call = &eval},
@@ -174,10 +205,16 @@ std::vector<Operation> looking_operations() {
             {.name = "filter", .help = "glob, or a part of the path"},
             {.name = "limit", .type = kInteger, .help = "most files", .standard = 100, .least = 1, .most = 10000},
             {.name = "all", .type = kBool, .help = "the standard library too", .standard = false}},
-       .result = "files:objects total:integer truncated?:boolean calls_counted?:boolean",
+       .result = "files:objects total:integer truncated?:boolean calls_counted?:boolean hint?:string",
        .reads = true,
        .examples = {"lockstep debug files --filter diffusers"},
        .call = &files},
+      {.name = "debug count",
+       .help = "count every call from now on, for debug files; the program runs slower meanwhile",
+       .arguments = {session, {.name = "off", .type = kBool, .help = "count no longer", .standard = false}},
+       .result = "calls_counted:boolean",
+       .examples = {"lockstep debug count", "lockstep debug count --off"},
+       .call = &count},
       {.name = "debug checkpoints",
        .help = "the checkpoint names passed so far",
        .arguments = {session},

@@ -46,10 +46,9 @@ void check_program(const SessionRequest& request) {
 
 // What stands in the way of an answer: it died before its first line.
 [[noreturn]] void refuse_unstarted(const Session& session) {
-  const OutputPart last = read_output(session.identity().folder / "output.log", 0, 5);
-  std::string lines;
-  for (const std::string& line : last.lines) lines += "\n  " + line;
-  fail(Code::kIo, "start", session.end().value("description", std::string("the program did not start")) + lines,
+  fail(Code::kIo, "start",
+       session.end().value("description", std::string("the program did not start")) +
+           last_output(session.identity().folder / "output.log", 5),
        {.hint = "--python with a Python of 3.10 to 3.14"});
 }
 
@@ -93,7 +92,7 @@ Json start(Service& service, const Json& arguments, CallControl& control) {
 }
 
 Json restart(Service& service, const Json& arguments, CallControl& control) {
-  const auto session = service.sessions().restart(text(arguments, "session"));
+  const auto session = service.sessions().restart(text(arguments, "session"), environment_from(arguments));
   int64_t id = 0;
   for (const Json& breakpoint : session->request().breakpoints) session->remember_breakpoint(++id, breakpoint);
   return started(*session, arguments["max_wait"].get<double>(), control);
@@ -118,23 +117,38 @@ Json sessions(Service& service, const Json& arguments, CallControl&) {
   return {{"sessions", std::move(all)}, {"total", total}, {"live", service.sessions().live()}};
 }
 
+// Nobody will write on: what stands after the last line's end is a line too.
+void end_last_line(OutputPart& part, int64_t from, int64_t most) {
+  ++part.total;
+  if (from == 0 && !part.lines.empty() && static_cast<int64_t>(part.lines.size()) >= most) {
+    part.lines.erase(part.lines.begin());
+    ++part.first;
+  }
+  if (static_cast<int64_t>(part.lines.size()) < most && part.total >= from)
+    part.lines.push_back(std::move(part.unfinished));
+  part.unfinished.clear();
+}
+
 Json log(Service& service, const Json& arguments, CallControl& control) {
   const std::string spec = text(arguments, "session");
   const int64_t from = arguments["from"].get<int64_t>(), most = arguments["lines"].get<int64_t>();
   const fs::path folder = service.sessions().folder_of(spec);
   const double wait = std::min(arguments["max_wait"].get<double>(), control.longest_wait_secs);
   if (wait > 0 && from > 0)
-    if (const auto session = service.sessions().find(folder.filename().string()))
+    if (const auto session = service.sessions().known(folder.filename().string()))
       session->wait_for_output(from, wait, [&] { return control.cancelled(); });
-  const OutputPart part = read_output(folder / "output.log", from, most);
-  const Json record = service.sessions().record_of(folder.filename().string());
-  return {{"session", record.value("session", Json(""))},
-          {"state", record.value("state", Json(""))},
-          {"lines", part.lines},
-          {"first", part.first},
-          {"next", part.first + static_cast<int64_t>(part.lines.size())},
-          {"total", part.total},
-          {"output", (folder / "output.log").string()}};
+  const Json record = service.sessions().record_of(folder.filename().string());  // first: its end ends the last line
+  OutputPart part = read_output(folder / "output.log", from, most);
+  if (record.value("state", Json("")) == Json("ended") && !part.unfinished.empty()) end_last_line(part, from, most);
+  Json out{{"session", record.value("session", Json(""))},
+           {"state", record.value("state", Json(""))},
+           {"lines", part.lines},
+           {"first", part.first},
+           {"next", part.first + static_cast<int64_t>(part.lines.size())},
+           {"total", part.total},
+           {"output", (folder / "output.log").string()}};
+  if (!part.unfinished.empty()) out["unfinished"] = part.unfinished;
+  return out;
 }
 
 Json trace_show(Service& service, const Json& arguments, CallControl&) {
@@ -175,6 +189,10 @@ Argument max_wait_argument(double standard) {
 
 std::vector<Operation> program_operations() {
   const Argument session = session_argument();
+  const Argument environment{
+      .name = "whole_environment",
+      .type = kTextMap,
+      .help = "the environment in place of the service's own; the command line sends the caller's"};
   return {
       {.name = "debug start",
        .help = "start a Python program in its own process and stop before its first line",
@@ -185,9 +203,7 @@ std::vector<Operation> program_operations() {
                      {.name = "python", .help = "the Python to use (default: the active environment's)"},
                      {.name = "cwd", .help = "folder to run in (default: the caller's)", .path = true},
                      {.name = "env", .type = kTextMap, .help = "variables to set beside the caller's environment"},
-                     {.name = "whole_environment",
-                      .type = kTextMap,
-                      .help = "the environment in place of the service's own; the command line sends the caller's"},
+                     environment,
                      {.name = "stdin", .help = "file to read as its input (default: none)", .path = true},
                      {.name = "run", .type = kBool, .help = "do not stop before the first line", .standard = false},
                      {.name = "break",
@@ -216,7 +232,7 @@ std::vector<Operation> program_operations() {
        .call = &start},
       {.name = "debug restart",
        .help = "end the program and start it again, with the same breakpoints",
-       .arguments = {session, max_wait_argument(60)},
+       .arguments = {session, environment, max_wait_argument(60)},
        .result = kStatusFields,
        .examples = {"lockstep debug restart"},
        .call = &restart},
@@ -260,7 +276,8 @@ std::vector<Operation> program_operations() {
              .standard = 0,
              .least = 0,
              .most = 86400}},
-       .result = "session:string state:string lines:strings first:integer next:integer total:integer output:string",
+       .result = "session:string state:string lines:strings first:integer next:integer total:integer output:string "
+                 "unfinished?:string",
        .reads = true,
        .examples = {"lockstep debug log --lines 20", "lockstep debug log --follow"},
        .call = &log},

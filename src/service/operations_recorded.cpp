@@ -1,6 +1,8 @@
 // record, runs list, runs show, tensors list, info, show, diff, compare: the same functions as the command line's.
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "base/error.h"
 #include "base/names.h"
 #include "capture/recorded_program.h"
@@ -129,7 +131,7 @@ Json compare(Service& service, const Json& arguments, CallControl&) {
   return json_from(compare_runs(reference, candidate, options), reference, candidate);
 }
 
-Json record(Service& service, const Json& arguments, CallControl&) {
+Json record(Service& service, const Json& arguments, CallControl& control) {
   RecordRequest request;
   request.home = service.home();
   request.argv = arguments["program"].get<std::vector<std::string>>();
@@ -144,7 +146,15 @@ Json record(Service& service, const Json& arguments, CallControl&) {
   if (arguments.contains("cwd")) request.cwd = text(arguments, "cwd");
   if (arguments.contains("whole_environment"))
     request.environment = arguments["whole_environment"].get<std::map<std::string, std::string>>();
+  const auto began = std::chrono::steady_clock::now();
+  const double most = arguments["timeout"].get<double>();
+  request.cancelled = [&, told = 0.0]() mutable {
+    const double secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    if (secs >= told + 1) control.progress(told = secs, "the program is running");
+    return secs > most || control.cancelled();
+  };
   const RecordOutcome outcome = record_program(request);
+  if (control.cancelled()) fail(Code::kCancelled, "record", "cancelled; what was recorded is in " + outcome.id);
   return {{"run", outcome.id},
           {"path", outcome.run.string()},
           {"status", outcome.status},
@@ -186,10 +196,17 @@ std::vector<Operation> recorded_operations() {
                      {.name = "stats_only", .type = kBool, .help = "keep no full tensors", .standard = false},
                      {.name = "inputs", .type = kBool, .help = "record the inputs of modules too", .standard = false},
                      {.name = "cwd", .help = "folder to run in", .path = true},
+                     {.name = "timeout",
+                      .type = kNumber,
+                      .help = "seconds after which the program is ended",
+                      .standard = 3600,
+                      .least = 0.001,
+                      .most = 86400},
                      {.name = "whole_environment",
                       .type = kTextMap,
                       .help = "the environment in place of the service's own"}},
        .result = "run:string path:string status:string exit_code:integer records:integer",
+       .slow = true,
        .examples = {"lockstep record -- generate.py"},
        .call = &record},
       {.name = "runs list",
@@ -220,6 +237,7 @@ std::vector<Operation> recorded_operations() {
        .arguments = {path, name, slice},
        .result = "name:string dtype:string shape:array stats:object bytes:integer file:string",
        .reads = true,
+       .slow = true,
        .examples = {"lockstep tensors info latents.npy"},
        .call = &tensors_info},
       {.name = "tensors show",
@@ -241,6 +259,7 @@ std::vector<Operation> recorded_operations() {
        .result =
            "verdict:string compared:integer different:integer tensors:objects only_reference:strings total:integer",
        .reads = true,
+       .slow = true,
        .examples = {"lockstep tensors diff reference.npy candidate.npy"},
        .call = &tensors_diff},
       {.name = "compare",
@@ -254,6 +273,7 @@ std::vector<Operation> recorded_operations() {
             {.name = "weights", .help = "the checkpoint both sides load", .path = true}},
        .result = "verdict:string compared:integer first_divergence?:any causes?:array tensors?:array",
        .reads = true,
+       .slow = true,
        .examples = {"lockstep compare latest:reference latest"},
        .call = &compare},
   };

@@ -115,14 +115,15 @@ Json with_callers_view(const Operation& operation, Json arguments) {
       *found =
           argument.name == "where" ? absolute_place(found->get<std::string>()) : absolute(found->get<std::string>());
   }
-  const bool starts = operation.name == "debug start" || operation.name == "record";
-  if (starts) {
-    if (!arguments.contains("cwd")) arguments["cwd"] = fs::current_path().string();
-    if (!arguments.contains("whole_environment")) {
-      Json variables = Json::object();
-      for (const auto& [name, value] : current_environment()) variables[name] = value;
-      arguments["whole_environment"] = std::move(variables);
-    }
+  const auto takes = [&](const char* name) {
+    return !arguments.contains(name) && std::any_of(operation.arguments.begin(), operation.arguments.end(),
+                                                    [&](const Argument& argument) { return argument.name == name; });
+  };
+  if (takes("cwd")) arguments["cwd"] = fs::current_path().string();
+  if (takes("whole_environment")) {
+    Json variables = Json::object();
+    for (const auto& [name, value] : current_environment()) variables[name] = value;
+    arguments["whole_environment"] = std::move(variables);
   }
   return arguments;
 }

@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -162,10 +163,96 @@ TEST_F(DebuggerParts, OutputIsFollowedLineByLine) {
   EXPECT_EQ(lines.back(), "two");
   tail.read(true, keep);
   EXPECT_EQ(lines.back(), "three");
-  const OutputPart part = read_output(folder_ / "output.log", 0, 2);
-  EXPECT_EQ(part.lines, (std::vector<std::string>{"two", "three"}));
+  const OutputPart part = read_output(folder_ / "output.log", 0, 1);
+  EXPECT_EQ(part.lines, std::vector<std::string>{"two"});
   EXPECT_EQ(part.first, 2);
+  EXPECT_EQ(part.total, 2);
+  EXPECT_EQ(part.unfinished, "three");
   EXPECT_EQ(read_output(folder_ / "output.log", 1, 1).lines, std::vector<std::string>{"one"});
+  EXPECT_EQ(last_output(folder_ / "output.log", 1), "\n  two\n  three");
+  std::vector<std::string> later;
+  OutputTail(folder_ / "output.log", 1).read(true, [&](const std::string& line) { later.push_back(line); });
+  EXPECT_EQ(later, (std::vector<std::string>{"two", "three"}));
+}
+
+TEST(BoundedLine, KeepsTheBeginningAndTheEnd) {
+  BoundedLine line(4, 3);
+  std::vector<std::string> lines;
+  const auto keep = [&] { lines.push_back(line.text()); };
+  each_finished_line(line, "abcdefg\nabc", keep);
+  for (int i = 0; i < 100; ++i) each_finished_line(line, "x", keep);
+  each_finished_line(line, "yz\n\n0123456789AB", keep);
+  EXPECT_EQ(lines, (std::vector<std::string>{"abcdefg", "abcx ...[98 bytes]... xyz", ""}));
+  EXPECT_FALSE(line.whole());
+  EXPECT_EQ(line.text(), "0123 ...[5 bytes]... 9AB");
+  line.clear();
+  EXPECT_TRUE(line.empty() && line.whole());
+}
+
+TEST_F(DebuggerParts, AProcessOfAnotherIsWatchedAndNeverTakenForALaterOne) {
+  const pid_t own = ::getpid();
+  EXPECT_GT(process_start_ticks(own), 0u);
+  EXPECT_EQ(process_start_ticks(-1), 0u);
+  ChildEnd end;
+  ChildProcess later(own, process_start_ticks(own) + 1);  // the number is ours, the process it was meant for is not
+  EXPECT_TRUE(later.try_wait(end));
+  EXPECT_FALSE(end.seen);
+  later.signal(SIGKILL, true);  // reaches nobody
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::setsid();
+    ::pause();
+    ::_exit(0);
+  }
+  ChildProcess watched(pid, process_start_ticks(pid));
+  EXPECT_FALSE(watched.try_wait(end));
+  ::kill(pid, SIGKILL);
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  pollfd ended{watched.end_descriptor(), POLLIN, 0};
+  EXPECT_GT(::poll(&ended, 1, 20000), 0);
+  EXPECT_TRUE(watched.try_wait(end));
+}
+
+TEST_F(DebuggerParts, ATraceTellsWhereItsSessionStands) {
+  write("trace.jsonl",
+        R"({"kind": "stop", "source": "agent", "location": {"file": "/x.py", "line": 1}})"
+        "\n"
+        R"({"kind": "breakpoint", "change": "set", "breakpoint": {"id": 1, "where": "x.py:4", "condition": "n > 1"}})"
+        "\n"
+        R"({"kind": "breakpoint", "change": "set", "breakpoint": {"id": 2, "where": "x.py:5"}})"
+        "\n"
+        R"({"kind": "breakpoint", "change": "verified", "breakpoint": {"id": 2, "where": "x.py:5"}})"
+        "\n"
+        R"({"kind": "breakpoint", "change": "removed", "breakpoint": {"id": 2, "where": "x.py:5"}})"
+        "\n"
+        R"({"kind": "breakpoint", "change": "set", "breakpoint": {"id": 3, "where": "*", "module": "*", "nan": true}})"
+        "\n"
+        R"({"kind": "output", "source": "service", "text": "one"})"
+        "\n"
+        R"({"kind": "output", "source": "agent", "text": "a logpoint"})"
+        "\n"
+        R"({"kind": "exit", "how": "finished", "code": 0})"
+        "\n{torn");
+  const TraceState state = trace_state(folder_ / "trace.jsonl");
+  EXPECT_EQ(state.output_lines, 1);
+  EXPECT_EQ(state.stops, 1);
+  EXPECT_EQ(state.exited["how"], "finished");
+  EXPECT_EQ(state.last_stop["location"]["line"], 1);
+  ASSERT_EQ(state.breakpoints.size(), 2u);
+  EXPECT_EQ(state.breakpoints.at(1), (Json{{"condition", "n > 1"}, {"where", "x.py:4"}}));
+  EXPECT_EQ(state.breakpoints.at(3), (Json{{"module", "*"}, {"nan", true}}));
+}
+
+TEST_F(DebuggerParts, AnEndThatNobodySawIsToldByItsLastWords) {
+  const ChildEnd unseen{.status = 0, .peak_bytes = 0, .seen = false};
+  const Json said = describe_end(
+      {.end = unseen, .exited = {{"how", "sys_exit"}, {"code", 3}}, .folder = folder_, .last_stop = nullptr});
+  EXPECT_EQ(said["how"], "sys_exit");
+  EXPECT_EQ(said["exit_code"], 3);
+  const Json silent = describe_end({.end = unseen, .exited = nullptr, .folder = folder_, .last_stop = nullptr});
+  EXPECT_EQ(silent["how"], "unseen");
+  EXPECT_FALSE(silent.contains("exit_code"));
 }
 
 TEST_F(DebuggerParts, MessagesCrossTheSocketAndItLeavesNothing) {

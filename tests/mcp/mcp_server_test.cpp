@@ -25,6 +25,47 @@ TEST(Mcp, AgreesOnAVersion) {
   EXPECT_EQ(version("1999-01-01"), "2025-11-25");
 }
 
+Json stateless(const std::string& method, Json parameters = Json::object(), const Json& revision = "2026-07-28") {
+  parameters["_meta"] = {{"io.modelcontextprotocol/protocolVersion", revision},
+                         {"io.modelcontextprotocol/clientCapabilities", Json::object()}};
+  return request(1, method, parameters);
+}
+
+TEST(Mcp, TheStatelessRevisionNeedsNoHandshake) {
+  McpServer server([](const Operation&, const Json&, CallControl&) { return Json{{"done", true}}; });
+  const Json found = server.answer("", stateless("server/discover"), {})["result"];
+  EXPECT_EQ(found["supportedVersions"][0], "2026-07-28");
+  EXPECT_EQ(found["resultType"], "complete");
+  EXPECT_TRUE(found.contains("ttlMs") && found.contains("cacheScope"));
+  EXPECT_EQ(server.answer("", stateless("tools/list"), {})["result"]["resultType"], "complete");
+  const Json called = server.answer("", stateless("tools/call", {{"name", "debug_status"}}), {})["result"];
+  EXPECT_EQ(called["resultType"], "complete");
+  EXPECT_EQ(called["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "lockstep");
+  EXPECT_EQ(server.answer("", stateless("ping"), {})["error"]["code"], -32601);
+  EXPECT_EQ(server.answer("", request(1, "server/discover"), {})["error"]["code"], -32601);
+  const Json unknown = server.answer("", stateless("tools/list", Json::object(), "1999-01-01"), {})["error"];
+  EXPECT_EQ(unknown["code"], -32022);
+  EXPECT_EQ(unknown["data"]["requested"], "1999-01-01");
+}
+
+TEST(Mcp, WaitsAreBounded) {
+  double longest = 0;
+  McpServer server([&](const Operation&, const Json&, CallControl& control) {
+    longest = control.longest_wait_secs;
+    return Json::object();
+  });
+  server.answer("", call("debug_wait", {{"max_wait", 86400}}), {});
+  EXPECT_LE(longest, 50);
+}
+
+TEST(Mcp, WhoHangsUpHasCancelled) {
+  McpServer server([](const Operation&, const Json&, CallControl& control) {
+    EXPECT_TRUE(control.cancelled());
+    return Json::object();
+  });
+  server.answer("", call("debug_wait"), {}, [] { return true; });
+}
+
 TEST(Mcp, ListsTheWholeTable) {
   McpServer server([](const Operation&, const Json&, CallControl&) { return Json::object(); });
   const Json tools = server.answer("", request(1, "tools/list"), {})["result"]["tools"];

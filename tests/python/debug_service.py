@@ -6,9 +6,24 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 import urllib.parse
 
 from program import PROGRAM, ROOT
+
+
+def wait_until(condition, secs=30):
+    until = time.monotonic() + secs
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.01)
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 class Home:
@@ -43,6 +58,11 @@ class Home:
 
     def start(self, script, *words, options=()):
         return self.debug("start", "--python", sys.executable, *options, script, *words)
+
+    def call_started(self, script, **options):
+        """A session started over HTTP."""
+        self.ensure()
+        return self.call("debug/start", script=str(script), python=sys.executable, cwd=str(self.folder), **options)
 
     def service(self):
         return json.loads((self.home / "service" / "service.json").read_text())
@@ -86,9 +106,9 @@ class Home:
         done = self.run("--json", "debug", "sessions", "--limit", "1000", check=False)
         if done.returncode == 0:
             for session in json.loads(done.stdout)["sessions"]:
-                if session["state"] in ("stopped", "running", "starting"):
+                if session["state"] in ("stopped", "running", "starting", "detached"):
                     self.run("debug", "terminate", "--force", "--session", session["id"], check=False)
         self.run("serve", "--stop", check=False)
 
 
-__all__ = ["Home", "PROGRAM", "ROOT"]
+__all__ = ["Home", "PROGRAM", "ROOT", "alive", "wait_until"]

@@ -5,10 +5,9 @@ import os
 import pathlib
 import signal
 import sys
-import time
 
 import pytest
-from debug_service import PROGRAM, Home
+from debug_service import PROGRAM, Home, alive, wait_until
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 
@@ -36,20 +35,6 @@ def home(tmp_path):
 
 def line(answer):
     return answer["stop"]["location"]["line"]
-
-
-def wait_until(condition, secs=30):
-    until = time.monotonic() + secs
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.01)
-
-
-def alive(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_session_from_start_to_end(home):
@@ -203,40 +188,6 @@ def test_restart_keeps_the_breakpoints(home):
     assert home.debug("eval", "n")["value"]["value"] == 1
 
 
-def test_why_a_breakpoint_did_not_stop(home):
-    home.write("copies/helper.py", "def f():\n    return 1\n")
-    home.write("helper.py", "def f():\n    return 1\n")
-    home.start(home.write("main.py", "import helper\n# nothing\n\nhelper.f()\nraise RuntimeError('early')\nlate = 1\n"), options=["--on-exception", "end"])
-    asleep = home.debug("break", "copies/helper.py:2")["breakpoint"]["id"]
-    late = home.debug("break", "main.py:6")["breakpoint"]["id"]
-    false = home.debug("break", "helper.py:2", "--if", "False")["breakpoint"]["id"]
-    assert home.debug("continue")["state"] == "ended"
-    causes = {id: [cause["cause"] for cause in home.debug("why", id)["causes"]] for id in (asleep, late, false)}
-    assert causes[asleep][0] in ("never_executed", "other_copy"), causes
-    assert "ended_first" in causes[late] or "not_reached" in causes[late], causes
-    assert "condition_false" in causes[false], causes
-    home.run("serve", "--stop")  # what was known is known to the next service too
-    assert home.debug("why", str(false))["causes"][0]["cause"] == causes[false][0]
-    assert home.debug("status")["end"]["how"] == "exception"
-
-
-@pytest.mark.parametrize("then", ["continue", "terminate"])
-def test_a_killed_service_leaves_the_program_as_configured(home, then):
-    script = home.write("work.py", "import time, pathlib\nn = 0\nwhile not pathlib.Path('go').exists():\n    time.sleep(0.01)\nprint('done')\n")
-    began = home.start(script, options=["--on-disconnect", then])
-    home.debug("break", "work.py:5")
-    assert home.debug("continue", "--max-wait", "0.1")["state"] == "running"
-    os.kill(home.service()["pid"], signal.SIGKILL)
-    (home.folder / "go").touch() if then == "continue" else None
-    wait_until(lambda: not alive(began["pid"]))
-    folder = pathlib.Path(began["output"]).parent
-    assert (folder / "output.log").read_text() == ("done\n" if then == "continue" else "")
-    lines = [json.loads(text) for text in (folder / "trace.jsonl").read_text().splitlines()]  # whole: every line parses
-    assert {"start", "stop", "breakpoint", "resume"} <= {entry["kind"] for entry in lines}
-    assert home.debug("status")["state"] == "lost"  # a new service knows the old session
-    assert home.debug("trace", "show", "--kind", "stop")["lines"]
-
-
 def test_the_trace_has_the_fields_of_the_seeds(home):
     home.start(home.write("count.py", COUNT))
     home.debug("break", "double")
@@ -317,3 +268,79 @@ def test_the_service_stops_when_idle(home):
     process = subprocess.Popen([PROGRAM, "serve", "--idle", "0.3"], env=home.environment, cwd=home.folder, stderr=subprocess.DEVNULL)
     assert process.wait(timeout=20) == 0
     assert not (home.home / "service" / "service.json").exists() and not (home.home / "service" / "token").exists()
+
+
+def test_the_command_line_starts_a_service_that_stops_when_idle(home):
+    service = home.ensure()
+    words = pathlib.Path(f"/proc/{service['pid']}/cmdline").read_text().split("\0")
+    assert "serve" in words and float(words[words.index("--idle") + 1]) == 600
+    assert service["host"] == "127.0.0.1"
+
+
+def test_a_line_without_an_end_does_not_fill_the_service(home):
+    block, count = 1 << 20, 256
+    source = f"import sys\nfor i in range({count}):\n    sys.stdout.write('x' * {block})\nsys.stdout.write('the tail')\nsys.stdout.flush()\nprint()\nprint('next line')\n"
+    service = home.ensure()
+    home.start(home.write("floods.py", source), options=["--run"])
+    assert home.debug("wait", "--max-wait", "120")["state"] == "ended"
+    first, second = home.debug("log", "--from", "1")["lines"]
+    assert first.startswith("xxx") and first.endswith("the tail") and f"{block * count + 8 - 4000} bytes" in first and second == "next line"
+    assert home.debug("log")["total"] == 2
+    output = [line["text"] for line in home.debug("trace", "show", "--kind", "output")["lines"]]
+    assert output == [first, second]
+    peak = next(line for line in pathlib.Path(f"/proc/{service['pid']}/status").read_text().splitlines() if line.startswith("VmHWM"))
+    assert int(peak.split()[1]) < 100 << 10, peak  # KiB; the line alone has 256 MiB
+
+
+def test_an_unfinished_line_is_shown_and_not_counted(home):
+    home.start(home.write("bar.py", "import sys, time, pathlib\nprint('one')\nsys.stdout.write('50 %')\nsys.stdout.flush()\nwhile not pathlib.Path('go').exists():\n    time.sleep(0.01)\nsys.stdout.write(' 100 %')\n"), options=["--run"])
+    wait_until(lambda: home.debug("log").get("unfinished") == "50 %")
+    log = home.debug("log")
+    assert log["lines"] == ["one"] and log["total"] == 1 and log["next"] == 2
+    assert home.run("debug", "log").stdout == "one\n50 %\n"
+    (home.folder / "go").touch()
+    assert home.run("debug", "log", "--follow", "--from", "1").stdout == "one\n50 % 100 %\n"
+    assert home.debug("log")["lines"] == ["one", "50 % 100 %"]
+
+
+def test_a_thousand_breakpoints(home):
+    lines = "\n".join(f"    x += {i}" for i in range(1000))
+    script = home.write("long.py", f"def work(x):\n{lines}\n    return x\n\nprint(work(0))\n")
+    began = home.call_started(script)
+    for number in range(3, 1002):
+        home.call("debug/break", where=f"{script}:{number}", session=began["id"], **{"if": "x < 0"})
+    home.call("debug/break", where=f"{script}:1002", session=began["id"])
+    breaks = home.get("debug/breaks", session=began["id"])["breakpoints"]
+    assert len(breaks) == 1000 and {one["state"] for one in breaks} <= {"verified", "pending"}
+    assert home.call("debug/continue", session=began["id"])["stop"]["location"]["line"] == 1002
+    reached = home.get("debug/breaks", session=began["id"])["breakpoints"]
+    assert [one["reached"] for one in reached] == [1] * 1000
+    assert len(home.call("debug/clear", session=began["id"])["removed"]) == 1000
+    assert home.call("debug/continue", session=began["id"])["end"]["how"] == "finished"
+    assert home.get("debug/log", session=began["id"])["lines"] == [str(sum(range(1000)))]
+
+
+def test_files_that_ran_and_how_often(home):
+    home.write("lib/busy.py", "def f(n):\n    return n\n\ndef idle():\n    return 0\n")
+    home.write("lib/unused.py", "def g():\n    return 1\n")
+    script = home.write("main.py", "import sys, threading\nsys.path.insert(0, 'lib')\nimport busy\nfor i in range(300):\n    busy.f(i)\nthread = threading.Thread(target=lambda: [busy.f(i) for i in range(50)])\nthread.start()\nthread.join()\nlast = 1\n")
+    home.start(script, options=["--count-calls"])
+    home.debug("break", "main.py:9")
+    home.debug("continue")
+    found = home.debug("files")
+    assert found["calls_counted"] is True
+    files = {pathlib.Path(one["file"]).name: one for one in found["files"]}
+    assert files["busy.py"]["calls"] == 351 and files["busy.py"]["functions_run"] == 1, files  # the module's own code is a call too
+    assert "unused.py" not in files
+    assert found["files"][0]["file"].endswith("busy.py")  # the busiest first
+    text = home.run("debug", "files", "--filter", "busy").stdout
+    assert "351" in text and "calls" in text
+    assert home.debug("continue")["state"] == "ended"
+    assert home.debug("files", "--filter", "busy")["files"][0]["calls"] == 351  # known after the end
+    home.start(script)
+    assert "debug count" in home.debug("files")["hint"] and home.debug("files")["calls_counted"] is False
+    assert home.debug("count")["calls_counted"] is True
+    home.debug("break", "main.py:6")
+    home.debug("continue")
+    assert {pathlib.Path(one["file"]).name: one["calls"] for one in home.debug("files")["files"]}["busy.py"] == 301
+    assert home.debug("count", "--off")["calls_counted"] is False

@@ -5,6 +5,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import threading
 import warnings
 
 import pytest
@@ -23,36 +24,53 @@ def home(tmp_path):
     made.close()
 
 
-def connect(home, transport):
+def connect(home, transport, mode="auto"):
+    """mode: "auto" takes the newest revision that both speak, "legacy" the newest with a handshake."""
     from mcp.client.client import Client
     from mcp.client.stdio import StdioServerParameters
 
     if transport == "stdio":
-        return Client(StdioServerParameters(command=PROGRAM, args=["mcp"], env=dict(home.environment), cwd=home.folder))
+        return Client(StdioServerParameters(command=PROGRAM, args=["mcp"], env=dict(home.environment), cwd=home.folder), mode=mode)
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
     where = home.ensure()
     client = httpx2.AsyncClient(headers={"Authorization": f"Bearer {home.token()}"}, timeout=60)
-    return Client(streamable_http_client(f"http://127.0.0.1:{where['port']}/mcp", http_client=client))
+    return Client(streamable_http_client(f"http://127.0.0.1:{where['port']}/mcp", http_client=client), mode=mode)
 
 
 both = pytest.mark.parametrize("transport", ["stdio", "http"])
+each = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
 @both
-def test_every_tool_is_listed_and_called(home, transport):
+@each
+def test_the_newest_revision_is_spoken(home, transport, mode):
+    from mcp.types.version import LATEST_HANDSHAKE_VERSION, LATEST_PROTOCOL_VERSION
+
+    async def talk():
+        async with connect(home, transport, mode) as client:
+            assert client.protocol_version == (LATEST_PROTOCOL_VERSION if mode == "auto" else LATEST_HANDSHAKE_VERSION)
+            assert client.server_info.name == "lockstep"
+
+    asyncio.run(asyncio.wait_for(talk(), 60))
+
+
+@both
+@each
+def test_every_tool_is_listed_and_called(home, transport, mode):
     np = pytest.importorskip("numpy")
     np.save(home.folder / "a.npy", np.arange(6, dtype=np.float32))
     script = str(home.write("count.py", COUNT))
 
     async def talk():
         called = set()
-        async with connect(home, transport) as client:
+        async with connect(home, transport, mode) as client:
             assert "debug_start" in client.instructions
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # newer revisions of the protocol have no ping
-                await client.send_ping()
+            if mode == "legacy":  # the newest revision has no ping
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    await client.send_ping()
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert all(tool.description and tool.input_schema["type"] == "object" and tool.output_schema for tool in tools.values())
 
@@ -69,7 +87,7 @@ def test_every_tool_is_listed_and_called(home, transport):
             assert stopped["stop"]["location"]["line"] == 2
             assert (await call("debug_eval", expression="n + 41"))["value"]["value"] == 42
             await call("debug_set", name="n", value="7")
-            for name in ("vars", "stack", "location", "source", "threads", "files", "checkpoints", "breaks", "status", "sessions", "log", "wait", "pause"):
+            for name in ("vars", "stack", "location", "source", "threads", "count", "files", "checkpoints", "breaks", "status", "sessions", "log", "wait", "pause"):
                 await call(f"debug_{name}")
             await call("debug_why", which=str(made["breakpoint"]["id"]))
             assert (await call("debug_next"))["stop"]["location"]["line"] == 3
@@ -96,12 +114,21 @@ def test_every_tool_is_listed_and_called(home, transport):
     asyncio.run(asyncio.wait_for(talk(), 120))
 
 
+async def until(condition, secs=20):
+    for _ in range(secs * 20):
+        if await asyncio.to_thread(condition):
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it did not happen")
+
+
 @both
-def test_progress_and_cancel(home, transport):
+@each
+def test_progress_and_cancel(home, transport, mode):
     script = str(home.write("sleeps.py", "import time\nwhile True:\n    time.sleep(0.05)\n"))
 
     async def talk():
-        async with connect(home, transport) as client:
+        async with connect(home, transport, mode) as client:
             began = await client.call_tool("debug_start", {"script": script, "python": sys.executable, "run": True, "cwd": str(home.folder)})
             assert not began.is_error
             seen = []
@@ -112,11 +139,13 @@ def test_progress_and_cancel(home, transport):
             result = await client.call_tool("debug_wait", {"max_wait": 3}, progress_callback=progress)
             assert result.structured_content["state"] == "running"
             assert seen and seen == sorted(seen) and "running" in seen[0][1]
-            waiting = asyncio.create_task(client.call_tool("debug_wait", {"max_wait": 600}))
-            await asyncio.sleep(0.5)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
+            for wants_progress in (False, True):
+                waiting = asyncio.create_task(client.call_tool("debug_wait", {"max_wait": 40}, progress_callback=progress if wants_progress else None))
+                await until(lambda: home.get("health")["long_calls"] >= 1)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+                await until(lambda: home.get("health")["long_calls"] == 0)  # the service has stopped waiting too
             status = await client.call_tool("debug_status", {})  # the connection lives, the program too
             assert status.structured_content["state"] == "running"
             await client.call_tool("debug_terminate", {"force": True})
@@ -155,3 +184,53 @@ def test_odd_messages_are_answered(home):
     assert by_id["3"]["result"]["isError"] and "expected a text" in by_id["3"]["result"]["content"][0]["text"]
     assert by_id["4"]["error"]["code"] == -32602
     assert by_id["x"]["result"] == {}
+
+
+def envelope(**extra):
+    return {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}, **extra}
+
+
+def posted(home, message, **headers):
+    named = {"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": message.get("method", "")}
+    if message.get("method") == "tools/call":
+        named["Mcp-Name"] = message["params"].get("name", "")
+    named.update({name.replace("_", "-"): value for name, value in headers.items()})
+    status, _, answer = home.http("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, **message}, headers=named)
+    return status, answer
+
+
+def test_the_stateless_revision_checks_what_it_is_told(home):
+    home.ensure()
+    discover = {"method": "server/discover", "params": envelope()}
+    status, answer = posted(home, discover)
+    assert status == 200 and answer["result"]["supportedVersions"][0] == "2026-07-28" and answer["result"]["resultType"] == "complete"
+    assert posted(home, discover, Mcp_Method="tools/list")[1]["error"]["code"] == -32020
+    assert posted(home, discover, Mcp_Protocol_Version="2025-11-25")[1]["error"]["code"] == -32020
+    call = {"method": "tools/call", "params": envelope(name="debug_sessions", arguments={})}
+    assert posted(home, call)[1]["result"]["isError"] is False
+    assert posted(home, call, Mcp_Name="debug_status") == (400, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32020, "message": "Mcp-Name differs from the name in the body"}})
+    status, answer = posted(home, {"method": "initialize", "params": envelope()})
+    assert status == 404 and answer["error"]["code"] == -32601
+    newer = envelope()
+    newer["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2031-01-01"
+    status, answer = posted(home, {"method": "tools/list", "params": newer}, Mcp_Protocol_Version="2031-01-01")
+    assert status == 400 and answer["error"]["code"] == -32022 and "2026-07-28" in answer["error"]["data"]["supported"]
+    bare = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
+    assert posted(home, {"method": "tools/list", "params": bare})[1]["error"]["code"] == -32602
+    assert posted(home, {"method": "tools/list", "params": {}})[1]["error"]["code"] == -32602
+
+
+def test_waiting_agents_do_not_lock_the_others_out(home):
+    script = str(home.write("sleeps.py", "import time\ntime.sleep(600)\n"))
+    home.ensure()
+    session = home.call("debug/start", script=script, python=sys.executable, cwd=str(home.folder), run=True)["id"]
+    wait = {"method": "tools/call", "params": envelope(name="debug_wait", arguments={"session": session, "max_wait": 30})}
+    statuses = []
+    threads = [threading.Thread(target=lambda: statuses.append(posted(home, wait)[0])) for _ in range(60)]
+    for thread in threads:
+        thread.start()
+    assert home.http("GET", "/v1/health", timeout=20)[0] == 200
+    home.call("debug/terminate", session=session, force=True)
+    for thread in threads:
+        thread.join(60)
+    assert len(statuses) == 60 and set(statuses) <= {200, 503} and 200 in statuses

@@ -39,8 +39,8 @@ TEST(Operations, AllThatWasPromisedIsThere) {
         "debug wait",   "debug pause",  "debug next",      "debug step",    "debug finish",     "debug until",
         "debug eval",   "debug set",    "debug vars",      "debug stack",   "debug location",   "debug source",
         "debug status", "debug log",    "debug terminate", "debug restart", "debug trace show", "debug trace export",
-        "debug why",    "debug files",  "record",          "runs list",     "runs show",        "tensors list",
-        "tensors info", "tensors show", "tensors diff",    "compare"})
+        "debug why",    "debug files",  "debug count",     "record",        "runs list",        "runs show",
+        "tensors list", "tensors info", "tensors show",    "tensors diff",  "compare"})
     EXPECT_NE(find_operation(name), nullptr) << name;
 }
 

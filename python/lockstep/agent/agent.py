@@ -13,7 +13,7 @@ from .endings import Endings
 from .last_place import LastPlace
 from .table import Table
 
-_OPTIONS = {"run": False, "on_disconnect": "continue", "stop_on_exception": "uncaught", "check_bounds": False, "breakpoints": (),
+_OPTIONS = {"run": False, "on_disconnect": "continue", "stop_on_exception": "uncaught", "check_bounds": False, "count_calls": False, "breakpoints": (),
             "eval_timeout": 10.0, "trace_variables": True}
 
 
@@ -37,6 +37,7 @@ class Agent:
         self.pausing = {}  # thread → when
         self.stop_count = 0
         self.evaluations = 0
+        self.calls_counted = False
         self.dead = False  # no one listens, or this is a forked child
         self.finished = False
         self.features = None  # data and checkpoint breakpoints, loaded when there are some
@@ -58,6 +59,10 @@ class Agent:
         self.trace.write("start", {"session_id": self.session_id, "script_path": code.co_filename, **about})
         if self.options["check_bounds"]:
             self.load_features().watch_bounds(True, True)
+        if self.options["count_calls"]:
+            from . import calls
+
+            calls.count(self, True)
         for args in self.options["breakpoints"]:
             try:
                 self.table.add(args if isinstance(args, dict) else {"where": str(args)})

@@ -88,6 +88,10 @@ class Endings:
         reasons = {str(one.id): why.explain(agent, one, ended=gone)
                    for one in list(agent.table.values())[:200] if not one.hit_count or one.state != "done"}
         final = {"breakpoints": table, "why": reasons, "checkpoints": agent.features.checkpoint_list() if agent.features else []}
+        if agent.calls_counted:
+            from . import operations
+
+            final.update(operations.files(agent, {"limit": 500}))
         agent.trace.write("exit", {**gone, "end_time": time.time(), "total_steps": agent.stop_count})
         if not agent.dead:
             agent.channel.event("final", final)

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from . import breakpoints, engine, inspection, native, sources, stops
+from . import breakpoints, calls, engine, inspection, native, sources, stops
 from .arguments import Refused, integer, text
 from .arrivals import Step
 from .globs import fits
@@ -40,7 +40,8 @@ def list_breaks(agent, args):
     number = integer(args, "id")
     if number is not None:
         return {"breakpoints": [_breakpoint(agent, number).describe(agent.engine)]}
-    return {"breakpoints": [one.describe(agent.engine) for one in list(agent.table.values())[:1000]]}
+    every = list(agent.table.values())
+    return {"breakpoints": [one.describe(agent.engine) for one in every[:1000]], "total": len(every)}
 
 
 def _breakpoint(agent, number):
@@ -149,6 +150,7 @@ def files(agent, args):
             counts[sources.canonical(file)] = [total, ran.get(file, 0) if ran is not None else run]
         for file, run in (ran or {}).items():
             counts.setdefault(sources.canonical(file), [0, run])
+    counted = calls.counts() if agent.calls_counted else {}
     found = []
     for path, (file, name) in modules.items():
         if sources.is_own(path) or (not everything and sources.is_standard(file)):
@@ -157,8 +159,10 @@ def files(agent, args):
             continue
         total, run = counts.get(path, [0, 0])
         found.append({"file": file, "module": name, "functions_run": run, "functions": max(total, run), "library": sources.is_library(file)})
-    found.sort(key=lambda one: -one["functions_run"])
-    return {"files": found[:limit], "total": len(found), "truncated": len(found) > limit, "calls_counted": False}
+        if agent.calls_counted:
+            found[-1]["calls"] = counted.get(path, 0)
+    found.sort(key=lambda one: (-one.get("calls", 0), -one["functions_run"]))
+    return {"files": found[:limit], "total": len(found), "truncated": len(found) > limit, "calls_counted": agent.calls_counted}
 
 
 def why(agent, args):
@@ -199,7 +203,7 @@ def nothing(agent, args):
 
 
 ANY = {"status": status, "threads": threads, "break": set_break, "breaks": list_breaks, "remove": remove, "clear": clear, "enable": enable,
-       "pause": pause, "files": files, "why": why, "checkpoints": checkpoints, "terminate": terminate, "bounds": bounds,
+       "pause": pause, "files": files, "count": calls.operation, "why": why, "checkpoints": checkpoints, "terminate": terminate, "bounds": bounds,
        "disconnect": nothing, "ping": nothing}
 STOPPED = {"eval": inspection.evaluation, "set": inspection.set_value, "vars": inspection.variables, "stack": inspection.stack,
            "location": inspection.location, "summary": inspection.summary, "source": _source_here}

@@ -1,0 +1,148 @@
+"""The service is killed in the middle of a session: the program goes on or ends as configured, the trace is whole, and
+the next service takes over what is left."""
+
+import json
+import os
+import pathlib
+import signal
+
+import pytest
+from debug_service import PROGRAM, Home, alive, wait_until
+
+pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
+
+WORK = """\
+import pathlib, sys, time
+
+def wait_for(name):
+    while not pathlib.Path(name).exists():
+        time.sleep(0.01)
+
+print("before")
+wait_for("go")
+print("after")
+wait_for("end")
+print("done", flush=True)
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    made = Home(tmp_path)
+    yield made
+    made.close()
+
+
+def left_alone(home, *options):
+    """A program that has printed a line and lost its service."""
+    began = home.start(home.write("work.py", WORK), "--size", "7", options=options)
+    home.debug("break", "work.py:11", "--if", "1 + 1 == 2")
+    home.debug("break", "work.py:9")
+    home.debug("remove", "work.py:9")
+    assert home.debug("continue", "--max-wait", "0.1")["state"] == "running"
+    wait_until(lambda: home.debug("log")["lines"] == ["before"])
+    os.kill(home.service()["pid"], signal.SIGKILL)
+    wait_until(lambda: not alive(home.service()["pid"]))
+    return began
+
+
+def trace_of(began):
+    return [json.loads(line) for line in pathlib.Path(began["trace"]).read_text().splitlines()]
+
+
+def test_the_next_service_takes_the_program_over(home):
+    began = left_alone(home)
+    (home.folder / "go").touch()
+    wait_until(lambda: "after" in pathlib.Path(began["output"]).read_text())
+    status = home.debug("status")
+    assert status["state"] == "detached" and status["pid"] == began["pid"] and status["session"] == "work"
+    error = home.error("eval", "1")
+    assert error["code"] == "conflict" and "debug terminate" in error["message"]
+    wait_until(lambda: home.debug("log")["lines"] == ["before", "after"])
+    (home.folder / "end").touch()
+    ended = home.debug("wait")
+    assert ended["state"] == "ended" and (ended["end"]["how"], ended["end"]["exit_code"]) == ("sys_exit", 3)
+    lines = trace_of(began)
+    assert [line["text"] for line in lines if line["kind"] == "output" and line["source"] == "service"] == ["before", "after", "done"]
+    assert [line["kind"] for line in lines][-1] == "end" and {"start", "stop", "breakpoint", "resume", "exit", "adopted"} <= {line["kind"] for line in lines}
+    to = home.folder / "trace.json"
+    home.debug("trace", "export", "--to", to)
+    assert json.loads(to.read_text())["output"] == ["before", "after", "done"]
+
+
+def test_it_can_be_restarted_with_its_breakpoints(home):
+    left_alone(home)
+    assert home.debug("status")["state"] == "detached"
+    (home.folder / "go").touch()
+    (home.folder / "end").touch()
+    again = home.debug("restart")
+    assert again["stop"]["reason"] == "entry" and again["arguments"] == ["--size", "7"] and again["session"] == "work"
+    assert [one["where"].rsplit("/")[-1] for one in home.debug("breaks")["breakpoints"]] == ["work.py:11"]
+    stopped = home.debug("continue")
+    assert stopped["stop"]["location"]["line"] == 11 and stopped["stop"]["reason"] == "breakpoint"
+
+
+def test_it_can_be_ended(home):
+    began = left_alone(home)
+    assert home.debug("terminate")["state"] == "ended"
+    assert not alive(began["pid"])
+    assert home.debug("status")["end"]["how"] == "terminated"
+
+
+def test_an_end_that_nobody_saw_is_told_by_what_was_left(home):
+    began = left_alone(home)
+    (home.folder / "go").touch()
+    (home.folder / "end").touch()
+    wait_until(lambda: not alive(began["pid"]))
+    wait_until(lambda: home.debug("status")["state"] == "ended")
+    end = home.debug("status")["end"]
+    assert (end["how"], end["exit_code"]) == ("sys_exit", 3)
+    assert home.debug("log")["lines"] == ["before", "after", "done"]
+
+
+def test_a_program_killed_meanwhile_has_no_exit_code(home):
+    began = left_alone(home)
+    os.kill(began["pid"], signal.SIGKILL)
+    wait_until(lambda: not alive(began["pid"]))
+    wait_until(lambda: home.debug("status")["state"] == "ended")
+    end = home.debug("status")["end"]
+    assert end["how"] == "unseen" and "exit_code" not in end and end["location"]["file"].endswith("work.py")
+
+
+def test_configured_to_end_it_ends(home):
+    began = left_alone(home, "--on-disconnect", "terminate")
+    wait_until(lambda: not alive(began["pid"]))
+    assert pathlib.Path(began["output"]).read_text() == "before\n"
+    wait_until(lambda: home.debug("status")["state"] == "ended")
+    assert home.debug("status")["end"]["how"] == "terminated"
+
+
+def test_another_process_of_the_same_number_is_left_alone(home):
+    began = left_alone(home)
+    os.kill(began["pid"], signal.SIGKILL)
+    wait_until(lambda: not alive(began["pid"]))
+    record = pathlib.Path(began["trace"]).parent / "session.json"
+    stranger = {**json.loads(record.read_text()), "pid": os.getpid()}  # as if the system had used the number again
+    record.write_text(json.dumps(stranger))
+    wait_until(lambda: home.debug("status")["state"] == "ended")
+    home.debug("terminate", "--force")
+    assert alive(os.getpid())
+
+
+def test_a_damaged_record_does_not_stop_the_service(home):
+    for name, text in (("20260101-000000-torn", "{"), ("20260101-000001-list", "[]"), ("20260101-000002-odd", '{"state": 5, "pid": "x", "request": []}')):
+        folder = home.home / "sessions" / name
+        folder.mkdir(parents=True)
+        (folder / "session.json").write_text(text)
+    assert home.debug("sessions")["total"] == 3
+    assert home.start(home.write("fine.py", "x = 1\n"))["state"] == "stopped"
+
+
+def test_stopping_the_service_leaves_the_program(home):
+    began = home.start(home.write("work.py", WORK), options=["--run"])
+    home.run("serve", "--stop")
+    assert alive(began["pid"])
+    assert home.debug("status")["state"] == "detached"
+    home.debug("terminate", "--force")
+    assert not alive(began["pid"])
