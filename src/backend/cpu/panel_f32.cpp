@@ -13,8 +13,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu::HWY_NAMESPACE {
 
-// Accumulators fill the register file: 24 of 32 registers, 12 of 16. Six rows with AVX-512 rather than twelve: rows of x
-// a multiple of 4 KB apart, as widths of 3072 are, meet in one set of the first cache, which has eight places.
+// Accumulators fill the register file: 24 of 32 registers, 12 of 16. Six rows with AVX-512 rather than twelve: rows of
+// x a multiple of 4 KB apart, as widths of 3072 are, meet in one set of the first cache, which has eight places.
 #if HWY_TARGET == HWY_AVX3
 inline constexpr int kTileRows = 6, kTileVectors = 4;
 #elif HWY_TARGET == HWY_NEON
