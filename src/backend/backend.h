@@ -31,6 +31,7 @@ class Backend {
   virtual void upsample2x(const Upsample2xArgs& args) = 0;
   virtual void gather(const GatherArgs& args) = 0;
   virtual void softmax(const SoftmaxArgs& args) = 0;
+  virtual void reduce(const ReduceArgs& args) = 0;
   virtual void guidance(const GuidanceArgs& args) = 0;
   virtual void copy(const CopyArgs& args) = 0;
 };

@@ -137,6 +137,14 @@ struct SoftmaxArgs {  // over the last axis
   Tensor& out;
 };
 
+enum class ReduceOp { kSum, kMean, kMax };
+
+struct ReduceArgs {  // over the last axis; a NaN anywhere in a row is its result
+  ReduceOp op;
+  const Tensor& x;  // [..., D]; D >= 1 for kMax
+  Tensor& out;      // [...]
+};
+
 struct GuidanceArgs {  // comb = uncond + scale * (cond - uncond); out = comb * |cond| / |comb| over the last axis
   const Tensor& cond;  // [B, N, C]
   const Tensor& uncond;

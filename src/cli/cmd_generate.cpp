@@ -18,6 +18,7 @@
 #include "io/safetensors.h"
 #include "pipeline/contact_sheet.h"
 #include "pipeline/generate.h"
+#include "pipeline/memory_need.h"
 #include "tensor/storage.h"
 
 namespace lockstep {
@@ -245,20 +246,23 @@ void run_generate(App& app, const Options& options) {
     bars.update(stage, done, total);
   };
   if (debug) settings.tap = debug->tap();
-  const std::vector<GeneratedImage> images = generate(model, *backend, settings, requests);
-  for (size_t i = 0; i < jobs.size(); ++i) write_result(jobs[i], images[i], model.path());
-  if (!options.sheet.empty()) {
+  const auto make_sheet = [&](const std::vector<GeneratedImage>& images) {
     std::vector<Tensor> pictures;
     for (const GeneratedImage& image : images) pictures.push_back(image.pixels);
-    write_image(options.sheet, {contact_sheet(pictures, options.columns),
-                                {{"software", std::string("lockstep ") + LOCKSTEP_VERSION}}});
-  }
+    return options.sheet.empty() ? Tensor() : contact_sheet(pictures, options.columns);
+  };
+  check_memory_limit(model, *backend, settings, requests, make_sheet);
+  const std::vector<GeneratedImage> images = generate(model, *backend, settings, requests);
+  for (size_t i = 0; i < jobs.size(); ++i) write_result(jobs[i], images[i], model.path());
+  if (!options.sheet.empty())
+    write_image(options.sheet, {make_sheet(images), {{"software", std::string("lockstep ") + LOCKSTEP_VERSION}}});
   if (debug) debug->finish(true, model.path());
   const double secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (app.global.json) {
     Json result{{"images", Json::array()},
                 {"secs", secs},
                 {"peak_memory_bytes", peak_resident_bytes()},
+                {"peak_tensor_bytes", memory_use().peak_bytes},
                 {"device", backend->description()},
                 {"dtype", dtype_name(*dtype)},
                 {"model", model.path().string()}};
@@ -315,7 +319,9 @@ void add_generate(App& app) {
   command->add_option("--output", options->output, "file, or a pattern with {seed} and {index}; .png .jpg .webp");
   command->add_option("--sheet", options->sheet, "also write all pictures on one page");
   command->add_option("--columns", options->columns, "pictures across on the page");
-  command->add_option("--memory-limit", options->memory_limit, "refuse to use more for tensors: 8GB");
+  command->add_option(
+      "--memory-limit", options->memory_limit,
+      "for tensors, weights included (8GB); a call that needs more is refused at its start with the number");
   command->add_option("--latents", options->latents, "start from saved noise (.npy or .safetensors)");
   command->add_option("--device", options->device, "cpu or reference");
   command->add_option("--dtype", options->dtype, "f32 or bf16");

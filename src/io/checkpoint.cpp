@@ -169,4 +169,8 @@ void Checkpoint::drop_pages(std::string_view name) const {
   if (at != index_.end()) files_[at->second.file]->drop_pages(name);
 }
 
+bool Checkpoint::holds(const Tensor& tensor) const {
+  return std::any_of(files_.begin(), files_.end(), [&](const auto& file) { return file->holds(tensor); });
+}
+
 }  // namespace lockstep

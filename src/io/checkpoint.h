@@ -23,6 +23,7 @@ class Checkpoint {
   Tensor tensor(std::string_view name) const;  // Error{kNotFound} names the nearest known names
   // The tensor's bytes are not needed for now: their memory goes back until they are read again.
   void drop_pages(std::string_view name) const;
+  bool holds(const Tensor& tensor) const;  // whether its elements are a file's own bytes, not a copy of them
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const fs::path& path() const { return path_; }
 

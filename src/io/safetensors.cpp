@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -235,6 +236,12 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
 void SafetensorsFile::drop_pages(std::string_view name) const {
   const TensorInfo* info = find(name);
   if (info && map_) map_->drop_pages(bytes_.subspan(info->offset_bytes, info->size_bytes));
+}
+
+bool SafetensorsFile::holds(const Tensor& tensor) const {
+  const std::less<> before;
+  return tensor.defined() && !before(tensor.strided_data(), bytes_.data()) &&
+         before(tensor.strided_data(), bytes_.data() + bytes_.size());
 }
 
 void write_safetensors(const fs::path& path, const NamedTensors& tensors,

@@ -24,6 +24,7 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const TensorInfo* find(std::string_view name) const;
   void drop_pages(std::string_view name) const;  // of a mapped file: the tensor's memory, until it is read again
+  bool holds(const Tensor& tensor) const;        // whether its elements are the file's own bytes, not a copy of them
   Tensor tensor(
       std::string_view name) const;  // a view of the map; copied only if the file put it at a misaligned offset
 

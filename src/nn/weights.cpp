@@ -7,11 +7,21 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "tensor/convert.h"
+#include "tensor/storage.h"
 
 namespace lockstep::nn {
 namespace {
+
 constexpr int kQuantizeGroup = 64;  // MLX's default, and that of the published files
+
+// A tensor that kernels read straight from the file: its pages are memory in use as much as a copy's would be.
+Tensor counted(const Tensor& mapped) {
+  const auto owner = std::make_shared<const Tensor>(mapped);
+  return Tensor::wrap(mapped.strided_data(), mapped.dtype(), mapped.shape(),
+                      count_borrowed_bytes(owner, mapped.bytes()), mapped.strides());
 }
+
+}  // namespace
 
 struct Weights::Account {
   const Checkpoint& checkpoint;
@@ -140,8 +150,12 @@ LinearWeight Weights::linear(std::string_view name, int64_t inputs, int64_t outp
     linear.weight = in_dtype(weight);
     if (account_->options.quantize_bits) quantize_in_place(linear, account_->options.quantize_bits, kQuantizeGroup);
   }
-  if (account_->backend.prepare(linear, account_->options.dtype) && !linear.bits)
+  if (account_->backend.prepare(linear, account_->options.dtype) && !linear.bits) {
     linear.weight = weight;  // a converted copy would only lie beside the packed one
+  } else {
+    for (Tensor* part : {&linear.weight, &linear.scales, &linear.biases})
+      if (account_->checkpoint.holds(*part)) *part = counted(*part);
+  }
   if (!quantised) drop(scope, "weight");
   return linear;
 }
@@ -156,7 +170,8 @@ ConvWeight Weights::conv(Tensor weight, std::string_view name, const Shape& shap
     return conv;
   }
   conv.weight = in_dtype(weight).contiguous();
-  account_->backend.prepare(conv, account_->options.dtype);
+  if (!account_->backend.prepare(conv, account_->options.dtype) && account_->checkpoint.holds(conv.weight))
+    conv.weight = counted(conv.weight);
   drop(*this / name, "weight");
   return conv;
 }

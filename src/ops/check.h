@@ -13,6 +13,10 @@ inline void expect(bool ok, std::string_view operation, std::string_view what, c
   if (!ok) fail(Code::kBadInput, operation, what, {.expected = to_string(expected), .got = to_string(got)});
 }
 
+inline void expect_tensor(const Tensor& tensor, std::string_view operation, std::string_view what) {
+  if (!tensor.defined()) fail(Code::kBadInput, operation, std::string(what) + " has no storage");
+}
+
 inline void expect_shape(const Tensor& tensor, const Shape& shape, std::string_view operation, std::string_view what) {
   expect(tensor.shape() == shape, operation, what, shape, tensor.shape());
 }

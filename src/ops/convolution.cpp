@@ -8,6 +8,8 @@ Tensor conv2d(Backend& backend, const Tensor& x, const ConvWeight& weight, int s
               const Tensor* residual) {
   expect_rank(x, 4, "conv2d", "x is [B, H, W, C]");
   expect_rank(weight.weight, 4, "conv2d", "weight is [O, I, kh, kw]");
+  if (padding.top < 0 || padding.left < 0 || padding.bottom < 0 || padding.right < 0)
+    fail(Code::kBadInput, "conv2d", "a negative padding");
   if (x.dim(3) != weight.weight.dim(1) || stride < 1)
     fail(Code::kBadInput, "conv2d", "channels of x and weight differ, or the stride is below 1",
          {.expected = std::to_string(weight.weight.dim(1)) + " channels", .got = to_string(x.shape())});

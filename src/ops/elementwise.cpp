@@ -5,12 +5,15 @@
 namespace lockstep::ops {
 
 Tensor unary(Backend& backend, UnaryOp op, const Tensor& x) {
+  expect_tensor(x, "unary", "x");
   Tensor out = Tensor::empty(x.dtype(), x.shape());
   backend.unary({.op = op, .x = x, .out = out});
   return out;
 }
 
 Tensor binary(Backend& backend, BinaryOp op, const Tensor& a, const Tensor& b) {
+  expect_tensor(a, "binary", "a");
+  expect_tensor(b, "binary", "b");
   Tensor out = Tensor::empty(a.dtype(), broadcast_shapes(a.shape(), b.shape()));
   backend.binary({.op = op, .a = a, .b = b, .out = out});
   return out;
@@ -35,6 +38,17 @@ Tensor gather(Backend& backend, const Tensor& table, const Tensor& ids) {
   return out;
 }
 
+Tensor reduce(Backend& backend, ReduceOp op, const Tensor& x) {
+  if (x.rank() < 1 || (op == ReduceOp::kMax && x.dim(-1) == 0))
+    fail(Code::kBadInput, "reduce", "no last axis to reduce, or no largest of no elements",
+         {.expected = "[..., D]", .got = to_string(x.shape())});
+  Shape shape = x.shape();
+  shape.pop_back();
+  Tensor out = Tensor::empty(x.dtype(), shape);
+  backend.reduce({.op = op, .x = x, .out = out});
+  return out;
+}
+
 Tensor guidance(Backend& backend, const Tensor& cond, const Tensor& uncond, float scale) {
   expect_shape(uncond, cond.shape(), "guidance", "uncond");
   Tensor out = Tensor::empty(cond.dtype(), cond.shape());
@@ -43,6 +57,7 @@ Tensor guidance(Backend& backend, const Tensor& cond, const Tensor& uncond, floa
 }
 
 Tensor cast(Backend& backend, const Tensor& x, DType dtype) {
+  expect_tensor(x, "cast", "x");
   if (x.dtype() == dtype) return x;
   Tensor out = Tensor::empty(dtype, x.shape());
   backend.copy({.from = x, .to = out});

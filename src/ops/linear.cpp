@@ -5,6 +5,9 @@
 namespace lockstep::ops {
 
 Tensor linear(Backend& backend, const Tensor& x, const LinearWeight& weight, const LinearOptions& options) {
+  expect_tensor(x, "linear", "x");
+  expect_tensor(weight.weight, "linear", "weight");
+  expect_rank(weight.weight, 2, "linear", "weight is [N, K]");
   if (x.rank() < 1 || x.dim(-1) != weight.inputs())
     fail(Code::kBadInput, "linear", "the last axis of x is not the weight's input width",
          {.expected = std::to_string(weight.inputs()), .got = to_string(x.shape())});

@@ -26,11 +26,7 @@ class Pool {
  public:
   std::byte* take(size_t size) {
     const std::lock_guard lock(mutex_);
-    if (limit_ && use_.in_use_bytes + size > limit_)
-      fail(Code::kMemory, "allocate", "the memory limit would be passed",
-           {.expected = "at most " + std::to_string(limit_) + " bytes",
-            .got = std::to_string(use_.in_use_bytes + size),
-            .hint = "a higher --memory-limit or a smaller image"});
+    hold_to_limit(size);
     std::byte* data = nullptr;
     auto& free = free_[size];
     if (!free.empty()) {
@@ -38,6 +34,7 @@ class Pool {
       free.pop_back();
       cached_bytes_ -= size;
     } else {
+      if (limit_ && use_.in_use_bytes + cached_bytes_ + size > limit_) drop_cached();
       data = static_cast<std::byte*>(std::aligned_alloc(kTensorAlignment, size));
       if (!data) {
         drop_cached();
@@ -46,9 +43,20 @@ class Pool {
       if (!data) fail(Code::kMemory, "allocate", "the system has no " + std::to_string(size) + " bytes to give");
       ++use_.system_allocations;
     }
-    use_.in_use_bytes += size;
-    if (use_.in_use_bytes > use_.peak_bytes) use_.peak_bytes = use_.in_use_bytes;
+    count(size);
     return data;
+  }
+
+  void borrow(size_t size) {
+    const std::lock_guard lock(mutex_);
+    hold_to_limit(size);
+    if (limit_ && use_.in_use_bytes + cached_bytes_ + size > limit_) drop_cached();
+    count(size);
+  }
+
+  void give_back_borrowed(size_t size) {
+    const std::lock_guard lock(mutex_);
+    use_.in_use_bytes -= size;
   }
 
   void give(std::byte* data, size_t size) noexcept {
@@ -82,12 +90,29 @@ class Pool {
     const std::lock_guard lock(mutex_);
     limit_ = bytes;
   }
+  uint64_t limit() {
+    const std::lock_guard lock(mutex_);
+    return limit_;
+  }
   void release() {
     const std::lock_guard lock(mutex_);
     drop_cached();
   }
 
  private:
+  void hold_to_limit(size_t size) const {
+    if (limit_ && use_.in_use_bytes + size > limit_)
+      fail(Code::kMemory, "allocate", "the memory limit would be passed",
+           {.expected = "at most " + std::to_string(limit_) + " bytes",
+            .got = std::to_string(use_.in_use_bytes + size),
+            .hint = "a higher --memory-limit or a smaller image"});
+  }
+
+  void count(size_t size) {
+    use_.in_use_bytes += size;
+    if (use_.in_use_bytes > use_.peak_bytes) use_.peak_bytes = use_.in_use_bytes;
+  }
+
   void drop_cached() {
     for (auto& [size, blocks] : free_) {
       for (std::byte* block : blocks) std::free(block);
@@ -128,6 +153,12 @@ std::shared_ptr<std::byte> allocate_bytes(size_t bytes) {
   return {pool().take(size), [size](std::byte* data) { pool().give(data, size); }};
 }
 
+std::shared_ptr<const void> count_borrowed_bytes(std::shared_ptr<const void> owner, size_t bytes) {
+  pool().borrow(bytes);
+  const void* address = owner.get();
+  return {address, [owner = std::move(owner), bytes](const void*) { pool().give_back_borrowed(bytes); }};
+}
+
 MemoryUse memory_use() {
   return pool().use();
 }
@@ -136,6 +167,9 @@ void reset_peak_memory() {
 }
 void set_memory_limit(uint64_t bytes) {
   pool().set_limit(bytes);
+}
+uint64_t memory_limit() {
+  return pool().limit();
 }
 void release_cached_memory() {
   pool().release();

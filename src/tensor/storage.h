@@ -16,7 +16,11 @@ struct MemoryUse {
 std::shared_ptr<std::byte> allocate_bytes(size_t bytes);  // 64-byte aligned, uninitialised; throws Error{kMemory}
 MemoryUse memory_use();
 void reset_peak_memory();
-void set_memory_limit(uint64_t bytes);  // 0: none
-void release_cached_memory();           // gives the pool's free blocks back to the system
+// Bytes that a file's mapping lends and that will all be read, such as weights used in place: counted as in use, and
+// held to the limit, for as long as the result lives.
+std::shared_ptr<const void> count_borrowed_bytes(std::shared_ptr<const void> owner, size_t bytes);
+void set_memory_limit(uint64_t bytes);  // 0: none; free blocks that the pool keeps count too
+uint64_t memory_limit();
+void release_cached_memory();  // gives the pool's free blocks back to the system
 
 }  // namespace lockstep

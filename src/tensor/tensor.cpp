@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tensor/convert.h"
+#include "tensor/rehearsal.h"
 #include "tensor/storage.h"
 
 namespace lockstep {
@@ -176,7 +177,7 @@ Tensor Tensor::contiguous() const {
 
 Tensor Tensor::clone() const {
   Tensor packed = empty(dtype_, shape_);
-  copy_strided(*this, packed);
+  if (!rehearsing()) copy_strided(*this, packed);
   return packed;
 }
 
@@ -184,7 +185,7 @@ Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
   const Tensor packed = contiguous();
   Tensor converted = empty(dtype, shape_);
-  convert_elements(packed.strided_data(), dtype_, converted.mutable_strided_data(), dtype, numel_);
+  if (!rehearsing()) convert_elements(packed.strided_data(), dtype_, converted.mutable_strided_data(), dtype, numel_);
   return converted;
 }
 

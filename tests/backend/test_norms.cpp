@@ -89,6 +89,23 @@ TEST_P(NormKernel, Softmax) {
   }
 }
 
+TEST_P(NormKernel, Reduce) {
+  Random random(50);
+  for (const int64_t width : kWidths)
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMax}) {
+      Tensor values = random.tensor(DType::kF32, {3, 4, width}, 2, 1);
+      values.mutable_data<float>()[width + width / 2] = NAN;
+      values.mutable_data<float>()[2 * width] = INFINITY;
+      values.mutable_data<float>()[4 * width - 1] = -INFINITY;
+      const Tensor x = values.to(GetParam());
+      expect_agreement(GetParam(), {3, 4}, tolerance(GetParam(), width), "reduce " + std::to_string(width),
+                       [&](Backend& b, Tensor& out) { b.reduce({.op = op, .x = x, .out = out}); });
+    }
+  const Tensor empty = Tensor::zeros(GetParam(), {3, 0});
+  expect_agreement(GetParam(), {3}, tolerance(GetParam(), 1), "a sum of nothing",
+                   [&](Backend& b, Tensor& out) { b.reduce({.op = ReduceOp::kSum, .x = empty, .out = out}); });
+}
+
 TEST_P(NormKernel, Guidance) {
   Random random(47);
   for (const int64_t width : kWidths)

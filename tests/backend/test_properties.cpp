@@ -97,6 +97,64 @@ TEST(KernelProperties, BinaryOfAnyBroadcast) {
   });
 }
 
+TEST(KernelProperties, ConvolutionOfAnyGeometry) {
+  expect_property([] {
+    const DType dtype = any_dtype();
+    const int64_t kernel = *rc::gen::element(1, 3), inputs = any(1, 40), outputs = any(1, 40);
+    const int stride = static_cast<int>(any(1, 2));
+    const int before = static_cast<int>(any(0, kernel / 2)), after = static_cast<int>(any(0, 1));
+    const int64_t height = any(kernel, 12), width = any(kernel, 12);
+    Random random(static_cast<uint64_t>(any(0, 1000)));
+    ConvWeight weight;
+    weight.weight = random.tensor(dtype, {outputs, inputs, kernel, kernel}, 0.2f);
+    if (any(0, 1)) weight.bias = random.tensor(dtype, {outputs});
+    if (any(0, 1)) fast().prepare(weight, dtype);
+    const Tensor x = random.tensor(dtype, {any(1, 2), height, width, inputs});
+    const Shape shape = {x.dim(0), (height + before + after - kernel) / stride + 1,
+                         (width + before + after - kernel) / stride + 1, outputs};
+    agree(dtype, shape, tolerance(dtype, inputs * kernel * kernel), [&](Backend& b, Tensor& out) {
+      b.conv2d({.x = x,
+                .weight = weight,
+                .out = out,
+                .stride = stride,
+                .pad_top = before,
+                .pad_left = before,
+                .pad_bottom = after,
+                .pad_right = after});
+    });
+  });
+}
+
+TEST(KernelProperties, RotationOfAnyHead) {
+  expect_property([] {
+    const DType dtype = any_dtype();
+    const int64_t width = any(0, 1) ? 2 * any(1, 80) : 32 * any(1, 8), tokens = any(1, 9);
+    Random random(static_cast<uint64_t>(any(0, 1000)));
+    const Tensor x = random.tensor(dtype, {any(1, 2), tokens, any(1, 11), width}, 2);
+    const Tensor weight = random.tensor(dtype, {width});
+    const Tensor cos = random.tensor(DType::kF32, {tokens, width / 2}), sin = random.tensor(DType::kF32, cos.shape());
+    const auto style = static_cast<RopeStyle>(any(0, 2));
+    const bool norm = any(0, 1);
+    agree(dtype, x.shape(), tolerance(dtype, width), [&](Backend& b, Tensor& out) {
+      b.head_norm_rope(
+          {.x = x, .out = out, .weight = norm ? &weight : nullptr, .style = style, .cos = &cos, .sin = &sin});
+    });
+  });
+}
+
+TEST(KernelProperties, CopiesOfAnyView) {
+  expect_property([] {
+    const DType from = any_dtype(), to = any_dtype();
+    Random random(static_cast<uint64_t>(any(0, 1000)));
+    Tensor view = random.tensor(from, {any(1, 6), any(1, 7), any(1, 40)});
+    view = view.transpose(static_cast<int>(any(0, 2)), static_cast<int>(any(0, 2)));
+    const int axis = static_cast<int>(any(0, 2));
+    const int64_t begin = any(0, view.dim(axis) - 1);
+    view = view.slice(axis, begin, view.dim(axis), any(1, 3));
+    agree(to, view.shape(), {0, 0}, [&](Backend& b, Tensor& out) { b.copy({.from = view, .to = out}); });
+  });
+}
+
 TEST(KernelProperties, NormsOfAnyWidth) {
   expect_property([] {
     const DType dtype = any_dtype();

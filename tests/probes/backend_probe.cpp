@@ -133,6 +133,15 @@ Tensor norm(Backend& backend, const std::string& kernel, Request& request) {
   return out;
 }
 
+Tensor reduction(Backend& backend, Request& request) {
+  const Tensor x = request.input("x");
+  Shape shape = x.shape();
+  shape.pop_back();
+  Tensor out = Tensor::empty(x.dtype(), shape);
+  backend.reduce({.op = static_cast<ReduceOp>(request.integer("op", 0)), .x = x, .out = out});
+  return out;
+}
+
 Tensor quantize(Request& request, bool back) {
   const int bits = request.integer("bits", 4), group_size = request.integer("group_size", 64);
   if (back)
@@ -148,6 +157,7 @@ Tensor run(Backend& backend, const std::string& kernel, Request& request) {
   if (kernel == "linear") return linear(backend, request);
   if (kernel == "attention") return attention(backend, request);
   if (kernel == "conv2d") return convolution(backend, request);
+  if (kernel == "reduce") return reduction(backend, request);
   if (kernel == "quantize" || kernel == "dequantize") return quantize(request, kernel == "dequantize");
   return norm(backend, kernel, request);
 }

@@ -1,4 +1,5 @@
-"""Affine quantisation against MLX itself: the same bits from quantize, the same values back, the same products."""
+"""Our backends against MLX itself: affine quantisation (the same bits from quantize, the same values back, the same
+products) and the dense operations."""
 
 import ml_dtypes
 import numpy as np
@@ -83,6 +84,79 @@ def test_quantized_matmul(backend, dtype, bits, group):
         assert relative_error(theirs, got) <= TOLERANCE[dtype]
     else:
         assert error <= relative_error(expected, theirs.astype(np.float32))
+
+
+def check(expected, got, dtype, factor=1.0):
+    assert relative_error(from_mlx(expected).astype(np.float32), got.astype(np.float32)) <= TOLERANCE[dtype] * factor
+
+
+dense = [pytest.mark.parametrize("backend", BACKENDS), pytest.mark.parametrize("dtype", list(DTYPES))]
+
+
+def both(function):
+    for mark in dense:
+        function = mark(function)
+    return function
+
+
+@both
+@pytest.mark.parametrize("rows,n,k", [(1, 7, 5), (33, 130, 257)])
+def test_linear(backend, dtype, rows, n, k):
+    x, w, b = normal(1, (rows, k), dtype), normal(2, (n, k), dtype, k**-0.5), normal(3, (n,), dtype)
+    # In f32 and rounded once: MLX's CPU product of narrow floats rounds its partial sums too.
+    f = [to_mlx(a).astype(mx.float32) for a in (x, w, b)]
+    expected = mx.addmm(f[2], f[0], f[1].T, stream=mx.cpu).astype(MLX[dtype])
+    check(expected, call(backend, "linear", {"x": x, "weight": w, "bias": b}), dtype)
+
+
+@both
+@pytest.mark.parametrize("heads,groups", [(4, 4), (4, 2)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(backend, dtype, heads, groups, causal):
+    q, k, v = (normal(i, (2, 37, h, 64), dtype) for i, h in ((1, heads), (2, groups), (3, groups)))
+    t = [to_mlx(a).astype(mx.float32).transpose(0, 2, 1, 3) for a in (q, k, v)]
+    mask = "causal" if causal else None
+    expected = mx.fast.scaled_dot_product_attention(*t, scale=64**-0.5, mask=mask, stream=mx.cpu)
+    got = call(backend, "attention", {"q": q, "k": k, "v": v}, scale=64**-0.5, causal=int(causal))
+    check(expected.transpose(0, 2, 1, 3).astype(MLX[dtype]), got, dtype, 2)
+
+
+@both
+@pytest.mark.parametrize("width", [1, 31, 128, 515])
+def test_norms(backend, dtype, width):
+    x, w, b = normal(1, (2, 5, width), dtype, 3), normal(2, (width,), dtype), normal(3, (width,), dtype)
+    tx, tw, tb = (to_mlx(a).astype(mx.float32) for a in (x, w, b))
+    # Rounded to the dtype before the weight, as the official model does.
+    rms = mx.fast.rms_norm(tx, None, 1e-6, stream=mx.cpu).astype(MLX[dtype]).astype(mx.float32) * tw
+    check(rms.astype(MLX[dtype]), call(backend, "rms_norm", {"x": x, "weight": w}, eps=1e-6), dtype)
+    layer = mx.fast.layer_norm(tx, tw, tb, 1e-6, stream=mx.cpu).astype(MLX[dtype])
+    check(layer, call(backend, "layer_norm", {"x": x, "weight": w, "bias": b}, eps=1e-6), dtype)
+    softmax = mx.softmax(tx, axis=-1, stream=mx.cpu).astype(MLX[dtype])
+    check(softmax, call(backend, "softmax", {"x": x}), dtype)
+
+
+@both
+@pytest.mark.parametrize("op,name", [(0, "silu"), (1, "gelu_tanh"), (2, "gelu_erf")])
+def test_activations(backend, dtype, op, name):
+    x = normal(1, (300,), dtype, 4)
+    t = to_mlx(x).astype(mx.float32)
+    cube = 0.7978845608028654 * (t + 0.044715 * t * t * t)
+    expected = {"silu": t * mx.sigmoid(t), "gelu_tanh": 0.5 * t * (1 + mx.tanh(cube)),
+                "gelu_erf": t * (1 + mx.erf(t / 2**0.5)) / 2}[name]
+    # 1 + tanh and 1 + erf cancel for negative x: MLX's own formula loses that many digits there.
+    check(expected.astype(MLX[dtype]), call(backend, "unary", {"x": x}, op=op), dtype)
+
+
+@both
+@pytest.mark.parametrize("size,inputs,outputs,kernel,stride", [(9, 3, 16, 3, 1), (8, 17, 5, 1, 1), (10, 16, 24, 3, 2)])
+def test_convolution(backend, dtype, size, inputs, outputs, kernel, stride):
+    x = normal(1, (1, size, size + 2, inputs), dtype)
+    w = normal(2, (outputs, inputs, kernel, kernel), dtype, 0.1)
+    pad = kernel // 2
+    expected = mx.conv2d(to_mlx(x).astype(mx.float32), to_mlx(w).astype(mx.float32).transpose(0, 2, 3, 1),
+                         stride=stride, padding=pad, stream=mx.cpu)
+    got = call(backend, "conv2d", {"x": x, "weight": w}, stride=stride, before=pad, after=pad)
+    check(expected.astype(MLX[dtype]), got, dtype)
 
 
 def test_refuses_what_it_cannot_quantize():

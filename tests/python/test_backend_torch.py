@@ -86,6 +86,56 @@ def test_convolution(backend, dtype, size, inputs, outputs, kernel, stride, befo
     check(y.permute(0, 2, 3, 1).to(TORCH[dtype]), got, dtype)
 
 
+def with_special_values(array, dtype):
+    """NaN, infinities and zeros in rows of their own; the rest as it was."""
+    flat = array.reshape(-1, array.shape[-1]).copy()
+    for row, value in ((0, np.nan), (1, np.inf), (2, -np.inf)):
+        flat[row, flat.shape[1] // 2] = value
+    flat[3] = 0
+    return flat.reshape(array.shape).astype(DTYPES[dtype])
+
+
+def test_special_values_propagate_as_in_torch(backend, dtype):
+    x, w = with_special_values(normal(1, (6, 67), dtype), dtype), normal(2, (67,), dtype)
+    tx, tw = to_torch(x).double(), to_torch(w).double()
+    rms = (tx * torch.rsqrt(tx.square().mean(-1, keepdim=True) + 1e-6)).to(TORCH[dtype]).double() * tw
+    check(rms.to(TORCH[dtype]), call(backend, "rms_norm", {"x": x, "weight": w}, eps=1e-6), dtype)
+    check(F.layer_norm(tx, (67,), eps=1e-6).to(TORCH[dtype]), call(backend, "layer_norm", {"x": x}, eps=1e-6), dtype)
+    check(F.softmax(tx, -1).to(TORCH[dtype]), call(backend, "softmax", {"x": x}), dtype)
+    matrix = with_special_values(normal(3, (40, 67), dtype, 0.1), dtype)
+    for a, b in ((x, normal(3, (40, 67), dtype, 0.1)), (normal(1, (6, 67), dtype), matrix), (x, matrix)):
+        y = F.linear(to_torch(a).double(), to_torch(b).double())
+        check(y.to(TORCH[dtype]), call(backend, "linear", {"x": a, "weight": b}), dtype)
+    for op, function in enumerate((torch.sum, torch.mean, torch.amax)):
+        check(function(tx, -1).to(TORCH[dtype]), call(backend, "reduce", {"x": x}, op=op), dtype)
+
+
+@pytest.mark.parametrize("tokens", [40, 300])
+@pytest.mark.parametrize("which", ["q", "k", "v"])
+def test_special_values_pass_through_attention_as_in_torch(backend, dtype, tokens, which):
+    """Each value meets one head; the formula in f64, since torch's blocked kernel may hide a NaN that its own math shows."""
+    arrays = {name: normal(i, (1, tokens, 4, 32), dtype) for i, name in enumerate("qkv")}
+    for head, value in ((0, np.nan), (1, np.inf), (2, -np.inf)):
+        arrays[which][0, 5, head, 3] = value
+    q, k, v = (to_torch(arrays[name]).double().transpose(1, 2) for name in "qkv")
+    expected = (F.softmax(q @ k.transpose(-1, -2) * 32**-0.5, -1) @ v).transpose(1, 2)
+    check(expected.to(TORCH[dtype]), call(backend, "attention", arrays, scale=32**-0.5), dtype, 2)
+
+
+def test_special_values_pass_through_convolution_as_in_torch(backend, dtype):
+    x, w = normal(1, (1, 9, 9, 16), dtype), normal(2, (24, 16, 3, 3), dtype, 0.1)
+    x[0, 1, 1, 2], x[0, 5, 1, 3], x[0, 7, 7, 4] = np.nan, np.inf, -np.inf
+    y = F.conv2d(to_torch(x).double().permute(0, 3, 1, 2), to_torch(w).double(), padding=1).permute(0, 2, 3, 1)
+    check(y.to(TORCH[dtype]), call(backend, "conv2d", {"x": x, "weight": w}, before=1, after=1), dtype)
+
+
+@pytest.mark.parametrize("width", [1, 15, 16, 67, 1000])
+def test_reductions(backend, dtype, width):
+    x = normal(1, (3, 4, width), dtype)
+    for op, function in enumerate((torch.sum, torch.mean, torch.amax)):
+        check(function(to_torch(x).double(), -1).to(TORCH[dtype]), call(backend, "reduce", {"x": x}, op=op), dtype)
+
+
 @pytest.mark.parametrize("style", [1, 2])
 def test_rotation(backend, dtype, style):
     x, w = normal(1, (2, 7, 3, 64), dtype, 2), normal(2, (64,), dtype)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -93,7 +94,7 @@ def test_sizes_are_floored_to_16_and_said(tmp_path):
         (["--sigmas", "1,zero"], 2, ["not a sigma"]),
         (["--latents", "none.npy"], 2, ["none.npy"]),
         (["--max-prompt-tokens", "5000"], 2, ["1 to 1024"]),
-        (["--memory-limit", "20KB"], 3, ["memory limit"]),
+        (["--memory-limit", "20KB"], 3, ["memory limit", "at least"]),
         (["--prompt", "\udcff\udcfe"], 2, ["UTF-8"]),
         (["--stepz", "4"], 2, ["--steps"]),
     ],
@@ -104,6 +105,30 @@ def test_bad_options_are_refused_with_a_reason(tmp_path, arguments, status, word
     done = generate("--model", MODEL, *[word for pair in usual.items() for word in pair], cwd=tmp_path)
     refused(done, status, *words)
     assert not list(tmp_path.iterdir()), "a refused call leaves no file"
+
+
+def test_a_memory_limit_is_honoured_or_refused_with_the_number(tmp_path):
+    usual = ["--model", MODEL, "--prompt", "x", *SMALL, "--output", "x.png"]
+    refusal = generate(*usual, "--memory-limit", "20KB", "--json", cwd=tmp_path)
+    assert refusal.returncode == 3 and not list(tmp_path.iterdir())
+    need = int(re.search(r"at least (\d+) bytes", refusal.stderr + refusal.stdout).group(1))
+    refused(generate(*usual, "--memory-limit", f"{need - 1}B", cwd=tmp_path), 3, str(need))
+    done = generate(*usual, "--memory-limit", f"{need}B", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["peak_tensor_bytes"] <= need
+
+
+def test_a_refusal_takes_none_of_the_memory_it_refuses(tmp_path):
+    """The need of a large picture is found without taking it."""
+    command = [ENGINE, "generate", "--model", MODEL, "--prompt", "x", "--width", "4096", "--height", "4096", "--steps", "2",
+               "--dtype", "bf16", "--output", "x.png", "--memory-limit", "300MB"]
+    process = subprocess.Popen([str(word) for word in command], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    message = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    need = int(re.search(r"at least (\d+) bytes", message).group(1))
+    assert process.returncode == 3 and need > 500 << 20, message
+    assert usage.ru_maxrss * 1024 < need / 2
 
 
 def test_a_missing_folder_and_an_unknown_class_are_named(tmp_path, model):

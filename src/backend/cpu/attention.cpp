@@ -108,17 +108,20 @@ class Attention {
     if (begin < sizes_.queries) add({begin, sizes_.queries, begin, sizes_.keys, 0});
   }
 
+  static int64_t item_of(const Tensor& t) { return t.dtype() == DType::kF32 ? 4 : 2; }  // f32, bf16 or f16
+
   const std::byte* source(const Tensor& t, int64_t batch, int64_t token, int64_t head) const {
     const int64_t offset = batch * t.strides()[0] + token * t.strides()[1] + head * t.strides()[2];
-    return t.strided_data() + offset * static_cast<int64_t>(dtype_bytes(t.dtype()));
+    return t.strided_data() + offset * item_of(t);
   }
 
   // One head's rows lie a whole token apart: too far for the processor to guess the next one.
   static constexpr int64_t kAhead = 8;
+  template <bool kForWriting = false>
   void prefetch(const Tensor& t, int64_t batch, int64_t token, int64_t head) const {
     const std::byte* row = source(t, batch, token, head);
-    const int64_t bytes = sizes_.width * static_cast<int64_t>(dtype_bytes(t.dtype()));
-    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at);
+    const int64_t bytes = sizes_.width * item_of(t);
+    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at, kForWriting);
   }
 
   // Keys [K panels of inner x 64] and values [width panels of all keys x 64] of one group.
@@ -132,7 +135,9 @@ class Attention {
     const std::shared_ptr<std::byte> scratch = allocate_bytes(static_cast<size_t>(threads_ * lines_bytes));
     const int64_t cost = kPanel * sizes_.width * 2;
     parallel_items(threads_, sizes_.batch * sizes_.groups * panels, cost, [&](int64_t item, int worker) {
-      const int64_t panel = item % panels, group = item / panels % sizes_.groups, batch = item / panels / sizes_.groups;
+      // Neighbouring heads of the same tokens one after the other: they share pages and arrive together.
+      const int64_t group = item % sizes_.groups, panel = item / sizes_.groups % panels;
+      const int64_t batch = item / sizes_.groups / panels;
       size_t span = spans_.size() - 1;
       while (spans_[span].packed_begin > panel * kPanel) --span;
       std::byte* lines = scratch.get() + worker * lines_bytes;
@@ -174,9 +179,12 @@ class Attention {
     }
   }
 
+  // f32 weights take the place of their scores.
+  int64_t weights_bytes() const { return engine_.dtype == DType::kF32 ? 0 : kQueryBlock * kKeyBlock * item_; }
+
   // Per worker: the queries, the scores, the weights (bf16 only), the sums and two numbers a row.
   int64_t scratch_size() const {
-    return round_up(kQueryBlock * inner_ * item_, 64) + kQueryBlock * kKeyBlock * (4 + item_) +
+    return round_up(kQueryBlock * inner_ * item_, 64) + kQueryBlock * kKeyBlock * 4 + weights_bytes() +
            kQueryBlock * outer_ * 4 + 2 * kQueryBlock * 4;
   }
 
@@ -185,8 +193,9 @@ class Attention {
     const int64_t rows = block.end - block.begin, slot = batch * sizes_.groups + head / (sizes_.heads / sizes_.groups);
     std::byte* queries = scratch;
     float* scores = reinterpret_cast<float*>(queries + round_up(kQueryBlock * inner_ * item_, 64));
-    std::byte* weights = reinterpret_cast<std::byte*>(scores + kQueryBlock * kKeyBlock);
-    float* sums = reinterpret_cast<float*>(weights + kQueryBlock * kKeyBlock * item_);
+    std::byte* behind = reinterpret_cast<std::byte*>(scores + kQueryBlock * kKeyBlock);
+    void* weights = weights_bytes() ? static_cast<void*>(behind) : scores;
+    float* sums = reinterpret_cast<float*>(behind + weights_bytes());
     float* largest = sums + kQueryBlock * outer_;
     float* total = largest + kQueryBlock;
     std::fill_n(largest, rows, -std::numeric_limits<float>::infinity());
@@ -239,6 +248,7 @@ class Attention {
                           .accumulate = true});
     }
     for (int64_t row = 0; row < rows; ++row) {
+      if (row + kAhead < rows) prefetch<true>(args_.out, batch, block.begin + row + kAhead, head);
       float* line = sums + row * outer_;
       scale_row(line, 1 / total[row], outer_);
       convert_run(line, DType::kF32, const_cast<std::byte*>(source(args_.out, batch, block.begin + row, head)),
@@ -260,6 +270,7 @@ class Attention {
   // Scores that a query must not see become minus infinity.
   void hide(int64_t batch, const Block& block, int64_t key, int64_t count, int64_t columns, int64_t diagonal,
             float* scores) const {
+    if (!args_.causal && !args_.key_mask && count == columns) return;
     constexpr float kHidden = -std::numeric_limits<float>::infinity();
     const int64_t rows = block.end - block.begin;
     for (int64_t row = 0; row < rows; ++row) {

@@ -5,9 +5,11 @@
 #include <initializer_list>
 #include <string>
 
+#include "backend/check_storage.h"
 #include "backend/cpu/attention.h"
 #include "backend/cpu/copying.h"
 #include "backend/cpu/features.h"
+#include "backend/cpu/head_rows_bf16.h"
 #include "backend/cpu/linear.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/row_kernels.h"
@@ -18,17 +20,6 @@ namespace lockstep {
 namespace {
 
 using namespace cpu;
-
-// Storage must exist and start at a multiple of its element size; everything else about shapes is the ops' to check.
-void check_storage(const char* operation, std::initializer_list<const Tensor*> tensors) {
-  for (const Tensor* tensor : tensors) {
-    if (!tensor) continue;
-    if (!tensor->defined()) fail(Code::kBadInput, operation, "a tensor without storage");
-    if (reinterpret_cast<uintptr_t>(tensor->strided_data()) % dtype_bytes(tensor->dtype()) != 0)
-      fail(Code::kBadInput, operation, "misaligned storage",
-           {.expected = "a multiple of " + std::to_string(dtype_bytes(tensor->dtype())) + " bytes"});
-  }
-}
 
 const float* floats(const Tensor& tensor) {
   return tensor.defined() ? tensor.data<float>() : nullptr;
@@ -131,9 +122,18 @@ class CpuBackend final : public Backend {
       fail(Code::kBadInput, "head_norm_rope", "a rotation needs cos, sin and an even head width");
     const Tensor weight = as_floats(args.weight), cos = as_floats(args.cos), sin = as_floats(args.sin);
     by_rows({&args.x}, args.out, 6, [&](DType dtype, const std::vector<Tensor>& in, Tensor& out) {
-      return [task = HeadRows{dtype, Rows(in[0], "head_norm_rope"), Rows(out, "head_norm_rope"), args.x.dim(2),
-                              args.x.dim(1), floats(weight), args.eps, args.style, floats(cos), floats(sin)}](
-                 int64_t begin, int64_t end) { head_rows(task, begin, end); };
+      const HeadRows task{dtype,
+                          Rows(in[0], "head_norm_rope"),
+                          Rows(out, "head_norm_rope"),
+                          args.x.dim(2),
+                          args.x.dim(1),
+                          floats(weight),
+                          args.eps,
+                          args.style,
+                          floats(cos),
+                          floats(sin)};
+      const auto kernel = level_ >= Level::kAvx512Bf16 && head_rows_bf16_fits(task) ? head_rows_bf16_avx512 : head_rows;
+      return [task, kernel](int64_t begin, int64_t end) { kernel(task, begin, end); };
     });
   }
 
@@ -219,6 +219,15 @@ class CpuBackend final : public Backend {
       return [task = SoftmaxRows{dtype, Rows(in[0], "softmax"), Rows(out, "softmax")}](int64_t begin, int64_t end) {
         softmax_rows(task, begin, end);
       };
+    });
+  }
+
+  void reduce(const ReduceArgs& args) override {
+    check_storage("reduce", {&args.x, &args.out});
+    Tensor column = args.out.unsqueeze(-1);  // [..., 1]
+    by_rows({&args.x}, column, args.x.dim(-1), [&](DType dtype, const std::vector<Tensor>& in, Tensor& out) {
+      return [task = ReduceRows{args.op, dtype, Rows(in[0], "reduce"), Rows(out, "reduce")}](
+                 int64_t begin, int64_t end) { reduce_rows(task, begin, end); };
     });
   }
 

@@ -9,6 +9,7 @@
 #include "backend/cpu/row_kernels.h"
 #include "backend/cpu/threads.h"
 #include "base/error.h"
+#include "tensor/rehearsal.h"
 #include "tensor/storage.h"
 
 namespace lockstep::cpu {
@@ -143,7 +144,7 @@ std::shared_ptr<std::byte> pack_all(const LinearWeight& weight, DType dtype) {
   const int64_t inner = round_up(weight.inputs(), dtype == DType::kBF16 ? 2 : 1);
   const int64_t columns = round_up(weight.outputs(), kPanel);
   std::shared_ptr<std::byte> panels = allocate_bytes(static_cast<size_t>(columns * inner * item));
-  for (int64_t column = 0; column < columns; column += kPanel)
+  for (int64_t column = 0; column < columns && !rehearsing(); column += kPanel)
     pack_panel(weight, column, 0, weight.inputs(), dtype, panels.get() + column * inner * item);
   return panels;
 }
@@ -155,16 +156,18 @@ struct Operand {
   int64_t stride;
 };
 
-Operand operand(const Tensor& x, const Rows& rows, DType dtype, int64_t width) {
+Operand operand(const Tensor& x, const Rows& rows, DType dtype, int64_t width, int threads) {
   const int64_t item = static_cast<int64_t>(dtype_bytes(dtype));
   if (x.dtype() == dtype && rows.uniform() && width == rows.columns() && rows.stride_bytes() > 0)
     return {x, x.strided_data(), rows.stride_bytes() / item};
   Tensor packed = Tensor::empty(dtype, {rows.count(), width});
-  std::byte* to = packed.mutable_strided_data();
-  for (int64_t row = 0; row < rows.count(); ++row, to += width * item) {
-    convert_run(rows.bytes(row), x.dtype(), to, dtype, rows.columns());
-    std::memset(to + rows.columns() * item, 0, static_cast<size_t>((width - rows.columns()) * item));
-  }
+  parallel_chunks(threads, rows.count(), width, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      std::byte* to = packed.mutable_strided_data() + row * width * item;
+      convert_run(rows.bytes(row), x.dtype(), to, dtype, rows.columns());
+      std::memset(to + rows.columns() * item, 0, static_cast<size_t>((width - rows.columns()) * item));
+    }
+  });
   return {packed, packed.strided_data(), width};
 }
 
@@ -234,11 +237,11 @@ void Linear::run(const LinearArgs& args) {
 
   if (!packed || !packed->matrix) {
     const PanelLinear product(weight, packed && packed->panels ? packed : nullptr, dtype, level_);
-    const Operand x = operand(args.x, x_rows, dtype, product.inner());
+    const Operand x = operand(args.x, x_rows, dtype, product.inner(), threads_);
     return product.run(x.data, x.stride, rows, epilogue, threads_);
   }
 
-  const Operand x = operand(args.x, x_rows, dtype, x_rows.columns());
+  const Operand x = operand(args.x, x_rows, dtype, x_rows.columns(), threads_);
   const bool plain = args.activation == Activation::kNone && !args.multiply && !args.residual;
   const bool direct = plain && out_rows.uniform() && (out_dtype == DType::kF32 || out_dtype == dtype);
   Tensor sums;

@@ -5,6 +5,7 @@
 
 #include "backend/cpu/threads.h"
 #include "base/error.h"
+#include "tensor/rehearsal.h"
 #include "tensor/storage.h"
 
 namespace lockstep::cpu {
@@ -46,6 +47,12 @@ int OneDnn::threads_for(int64_t products) const {
   return products / kProductsPerOperation < kWorthAThread ? 1 : threads_;
 }
 
+void OneDnn::execute(const dnnl::primitive& primitive, const std::unordered_map<int, memory>& arguments) {
+  if (rehearsing()) return;
+  primitive.execute(stream_, arguments);
+  stream_.wait();
+}
+
 // The layout is asked for at a middling number of rows and then kept for all.
 memory::desc OneDnn::product_weight(int64_t rows, int64_t n, int64_t k, DType dtype) {
   const dnnl::matmul::desc desc(matrix(rows, k, dtype, k), {Dims{k, n}, type_of(dtype), memory::format_tag::any},
@@ -67,8 +74,7 @@ std::shared_ptr<const PackedMatrix> OneDnn::pack(const Tensor& weight, DType dty
     // [N, K] row major is [K, N] column major.
     const memory::desc plain({packed->k, packed->n}, type_of(dtype), Dims{1, packed->k});
     memory from(plain, engine_, const_cast<std::byte*>(source.strided_data()));
-    dnnl::reorder(from, packed->memory).execute(stream_, from, packed->memory);
-    stream_.wait();
+    execute(dnnl::reorder(from, packed->memory), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, packed->memory}});
     return std::shared_ptr<const PackedMatrix>(packed);
   });
 }
@@ -114,8 +120,7 @@ void OneDnn::multiply(const MatrixProduct& p) {
                                                  {DNNL_ARG_DST, {ready.arguments[2], engine_, p.out}},
                                                  {DNNL_ARG_SCRATCHPAD, {ready.scratch, engine_, scratch.get()}}};
     if (p.bias) arguments[DNNL_ARG_BIAS] = {ready.arguments[3], engine_, const_cast<float*>(p.bias)};
-    ready.primitive.execute(stream_, arguments);
-    stream_.wait();
+    execute(ready.primitive, arguments);
   });
 }
 
@@ -180,8 +185,7 @@ const memory& OneDnn::packed(const PackedFilter& filter, const memory::desc& wan
   const Tensor& w = filter.weight;
   memory from({{w.dim(0), w.dim(1), w.dim(2), w.dim(3)}, type_of(w.dtype()), memory::format_tag::oihw}, engine_,
               const_cast<std::byte*>(w.strided_data()));
-  dnnl::reorder(from, to).execute(stream_, from, to);
-  stream_.wait();
+  execute(dnnl::reorder(from, to), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
   filter.packed.reserve(16);  // references handed out stay valid: more layouts than this do not exist
   if (filter.packed.size() >= 16) fail(Code::kInternal, "conv2d", "too many layouts of one filter");
   filter.packed.emplace_back(to, storage);
@@ -206,8 +210,7 @@ void OneDnn::convolve(const Conv2dArgs& args, const PackedFilter& filter) {
     if (args.residual)
       arguments[DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1] = {
           ready.arguments[2], engine_, const_cast<std::byte*>(args.residual->strided_data())};
-    ready.primitive.execute(stream_, arguments);
-    stream_.wait();
+    execute(ready.primitive, arguments);
   });
 }
 

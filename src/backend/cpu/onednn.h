@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "backend/kernels.h"
@@ -55,6 +56,7 @@ class OneDnn {
   };
 
   int threads_for(int64_t products) const;
+  void execute(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
   dnnl::memory::desc product_weight(int64_t rows, int64_t n, int64_t k, DType dtype);
   // A primitive is made for one thread count, the current one.
   const Prepared& product(const MatrixProduct& p, int threads);

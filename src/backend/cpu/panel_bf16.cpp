@@ -10,35 +10,34 @@
 namespace lockstep::cpu {
 namespace {
 
-// 12 x 2 accumulators of 32 registers: tall and narrow, so that half a panel stays in the first cache while all rows
-// pass by.
-constexpr int kTileRows = 12;
+// 6 x 4 accumulators of 32 registers: see panel_f32.cpp for why not 12 x 2.
+constexpr int kTileRows = 6;
 
 template <int kRows, int kVectors>
 LOCKSTEP_AVX512_BF16 inline void tile(const BFloat16* a, int64_t a_stride, const uint32_t* panel, float* c,
                                       int64_t c_stride, int64_t pairs, bool accumulate) {
   __m512 sum[kRows][kVectors];
-#pragma GCC unroll 12
+#pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v)
       sum[r][v] = accumulate ? _mm512_loadu_ps(c + r * c_stride + v * 16) : _mm512_setzero_ps();
   for (int64_t i = 0; i < pairs; ++i) {
     __m512bh b[kVectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) b[v] = (__m512bh)_mm512_load_si512(panel + i * kPanel + v * 16);
-#pragma GCC unroll 12
+#pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
       int pair;
       __builtin_memcpy(&pair, a + r * a_stride + 2 * i, sizeof pair);
       const __m512bh x = (__m512bh)_mm512_set1_epi32(pair);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], x, b[v]);
     }
   }
-#pragma GCC unroll 12
+#pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(c + r * c_stride + v * 16, sum[r][v]);
 }
 
@@ -68,9 +67,12 @@ void columns(const PanelProduct& p, int64_t column) {
 }  // namespace
 
 void multiply_bf16_avx512(const PanelProduct& p) {
-  int64_t column = 0;
-  for (; column + 16 < p.columns; column += 32) columns<2>(p, column);
-  if (column < p.columns) columns<1>(p, column);
+  if (p.columns > 32)  // columns <= 64
+    columns<4>(p, 0);
+  else if (p.columns > 16)
+    columns<2>(p, 0);
+  else if (p.columns > 0)
+    columns<1>(p, 0);
 }
 
 }  // namespace lockstep::cpu

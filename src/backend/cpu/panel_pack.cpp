@@ -110,7 +110,8 @@ HWY_EXPORT(Unpack);
 
 // Rows [column, column + columns) and entries [first, first + count) of a [N, groups] table as [count][64] floats.
 void turn_groups(const Tensor& table, int64_t column, int64_t columns, int64_t first, int64_t count, float* to) {
-  std::vector<float> row(static_cast<size_t>(count));
+  static thread_local std::vector<float> row;  // kept: a pass after the first asks for no memory
+  row.resize(static_cast<size_t>(count));
   const int64_t item = static_cast<int64_t>(dtype_bytes(table.dtype()));
   std::fill_n(to, count * kPanel, 0.0f);
   for (int64_t c = 0; c < columns; ++c) {
@@ -125,7 +126,8 @@ void pack_dense(const Tensor& weight, int64_t column, int64_t columns, int64_t k
   constexpr int64_t kPair = sizeof(T) == 2 ? 2 : 1;
   const int64_t item = static_cast<int64_t>(dtype_bytes(weight.dtype()));
   const int64_t padded = (count + kPair - 1) / kPair * kPair;
-  std::vector<T> row(static_cast<size_t>(padded), T{});
+  static thread_local std::vector<T> row;
+  row.assign(static_cast<size_t>(padded), T{});
   for (int64_t c = 0; c < kPanel; ++c) {
     if (c < columns)
       convert_run(weight.strided_data() + ((column + c) * weight.strides()[0] + k) * item, weight.dtype(), row.data(),
@@ -149,7 +151,8 @@ void pack_panel(const LinearWeight& weight, int64_t column, int64_t k, int64_t c
     return;
   }
   const int64_t groups = count / weight.group_size, first = k / weight.group_size;
-  std::vector<float> tables(static_cast<size_t>(2 * groups * kPanel));
+  static thread_local std::vector<float> tables;
+  tables.resize(static_cast<size_t>(2 * groups * kPanel));
   float *scales = tables.data(), *biases = scales + groups * kPanel;
   turn_groups(weight.scales, column, columns, first, groups, scales);
   turn_groups(weight.biases, column, columns, first, groups, biases);

@@ -48,6 +48,13 @@ struct SoftmaxRows {
 };
 void softmax_rows(const SoftmaxRows& task, int64_t begin, int64_t end);
 
+struct ReduceRows {
+  ReduceOp op;
+  DType dtype;
+  Rows x, out;  // out has one column
+};
+void reduce_rows(const ReduceRows& task, int64_t begin, int64_t end);
+
 struct GuidanceRows {
   DType dtype;
   Rows cond, uncond, out;

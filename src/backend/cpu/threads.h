@@ -1,10 +1,12 @@
 // Work shared among OpenMP threads: the pool that oneDNN uses too. Chunks are fixed by the thread count alone, so the
-// same count gives the same bits.
+// same count gives the same bits. A rehearsal does none of it.
 #pragma once
 #include <omp.h>
 
 #include <algorithm>
 #include <cstdint>
+
+#include "tensor/rehearsal.h"
 
 namespace lockstep::cpu {
 
@@ -18,7 +20,7 @@ inline constexpr int64_t kProductsPerOperation = 16;  // multiply-adds of a matr
 // that starts late leaves its share to the others. `cost` is the work of one item. The function must not throw.
 template <typename Function>
 void parallel_chunks(int threads, int64_t count, int64_t cost, Function&& function) {
-  if (count <= 0) return;
+  if (count <= 0 || rehearsing()) return;
   const int64_t worth = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kWorthAThread);
   const int64_t workers = std::min({static_cast<int64_t>(threads), count, worth});
   if (workers <= 1) {
@@ -35,6 +37,7 @@ void parallel_chunks(int threads, int64_t count, int64_t cost, Function&& functi
 // who computes them. worker < threads.
 template <typename Function>
 void parallel_items(int threads, int64_t count, int64_t cost, Function&& function) {
+  if (count <= 0 || rehearsing()) return;
   const int64_t worth = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kWorthAThread);
   const int64_t workers = std::min({static_cast<int64_t>(threads), count, worth});
   if (workers <= 1) {

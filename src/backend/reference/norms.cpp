@@ -99,6 +99,24 @@ void softmax(const SoftmaxArgs& args) {
   }
 }
 
+void reduce(const ReduceArgs& args) {
+  Tensor out = args.out.unsqueeze(-1);  // [..., 1]
+  const std::vector<int64_t> from = row_offsets(args.x), to = row_offsets(out);
+  const int64_t width = args.x.dim(-1);
+  for (size_t row = 0; row < from.size(); ++row) {
+    double sum = 0, largest = -INFINITY;
+    for (int64_t i = 0; i < width; ++i) {
+      const double x = load_at(args.x, from[row] + i);
+      sum += x;
+      if (!(x <= largest)) largest = std::isnan(largest) ? largest : x;
+    }
+    store_at(out, to[row],
+             args.op == ReduceOp::kMax    ? largest
+             : args.op == ReduceOp::kMean ? sum / static_cast<double>(width)
+                                          : sum);
+  }
+}
+
 void guidance(const GuidanceArgs& args) {
   const std::vector<int64_t> cond = row_offsets(args.cond), uncond = row_offsets(args.uncond),
                              out = row_offsets(args.out);

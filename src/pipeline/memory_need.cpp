@@ -1,0 +1,75 @@
+#include "pipeline/memory_need.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "tensor/rehearsal.h"
+#include "tensor/storage.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kSteps = 2;  // the second one starts with the result of the first in use; more add nothing
+
+class DeafTap final : public Tap {
+ public:
+  explicit DeafTap(const Tap& tap) : tap_(tap) {}
+  bool wants(std::string_view name) const override { return tap_.wants(name); }
+  std::optional<Tensor> offer(const TensorKey&, const Tensor&) override { return std::nullopt; }
+
+ private:
+  const Tap& tap_;
+};
+
+std::string hint_for(std::string_view stage) {
+  if (stage == "decode") return "a higher --memory-limit, --vae-tiling or a smaller image";
+  if (stage == "denoise") return "a higher --memory-limit, --quantize 4 or --dtype bf16";
+  return "a higher --memory-limit or --dtype bf16";
+}
+
+}  // namespace
+
+MemoryNeed memory_need(const ModelFolder& model, Backend& backend, const GenerateSettings& settings,
+                       const std::vector<GenerateRequest>& requests, const AfterGenerate& after) {
+  std::vector<GenerateRequest> short_requests = requests;
+  for (GenerateRequest& request : short_requests) {
+    request.steps = std::min(request.steps, kSteps);
+    if (request.sigmas.size() > kSteps) request.sigmas.resize(kSteps);
+  }
+  GenerateSettings silent = settings;
+  std::optional<DeafTap> deaf;
+  if (settings.tap) silent.tap = &deaf.emplace(*settings.tap);
+  const Rehearsal rehearsal;
+  MemoryNeed need;
+  std::string stage;
+  const auto look = [&] {  // whatever raised the peak since the last look did so in the stage of that time
+    if (rehearsal.peak_bytes() > need.bytes) need = {rehearsal.peak_bytes(), stage};
+  };
+  silent.progress = [&](std::string_view name, int64_t, int64_t) {
+    look();
+    stage = name;
+  };
+  {
+    const std::vector<GeneratedImage> images = generate(model, backend, silent, short_requests);
+    look();
+    stage = "output";
+    if (after) after(images);
+    look();
+  }
+  return need;
+}
+
+void check_memory_limit(const ModelFolder& model, Backend& backend, const GenerateSettings& settings,
+                        const std::vector<GenerateRequest>& requests, const AfterGenerate& after) {
+  const uint64_t limit = memory_limit();
+  if (!limit) return;
+  const MemoryNeed need = memory_need(model, backend, settings, requests, after);
+  if (need.bytes > limit)
+    fail(Code::kMemory, "generate",
+         "the memory limit is below what this call needs (most of it for: " + need.stage + ")",
+         {.expected = "at least " + std::to_string(need.bytes) + " bytes",
+          .got = std::to_string(limit),
+          .hint = hint_for(need.stage)});
+}
+
+}  // namespace lockstep
