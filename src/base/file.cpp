@@ -17,7 +17,9 @@ namespace {
 
 [[noreturn]] void fail_system(std::string_view operation, const fs::path& path) {
   const int error = errno;
-  const Code code = error == ENOENT || error == ENOTDIR ? Code::kNotFound : Code::kIo;
+  const Code code = error == ENOENT || error == ENOTDIR                         ? Code::kNotFound
+                    : error == ELOOP || error == ENAMETOOLONG || error == ENXIO ? Code::kBadInput
+                                                                                : Code::kIo;
   fail(code, operation, path.string() + ": " + std::strerror(error));
 }
 

@@ -69,6 +69,7 @@ void add_operation(App& app, CLI::App* group, const Operation& operation) {
   if (const size_t blank = words.find(' '); blank != std::string::npos) {
     command = subcommand(group, words.substr(0, blank), "what happened in the session");
     command->require_subcommand(1);
+    command->footer("lockstep debug trace show --kind stop\nlockstep debug trace export --to trace.json");
     command = command->add_subcommand(words.substr(blank + 1), operation.help);
   } else {
     command = group->add_subcommand(words, operation.help);

@@ -291,10 +291,9 @@ void add_generate(App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.cli.add_subcommand("generate", "text to image");
   command->footer(
-      "Examples:\n"
-      "  lockstep generate --prompt \"a red circle left of a blue square\"\n"
-      "  lockstep generate --prompt \"three green stars\" --count 4 --output stars-{seed}.png\n"
-      "  lockstep generate --model Qwen-Image --prompt \"a cat\" --negative-prompt \" \" --width 1024 --height 1024");
+      "lockstep generate --prompt \"a red circle left of a blue square\"\n"
+      "lockstep generate --prompt \"three green stars\" --count 4 --output stars-{seed}.png\n"
+      "lockstep generate --model Qwen-Image --prompt \"a cat\" --negative-prompt \" \" --width 1024 --height 1024");
   command->add_option("--prompt", options->prompts, "what to draw; may be given several times");
   command->add_option("--prompt-file", options->prompt_file, "one prompt a line; the model is loaded once");
   CLI::Option* negative = command->add_option("--negative-prompt", options->negative_prompt,

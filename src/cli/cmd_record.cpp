@@ -12,6 +12,9 @@ namespace lockstep {
 void add_record(App& app) {
   CLI::App* command = app.cli.add_subcommand(
       "record", "run a Python program with its torch and MLX modules recorded; no source is edited");
+  command->footer(
+      "lockstep record -- python my_port.py --steps 2\n"
+      "lockstep record --name port --modules 'transformer.*' --steps 0,5-9 -- my_port.py");
   auto request = std::make_shared<RecordRequest>();
   command->add_option("--name", request->name, "name of the run (default: the script's)");
   command->add_option("--modules", request->modules, "record only modules that match (globs, comma separated)");

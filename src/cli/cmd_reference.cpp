@@ -75,9 +75,13 @@ void generate_reference(App& app, ReferenceOptions& options) {
 
 void add_reference(App& app) {
   CLI::App* command = app.cli.add_subcommand("reference", "the official implementation, recorded");
+  command->footer("lockstep reference generate --model Qwen-Image --prompt \"a cat\" --steps 4");
   command->require_subcommand(1);
   CLI::App* generate = command->add_subcommand(
       "generate", "run the official QwenImagePipeline, record every module and stage, save the image");
+  generate->footer(
+      "lockstep reference generate --model Qwen-Image --prompt \"a cat\" --steps 4\n"
+      "lockstep reference generate --model Qwen-Image --prompt \"a cat\" --dtype bf16 --device cuda --output cat.png");
   auto options = std::make_shared<ReferenceOptions>();
   generate->add_option("--model", options->model, "a diffusers folder")->required();
   generate->add_option("--prompt", options->prompt, "what the image shall show")->required();

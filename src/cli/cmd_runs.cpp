@@ -113,25 +113,32 @@ void show_or_set_limits(const App& app, const std::string& warn, const std::stri
 void add_runs(App& app) {
   CLI::App* command = app.cli.add_subcommand("runs", "the run store: list, show, remove, archive, limits");
   command->require_subcommand(1);
-  command->add_subcommand("list", "all runs, newest first")->callback([&app] { list_runs(app); });
+  command->footer("lockstep runs list\nlockstep runs show latest\nlockstep runs remove latest:port");
+  CLI::App* list = command->add_subcommand("list", "all runs, newest first");
+  list->footer("lockstep runs list\nlockstep runs list --json");
+  list->callback([&app] { list_runs(app); });
 
   auto spec = std::make_shared<std::string>("latest");
   CLI::App* show = command->add_subcommand("show", "what a run is and holds");
+  show->footer("lockstep runs show\nlockstep runs show latest:reference --json");
   show->add_option("run", *spec, "id, unique prefix, latest, latest:NAME or a path");
   show->callback([&app, spec] { show_run(app, *spec); });
 
   auto removed = std::make_shared<std::vector<std::string>>();
   CLI::App* remove = command->add_subcommand("remove", "delete runs of the store");
+  remove->footer("lockstep runs remove latest\nlockstep runs remove latest:port latest:reference");
   remove->add_option("run", *removed, "id, unique prefix, latest or latest:NAME")->required();
   remove->callback([&app, removed] { remove_runs(app, *removed); });
 
   auto archived = std::make_shared<std::vector<std::string>>();
   CLI::App* archive = command->add_subcommand("archive", "move runs to the archive; their ids keep working");
+  archive->footer("lockstep runs archive latest:reference");
   archive->add_option("run", *archived, "id, unique prefix, latest or latest:NAME")->required();
   archive->callback([&app, archived] { archive_runs(app, *archived); });
 
   auto warn = std::make_shared<std::string>(), refuse = std::make_shared<std::string>();
   CLI::App* limits = command->add_subcommand("limits", "show or set how large the store may grow");
+  limits->footer("lockstep runs limits\nlockstep runs limits --warn 1GB --refuse 10GB");
   limits->add_option("--warn", *warn, "warn from this size on, such as 1GB");
   limits->add_option("--refuse", *refuse, "keep no more full tensors from this size on, such as 10GB");
   limits->callback([&app, warn, refuse] { show_or_set_limits(app, *warn, *refuse); });

@@ -27,4 +27,19 @@ Tensor tensor_from_bytes(std::span<const std::byte> bytes, DType dtype, const Sh
   return copy;
 }
 
+int64_t numel_in_file(const Shape& shape, DType dtype, std::string_view operation, std::string_view origin) {
+  constexpr int64_t kMostBytes = int64_t{1} << 62;
+  constexpr std::string_view kWhat = " has more elements than memory can hold";
+  const Detail detail{.expected = "at most 2^62 bytes"};
+  int64_t numel = 0;
+  try {
+    numel = checked_numel(shape);
+  } catch (const Error&) {  // knows the shape, but not whose it is
+    fail(Code::kCorrupt, operation, std::string(origin) + ": " + to_string(shape) + std::string(kWhat), detail);
+  }
+  if (numel > kMostBytes / static_cast<int64_t>(dtype_bytes(dtype)))
+    fail(Code::kCorrupt, operation, std::string(origin) + ": " + to_string(shape) + std::string(kWhat), detail);
+  return numel;
+}
+
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "tensor/tensor.h"
 
@@ -12,5 +13,8 @@ namespace lockstep {
 // such a byte as a C++ bool is undefined, and every reader of bool tensors would have to know).
 Tensor tensor_from_bytes(std::span<const std::byte> bytes, DType dtype, const Shape& shape,
                          std::shared_ptr<const void> owner);
+
+// How many elements a shape that a file claims has; refused in the file's name when they or their bytes pass 2^62.
+int64_t numel_in_file(const Shape& shape, DType dtype, std::string_view operation, std::string_view origin);
 
 }  // namespace lockstep

@@ -102,13 +102,15 @@ Preamble read_preamble(std::span<const std::byte> bytes, std::string_view origin
   if (text.size() < 10)
     corrupt(origin, "too short for a .npy header",
             {.expected = "at least 10 bytes", .got = std::to_string(text.size())});
-  if (!text.starts_with(kMagic)) corrupt(origin, "no \\x93NUMPY at offset 0");
+  if (!text.starts_with(kMagic)) corrupt(origin, "no \\x93NUMPY at offset 0", {.expected = "a .npy file"});
   const int major = static_cast<unsigned char>(text[6]), minor = static_cast<unsigned char>(text[7]);
   if (major < 1 || major > 3 || minor != 0)
     fail(Code::kUnsupported, "npy", std::string(origin) + ": unknown format version",
          {.expected = "1.0, 2.0 or 3.0", .got = std::to_string(major) + "." + std::to_string(minor)});
   const size_t length_bytes = major == 1 ? 2 : 4;
-  if (text.size() < 8 + length_bytes) corrupt(origin, "cut off inside the header length");
+  if (text.size() < 8 + length_bytes)
+    corrupt(origin, "cut off inside the header length at offset 8",
+            {.expected = std::to_string(length_bytes) + " bytes"});
   uint64_t length = 0;
   for (size_t i = 0; i < length_bytes; ++i)
     length |= static_cast<uint64_t>(static_cast<unsigned char>(text[8 + i])) << (8 * i);
@@ -147,7 +149,8 @@ NpyLayout parse_npy_layout(std::span<const std::byte> bytes, uint64_t file_size,
   const Preamble preamble = read_preamble(bytes, origin);
   const NpyHeader header = parse_npy_header(preamble.header, origin);
   const Element element = element_from_descr(header.descr, void_dtype, origin);
-  const uint64_t numel = static_cast<uint64_t>(checked_numel(header.shape)), item = dtype_bytes(element.dtype);
+  const uint64_t numel = static_cast<uint64_t>(numel_in_file(header.shape, element.dtype, "npy", origin)),
+                 item = dtype_bytes(element.dtype);
   const uint64_t available = file_size - preamble.data_at;
   if (numel > available / item || numel * item != available)
     corrupt(origin, numel > available / item ? "the data is cut short" : "bytes follow the array",

@@ -128,6 +128,8 @@ class Machine {
   [[noreturn]] void corrupt(const std::string& what) const {
     fail(Code::kCorrupt, "pickle", std::string(origin_) + ": " + what + " at offset " + std::to_string(at_));
   }
+  // Whose arguments a message blames: those of the opcode just read.
+  std::string place() const { return std::string(origin_) + " at offset " + std::to_string(at_ - 1); }
 
   std::string_view take(uint64_t count) {
     if (count > bytes_.size() - at_) corrupt("the pickle is cut short");
@@ -258,7 +260,7 @@ class Machine {
     const auto* global = std::get_if<PickleGlobal>(&function->value);
     const auto* tuple = std::get_if<PickleList>(&arguments->value);
     if (!global || !tuple || tuple->kind != PickleList::Kind::kTuple) corrupt("a call that is not one");
-    push(rebuild(global->name, tuple->items, origin_));
+    push(rebuild(global->name, tuple->items, place()));
   }
 
   // The only state torch attaches is OrderedDict's `_metadata`, which describes modules, not tensors.
@@ -342,7 +344,7 @@ class Machine {
       case kBuild:
         return build();
       case kBinPersId:
-        return push({storage_from_id(*pop(), origin_)});
+        return push({storage_from_id(*pop(), place())});
       default:
         fail(Code::kUnsupported, "pickle",
              std::string(origin_) + " uses " + opcode_name(code) + " at offset " + std::to_string(at_ - 1),
@@ -369,10 +371,12 @@ class Collector {
 
   void visit(PickleRef ref, const std::string& name, int depth) {
     if (depth > kMaxDepth || ++visited_ > kMaxVisited)
-      fail(Code::kCorrupt, "pickle", std::string(origin_) + " is nested too deeply or has too many values");
+      fail(Code::kCorrupt, "pickle", std::string(origin_) + " is nested too deeply or has too many values",
+           {.expected =
+                "at most " + std::to_string(kMaxDepth) + " levels and " + std::to_string(kMaxVisited) + " values"});
     if (name.size() > kMaxNameBytes)
-      fail(Code::kCorrupt, "pickle",
-           std::string(origin_) + " holds a name of more than " + std::to_string(kMaxNameBytes) + " bytes");
+      fail(Code::kCorrupt, "pickle", std::string(origin_) + " holds a name that is too long",
+           {.expected = "at most " + std::to_string(kMaxNameBytes) + " bytes", .got = std::to_string(name.size())});
     if (const auto* tensor = std::get_if<PickleTensor>(&ref->value)) {
       found.emplace_back(name, tensor);
     } else if (const auto* dict = std::get_if<PickleDict>(&ref->value)) {

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "io/mapped_tensor.h"
 
 namespace lockstep {
 namespace {
@@ -62,7 +63,7 @@ void check_extent(const PickleTensor& tensor, std::string_view origin) {
   const uint64_t available = tensor.storage.untyped ? tensor.storage.count / item : tensor.storage.count;
   if (tensor.shape.size() != tensor.strides.size())
     corrupt(origin, "a tensor with another number of strides than axes");
-  const int64_t numel = checked_numel(tensor.shape);
+  const int64_t numel = numel_in_file(tensor.shape, tensor.dtype, "pickle", origin);
   if (numel == 0) return;
   uint64_t last = tensor.offset;
   for (size_t i = 0; i < tensor.shape.size(); ++i) {
@@ -74,7 +75,7 @@ void check_extent(const PickleTensor& tensor, std::string_view origin) {
   }
   if (last >= available)
     fail(Code::kCorrupt, "pickle", std::string(origin) + ": a tensor reaches beyond its storage",
-         {.expected = "at most element " + std::to_string(available), .got = std::to_string(last)});
+         {.expected = "elements below " + std::to_string(available), .got = "element " + std::to_string(last)});
 }
 
 // (storage, offset, size, stride[, requires_grad, hooks[, dtype[, metadata]]])

@@ -24,18 +24,21 @@ class HeaderParser {
 
   void parse(std::string_view json) {
     simdjson::dom::parser parser;
-    if (parser.allocate(json.size(), kMaxHeaderDepth)) corrupt("the header is too large to parse");
+    if (parser.allocate(json.size(), kMaxHeaderDepth))
+      corrupt("the header is too large to parse",
+              {.expected = "at most " + std::to_string(kMaxHeaderBytes) + " bytes"});
     simdjson::dom::element root;
     // realloc_if_needed copies into a padded buffer: the map may end right after the header.
     if (const auto error = parser.parse(json.data(), json.size(), true).get(root))
-      corrupt(std::string("the header is not valid JSON: ") + simdjson::error_message(error));
+      corrupt(std::string("the header is not valid JSON: ") + simdjson::error_message(error),
+              {.expected = "an object of tensors"});
     simdjson::dom::object object;
-    if (root.get(object)) corrupt("the header is not a JSON object");
+    if (root.get(object)) corrupt("the header is not a JSON object", {.expected = "{...}"});
     tensors.reserve(object.size());
     bool metadata_seen = false;
     for (const auto& [key, value] : object) {
       if (key == kMetadataKey) {
-        if (metadata_seen) corrupt("\"__metadata__\" occurs twice in the header");
+        if (metadata_seen) corrupt("\"__metadata__\" occurs twice in the header", {.expected = "each key once"});
         metadata_seen = true;
         read_metadata(value);
       } else {
@@ -49,16 +52,18 @@ class HeaderParser {
 
  private:
   [[noreturn]] void corrupt(const std::string& what, const Detail& detail = {}) const {
-    fail(Code::kCorrupt, "safetensors", origin_.string() + ": " + what, detail);
+    fail(Code::kCorrupt, "safetensors", origin_.string() + ": " + what + " (in the header at offset 8)", detail);
   }
 
   void read_metadata(simdjson::dom::element value) {
     if (value.is_null()) return;
     simdjson::dom::object object;
-    if (value.get(object)) corrupt("\"__metadata__\" is not an object");
+    if (value.get(object)) corrupt("\"__metadata__\" is not an object", {.expected = "an object of strings"});
     for (const auto& [key, text] : object) {
       std::string_view content;
-      if (text.get(content)) corrupt("\"__metadata__\" may hold only strings, \"" + std::string(key) + "\" is not one");
+      if (text.get(content))
+        corrupt("\"__metadata__\" may hold only strings, \"" + std::string(key) + "\" is not one",
+                {.expected = "an object of strings"});
       if (!metadata.emplace(key, content).second) corrupt("\"__metadata__\" holds \"" + std::string(key) + "\" twice");
     }
   }
@@ -68,12 +73,15 @@ class HeaderParser {
     info.name = name;
     info.file = file_;
     simdjson::dom::object object;
-    if (value.get(object)) corrupt("the entry of \"" + info.name + "\" is not an object");
+    if (value.get(object))
+      corrupt("the entry of \"" + info.name + "\" is not an object", {.expected = "dtype, shape and data_offsets"});
     bool dtype = false, shape = false, offsets = false;
     for (const auto& [key, field] : object) {
       bool* seen = key == "dtype" ? &dtype : key == "shape" ? &shape : key == "data_offsets" ? &offsets : nullptr;
       if (!seen) continue;  // the official library lets other fields pass
-      if (*seen) corrupt("the entry of \"" + info.name + "\" holds \"" + std::string(key) + "\" twice");
+      if (*seen)
+        corrupt("the entry of \"" + info.name + "\" holds \"" + std::string(key) + "\" twice",
+                {.expected = "each key once"});
       *seen = true;
       if (seen == &dtype)
         read_dtype(info, field);
@@ -88,7 +96,7 @@ class HeaderParser {
 
   void read_dtype(TensorInfo& info, simdjson::dom::element field) const {
     std::string_view text;
-    if (field.get(text)) corrupt("the dtype of \"" + info.name + "\" is not a string");
+    if (field.get(text)) corrupt("the dtype of \"" + info.name + "\" is not a string", {.expected = "such as \"F32\""});
     for (int i = 0; i < kDTypeCount; ++i)
       if (text == safetensors_name(static_cast<DType>(i))) {
         info.dtype = static_cast<DType>(i);
@@ -100,7 +108,8 @@ class HeaderParser {
 
   void read_shape(TensorInfo& info, simdjson::dom::element field) const {
     simdjson::dom::array sizes;
-    if (field.get(sizes)) corrupt("the shape of \"" + info.name + "\" is not an array");
+    if (field.get(sizes))
+      corrupt("the shape of \"" + info.name + "\" is not an array", {.expected = "an array of sizes"});
     if (sizes.size() > kMaxRank)
       corrupt("\"" + info.name + "\" has too many axes",
               {.expected = "at most " + std::to_string(kMaxRank), .got = std::to_string(sizes.size())});
@@ -108,7 +117,8 @@ class HeaderParser {
     for (const auto& element : sizes) {
       uint64_t size = 0;
       if (element.get(size) || size > static_cast<uint64_t>(INT64_MAX))
-        corrupt("the shape of \"" + info.name + "\" holds something that is not a size");
+        corrupt("the shape of \"" + info.name + "\" holds something that is not a size",
+                {.expected = "whole numbers of 0 or more"});
       info.shape.push_back(static_cast<int64_t>(size));
     }
   }
@@ -117,10 +127,10 @@ class HeaderParser {
     simdjson::dom::array pair;
     uint64_t range[2] = {0, 0};
     if (field.get(pair) || pair.size() != 2 || pair.at(0).get(range[0]) || pair.at(1).get(range[1]))
-      corrupt("data_offsets of \"" + info.name + "\" is not a pair of offsets");
+      corrupt("data_offsets of \"" + info.name + "\" is not a pair of offsets", {.expected = "[begin, end]"});
     if (range[1] < range[0] || range[1] > static_cast<uint64_t>(INT64_MAX))
       corrupt("data_offsets of \"" + info.name + "\" run backwards or beyond any file",
-              {.got = std::to_string(range[0]) + ".." + std::to_string(range[1])});
+              {.expected = "begin <= end", .got = std::to_string(range[0]) + ".." + std::to_string(range[1])});
     info.offset_bytes = data_at_ + range[0];
     info.size_bytes = range[1] - range[0];
   }
@@ -146,8 +156,8 @@ void check_layout(const std::vector<TensorInfo>& tensors, uint64_t data_at, uint
            origin.string() + ": \"" + info.name + "\" " +
                (info.offset_bytes < at ? "overlaps" : "leaves a hole after") + " the tensor before it",
            {.expected = "offset " + std::to_string(at), .got = std::to_string(info.offset_bytes)});
-    const uint64_t numel = static_cast<uint64_t>(checked_numel(info.shape));
-    if (numel > UINT64_MAX / 8 || numel * dtype_bytes(info.dtype) != info.size_bytes)
+    const uint64_t numel = static_cast<uint64_t>(numel_in_file(info.shape, info.dtype, "safetensors", origin.string()));
+    if (numel * dtype_bytes(info.dtype) != info.size_bytes)
       fail(Code::kCorrupt, "safetensors", origin.string() + ": the size of \"" + info.name + "\" is wrong",
            {.expected = std::to_string(numel) + " x " + std::to_string(dtype_bytes(info.dtype)) + " bytes for " +
                         to_string(info.shape),

@@ -60,13 +60,16 @@ void TorchFile::read_zip(std::span<const std::byte> bytes, std::shared_ptr<const
   const ZipEntry* pickle = nullptr;
   for (const ZipEntry& entry : archive_->entries()) {
     if (!entry.name.ends_with(kPickle) || entry.name.find('/') != entry.name.size() - kPickle.size()) continue;
-    if (pickle) corrupt(path_, "two pickles in one archive", {.got = pickle->name + " and " + entry.name});
+    if (pickle)
+      corrupt(path_, "two pickles in one archive",
+              {.expected = "one data.pkl", .got = pickle->name + " and " + entry.name});
     pickle = &entry;
   }
-  if (!pickle) corrupt(path_, "no data.pkl in the archive");
+  if (!pickle) corrupt(path_, "no data.pkl in the archive", {.expected = "what torch.save writes"});
   prefix_ = pickle->name.substr(0, pickle->name.size() - kPickle.size() + 1);
   if (archive_->find(prefix_ + "constants.pkl"))
-    fail(Code::kUnsupported, "torch", path_.string() + " is a TorchScript program", {.hint = "saving a state_dict"});
+    fail(Code::kUnsupported, "torch", path_.string() + " is a TorchScript program",
+         {.expected = "what torch.save writes", .hint = "saving a state_dict"});
   check_small_records();
   if (pickle->size_bytes > kMaxPickleBytes)
     corrupt(path_, "the pickle is too large",
@@ -94,11 +97,12 @@ void TorchFile::check_small_records() const {
             {.expected = "1 to " + std::to_string(kNewestVersion), .got = version.value_or("none").substr(0, 20)});
   for (const char* name : {".format_version", ".storage_alignment"})
     if (const auto value = text(name); value && !is_number(*value))
-      corrupt(path_, std::string(name) + " is not a number");
+      corrupt(path_, std::string(name) + " is not a number", {.expected = "digits"});
   if (const auto id = text(".data/serialization_id"); id && !is_valid_utf8(*id))
-    corrupt(path_, ".data/serialization_id is not text");
+    corrupt(path_, ".data/serialization_id is not text", {.expected = "UTF-8"});
   if (order && *order == "big")
-    fail(Code::kUnsupported, "torch", path_.string() + " was written on a big-endian machine");
+    fail(Code::kUnsupported, "torch", path_.string() + " was written on a big-endian machine",
+         {.expected = "little endian"});
   if (order && *order != "little") corrupt(path_, "unknown byte order", {.expected = "little", .got = *order});
 }
 
@@ -112,19 +116,21 @@ void TorchFile::read_legacy(std::span<const std::byte> bytes, std::shared_ptr<co
   };
   const PickleDocument version = next_pickle();
   const auto* number = std::get_if<int64_t>(&version.root->value);
-  if (!number || *number != kLegacyVersion) corrupt(path_, "unknown version of torch's older format");
+  if (!number || *number != kLegacyVersion)
+    corrupt(path_, "unknown version of torch's older format", {.expected = std::to_string(kLegacyVersion)});
   const PickleDocument system = next_pickle();
   if (const auto* facts = std::get_if<PickleDict>(&system.root->value))
     for (const auto& [key, value] : facts->items) {
       const auto* name = std::get_if<std::string>(&key->value);
       const auto* little = std::get_if<bool>(&value->value);
       if (name && *name == "little_endian" && little && !*little)
-        fail(Code::kUnsupported, "torch", path_.string() + " was written on a big-endian machine");
+        fail(Code::kUnsupported, "torch", path_.string() + " was written on a big-endian machine",
+             {.expected = "little endian"});
     }
   document_ = next_pickle();
   const PickleDocument keys = next_pickle();
   const auto* list = std::get_if<PickleList>(&keys.root->value);
-  if (!list) corrupt(path_, "no list of storages");
+  if (!list) corrupt(path_, "no list of storages at offset " + std::to_string(at));
 
   std::unordered_map<std::string, uint64_t> item_bytes;  // key → element size, from the object
   for (const PickleValue& value : document_.values)
@@ -132,10 +138,12 @@ void TorchFile::read_legacy(std::span<const std::byte> bytes, std::shared_ptr<co
       item_bytes[storage->key] = dtype_bytes(storage->dtype);
   for (const PickleRef item : list->items) {
     const auto* key = std::get_if<std::string>(&item->value);
-    if (!key) corrupt(path_, "a storage key that is not text");
+    if (!key) corrupt(path_, "a storage key that is not text before offset " + std::to_string(at));
     const auto known = item_bytes.find(*key);
-    if (known == item_bytes.end()) corrupt(path_, "storage " + *key + " belongs to no tensor");
-    if (bytes.size() - at < 8) corrupt(path_, "cut short before storage " + *key);
+    if (known == item_bytes.end())
+      corrupt(path_, "storage " + *key + " at offset " + std::to_string(at) + " belongs to no tensor");
+    if (bytes.size() - at < 8)
+      corrupt(path_, "cut short before storage " + *key, {.expected = "8 bytes from offset " + std::to_string(at)});
     uint64_t count = 0;
     for (size_t i = 0; i < 8; ++i) count |= static_cast<uint64_t>(bytes[at + i]) << (8 * i);
     at += 8;
@@ -144,26 +152,32 @@ void TorchFile::read_legacy(std::span<const std::byte> bytes, std::shared_ptr<co
               {.expected = std::to_string(count) + " elements from offset " + std::to_string(at)});
     const uint64_t size = count * known->second;
     if (!legacy_storages_.emplace(*key, OwnedBytes{bytes.subspan(at, size), owner}).second)
-      corrupt(path_, "storage " + *key + " is there twice");
+      corrupt(path_, "storage " + *key + " at offset " + std::to_string(at) + " is there twice");
     at += size;
   }
-  if (at != bytes.size()) corrupt(path_, "bytes follow the last storage", {.got = std::to_string(bytes.size() - at)});
+  if (at != bytes.size())
+    corrupt(path_, "bytes follow the last storage",
+            {.expected = "the end at offset " + std::to_string(at),
+             .got = std::to_string(bytes.size() - at) + " more bytes"});
 }
 
 OwnedBytes TorchFile::storage_bytes(const PickleStorage& storage) const {
   OwnedBytes content;
   if (archive_) {
     const ZipEntry* entry = archive_->find(prefix_ + "data/" + storage.key);
-    if (!entry) corrupt(path_, "no storage " + storage.key);
+    if (!entry)
+      corrupt(path_, "no storage " + storage.key, {.expected = std::to_string(storage_size_bytes(storage)) + " bytes"});
     if (entry->size_bytes != storage_size_bytes(storage))
       corrupt(path_, "storage " + storage.key + " has another size than its tensors expect",
               {.expected = std::to_string(storage_size_bytes(storage)), .got = std::to_string(entry->size_bytes)});
     return archive_->read(*entry, false);
   }
   const auto at = legacy_storages_.find(storage.key);
-  if (at == legacy_storages_.end()) corrupt(path_, "no storage " + storage.key);
+  if (at == legacy_storages_.end())
+    corrupt(path_, "no storage " + storage.key, {.expected = std::to_string(storage_size_bytes(storage)) + " bytes"});
   if (at->second.bytes.size() != storage_size_bytes(storage))
-    corrupt(path_, "storage " + storage.key + " has another size than its tensors expect");
+    corrupt(path_, "storage " + storage.key + " has another size than its tensors expect",
+            {.expected = std::to_string(storage_size_bytes(storage)), .got = std::to_string(at->second.bytes.size())});
   return at->second;
 }
 
@@ -177,7 +191,8 @@ void TorchFile::list_tensors() {
     if (entry && !entry->deflated) info.offset_bytes = entry->data_offset + tensor->offset * dtype_bytes(tensor->dtype);
     info.size_bytes = static_cast<uint64_t>(checked_numel(tensor->shape)) * dtype_bytes(tensor->dtype);
     if (!index_.emplace(name, tensors_.size()).second)
-      corrupt(path_, "two tensors are named \"" + name + "\" once their path is written with dots");
+      corrupt(path_, "two tensors are named \"" + name + "\" once their path is written with dots",
+              {.expected = "each name once"});
     tensors_.push_back(std::move(info));
     pickled_.push_back(tensor);
   }

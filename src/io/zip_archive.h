@@ -46,7 +46,7 @@ class ZipArchive {
     uint64_t offset, size_bytes, entries;
     uint64_t limit;  // where its end record begins
   };
-  [[noreturn]] void corrupt(const std::string& what, uint64_t offset) const;
+  [[noreturn]] void corrupt(const std::string& what, uint64_t offset, const std::string& expected) const;
   uint64_t number(uint64_t offset, size_t bytes) const;
   Directory find_directory() const;
   void check_one_part(uint64_t at, size_t width, bool may_be_ones) const;

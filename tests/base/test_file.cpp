@@ -1,7 +1,9 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -54,6 +56,21 @@ TEST_F(FileTest, SpecialFilesAreRefusedUnread) {
   EXPECT_EQ(code_of([&] { MappedFile::open(folder_); }), Code::kBadInput);
   EXPECT_EQ(code_of([&] { MappedFile::open("/dev/zero"); }), Code::kBadInput);
   EXPECT_EQ(code_of([&] { MappedFile::open(folder_ / "none"); }), Code::kNotFound);
+  fs::create_symlink("loop", folder_ / "loop");
+  EXPECT_EQ(code_of([&] { MappedFile::open(folder_ / "loop"); }), Code::kBadInput);
+  EXPECT_EQ(code_of([&] { read_text(folder_ / "loop", 100); }), Code::kBadInput);
+  fs::create_symlink("nowhere", folder_ / "dangling");
+  EXPECT_EQ(code_of([&] { MappedFile::open(folder_ / "dangling"); }), Code::kNotFound);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const fs::path here = fs::current_path();  // relative: an address holds only 108 bytes
+  fs::current_path(folder_);
+  std::strcpy(address.sun_path, "socket");
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  fs::current_path(here);
+  EXPECT_EQ(code_of([&] { MappedFile::open(folder_ / "socket"); }), Code::kBadInput);
+  ::close(socket);
 }
 
 TEST_F(FileTest, ReadTextIsBounded) {

@@ -1,5 +1,7 @@
 #include "io/checkpoint.h"
 
+#include <sys/stat.h>
+
 #include "io/temp_folder.h"
 
 namespace lockstep {
@@ -46,6 +48,12 @@ TEST_F(CheckpointTest, TheIndexMayNotLeaveTheFolderNorLie) {
   EXPECT_NE(opening(R"({"a":"m.safetensors"})").find("promises"), std::string::npos);
   EXPECT_NE(opening(R"({"a":"none.safetensors"})").find("not_found"), std::string::npos);
   EXPECT_NE(opening(R"({"a":3})").find("not a string"), std::string::npos);
+  fs::create_directory(file("in/folder"));
+  EXPECT_NE(opening(R"({"a":"folder"})").find("a folder"), std::string::npos);
+  ASSERT_EQ(::mkfifo(file("in/pipe").c_str(), 0600), 0);
+  EXPECT_NE(opening(R"({"a":"pipe"})").find("a special file"), std::string::npos);
+  fs::create_symlink("loop", file("in/loop"));
+  EXPECT_EQ(opening(R"({"a":"loop"})").substr(0, 9), "bad_input");
   EXPECT_NE(opening("[]").find("weight_map"), std::string::npos);
 }
 

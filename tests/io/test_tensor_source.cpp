@@ -1,5 +1,7 @@
 #include "io/tensor_source.h"
 
+#include <sys/stat.h>
+
 #include "io/npy.h"
 #include "io/safetensors.h"
 #include "io/temp_folder.h"
@@ -69,6 +71,31 @@ TEST_F(TensorSourceTest, WhatIsNotThereIsSaidSo) {
   EXPECT_NE(error_of([&] { open_tensors(folder_)->tensor("latent"); }).find("try latents"), std::string::npos);
   write_npy(file("latents.pt"), value(1));  // the content decides what it is, and then two share a name
   EXPECT_NE(error_of([&] { open_tensors(folder_); }).find("two tensors"), std::string::npos);
+}
+
+// In a folder that somebody else has filled: nothing is waited for, no circle is walked, the culprit is named.
+TEST_F(TensorSourceTest, SpecialFilesInAFolderAreRefusedByName) {
+  write_npy(file("a.npy"), value(1));
+  fs::create_directory_symlink(folder_, file("circle"));
+  fs::create_directory(file("folder.npy"));
+  EXPECT_EQ(names(*open_tensors(folder_)), (std::vector<std::string>{"a"}));
+  const auto refused = [&](const std::string& name) {
+    const std::string error = error_of([&] { open_tensors(folder_); });
+    EXPECT_NE(error.find(file(name).string()), std::string::npos) << error;
+    fs::remove(file(name));
+    return error;
+  };
+  ASSERT_EQ(::mkfifo(file("pipe.npy").c_str(), 0600), 0);
+  EXPECT_NE(refused("pipe.npy").find("a special file"), std::string::npos);
+  ASSERT_EQ(::mkfifo(file("pipe.bin").c_str(), 0600), 0);
+  EXPECT_NE(refused("pipe.bin").find("a special file"), std::string::npos);
+  fs::create_symlink("/dev/zero", file("zero.safetensors"));
+  EXPECT_NE(refused("zero.safetensors").find("a special file"), std::string::npos);
+  fs::create_symlink("loop.npz", file("loop.npz"));
+  EXPECT_EQ(refused("loop.npz").substr(0, 9), "bad_input");
+  fs::create_symlink("nowhere", file("gone.pt"));
+  EXPECT_EQ(refused("gone.pt").substr(0, 9), "not_found");
+  EXPECT_EQ(names(*open_tensors(folder_)), (std::vector<std::string>{"a"}));
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
 """`doctor`, help, and the rules that hold for every command."""
 
 import pathlib
+import re
+import shlex
 
+import numpy as np
+import pytest
 from program import PROGRAM, run, run_json
 
 
@@ -34,20 +38,39 @@ def every_command():
 def test_every_command_has_help_with_examples_first():
     commands = every_command()
     assert len(commands) > 12
+    helps = {tuple(path): text for path, text in commands}
     for path, text in commands:
-        assert text.strip(), path
-        if "Examples" in text:
-            assert text.index("Examples") < text.index("Usage"), path
-        for example in (line.strip() for line in text.splitlines() if line.startswith("  lockstep ")):
-            words = example.split()[1:]
-            known = [p for p, _ in commands]
-            assert any(words[: len(p)] == p for p in known if p) or words[0].startswith(("-", "COMMAND")), example
+        assert text.index("Examples") < text.index("Usage"), path
+        examples = text.split("\nExamples\n")[1].split("\n\n")[0].splitlines()
+        assert examples, path
+        for example in examples:
+            words = shlex.split(example)
+            words = words[: words.index("--")] if "--" in words else words
+            assert words[: len(path) + 1] == ["lockstep", *path], f"{path} shows somebody else's example: {example}"
+            deepest = max((known for known in helps if tuple(words[1: len(known) + 1]) == known), key=len)
+            assert "\nCommands\n" not in helps[deepest], f"no whole command: {example}"
+            for option in (word for word in words if word.startswith("--")):
+                assert re.search(rf"(^|[ ,]){option}\b", helps[deepest] + helps[()], re.M), f"no such option: {example}"
 
 
 def test_usage_errors_exit_with_2():
     for arguments in ([], ["nonsense"], ["tensors"], ["doctor", "--nonsense"], ["tensors", "show"], ["doctor", "--color", "pink"]):
         done = run(*arguments)
         assert done.returncode == 2 and done.stderr and not done.stdout, arguments
+
+
+@pytest.mark.parametrize("command", [
+    "doctor", "tensors list FILE", "tensors info FILE", "tensors info FILE a", "tensors show FILE a [0]", "tensors stats FILE", "tensors diff FILE FILE",
+    "tensors export FILE --output OUT", "weights list FILE", "weights search FILE a", "weights show FILE a", "weights report FILE", "weights diff FILE FILE",
+])
+def test_every_command_speaks_json(tmp_path, command):
+    np.savez(tmp_path / "x.npz", a=np.arange(4, dtype=np.float32))
+    words = [{"FILE": tmp_path / "x.npz", "OUT": tmp_path / "out.safetensors"}.get(word, word) for word in command.split()]
+    done, document = run_json(*words)
+    assert done.returncode == 0 and isinstance(document, dict) and document, done.stderr
+    failed, document = run_json(*(tmp_path / "none.npz" if word == tmp_path / "x.npz" else word for word in words))
+    if "FILE" in command:
+        assert failed.returncode == 2 and document["error"]["code"] == "not_found", "and so do errors"
 
 
 def test_version_and_global_options_anywhere():

@@ -1,10 +1,13 @@
 """The `weights` commands on checkpoints with planted faults."""
 
 import json
+import os
+import pty
+import subprocess
 
 import numpy as np
 import pytest
-from program import run, run_json
+from program import PROGRAM, run, run_json
 from safetensors.numpy import save_file
 
 
@@ -49,6 +52,21 @@ def test_report_finds_every_planted_fault(checkpoint):
     assert len(report["tensors"]) == 14
     text = run("weights", "report", checkpoint)
     assert "1 errors" in text.stdout and "\r" not in text.stderr, "no progress bar where stderr is no terminal"
+
+
+def test_report_shows_its_progress_on_a_terminal(checkpoint):
+    leader, follower = pty.openpty()
+    done = subprocess.run([PROGRAM, "weights", "report", checkpoint], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=follower, timeout=60)
+    os.close(follower)
+    shown = b""
+    try:
+        while part := os.read(leader, 65536):
+            shown += part
+    except OSError:  # how a terminal whose other side is closed says so
+        pass
+    os.close(leader)
+    assert done.returncode == 1 and b"\r" not in done.stdout
+    assert b"6656/6656" in shown and b"[##############################]" in shown
 
 
 def test_report_on_healthy_weights(checkpoint):

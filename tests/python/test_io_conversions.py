@@ -55,6 +55,23 @@ def test_every_pattern_widens_as_in_torch_and_numpy(probe, tmp_path, source, tar
 
 
 @pytest.mark.parametrize("target", SMALL)
+@pytest.mark.parametrize("source", SMALL)
+def test_every_pattern_crosses_as_in_torch_and_ml_dtypes(probe, tmp_path, source, target):
+    bits = patterns(source)
+    values = bits.view(NUMPY_DTYPES[source])
+    ours = converted(probe, tmp_path, bits, source, target)
+    if source == target:
+        assert ours.tobytes() == bits.tobytes(), "not even a NaN is touched"
+        return
+    with np.errstate(all="ignore"):
+        by_numpy = values.astype(np.float32).astype(NUMPY_DTYPES[target])
+    by_torch = torch.from_numpy(bits.copy()).view(TORCH_DTYPES[source]).to(TORCH_DTYPES[target]).view(torch.uint8).numpy().view(by_numpy.dtype)
+    overflow = (np.abs(values.astype(np.float32)) > 464) & (target == "f8_e4m3fn")  # as below
+    assert same_values(ours, by_numpy).all()
+    assert same_values(ours, by_torch)[~overflow].all()
+
+
+@pytest.mark.parametrize("target", SMALL)
 def test_f32_narrows_as_in_torch_and_ml_dtypes(probe, tmp_path, target):
     values = f32_patterns()
     ours = converted(probe, tmp_path, values, "f32", target)

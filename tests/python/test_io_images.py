@@ -61,6 +61,28 @@ def test_png_sixteen_bits(probe, tmp_path):
     np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "y.png")), values)
 
 
+def png_file(values, color, interlaced=False):
+    """A PNG by the specification alone, of 16-bit samples (Pillow writes only grey ones): every row unfiltered."""
+    def chunk(kind, data):
+        return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
+
+    height, width = values.shape[:2]
+    passes = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)] if interlaced else [(0, 0, 1, 1)]
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for y, x, dy, dx in passes for row in values[y::dy, x::dx] if row.size)
+    header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes([16, color, 0, 0, interlaced])
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("interlaced", [False, True])
+@pytest.mark.parametrize("color,channels", [(0, 1), (2, 3), (4, 2), (6, 4)])
+def test_png_sixteen_bits_in_every_colour(probe, tmp_path, color, channels, interlaced):
+    values = (np.arange(23 * 37 * channels, dtype=np.uint32).reshape(23, 37, channels) * 7919 % 65536).astype(np.uint16)
+    (tmp_path / "x.png").write_bytes(png_file(values, color, interlaced))
+    ours, _ = read(probe, tmp_path / "x.png", tmp_path)
+    assert ours.dtype == np.uint16
+    np.testing.assert_array_equal(ours, np.concatenate([values[..., :1]] * 3 + [values[..., 1:]], -1) if color == 4 else values)
+
+
 @pytest.mark.parametrize("kind", ["png", "jpg", "webp"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation(probe, tmp_path, kind, orientation):

@@ -6,18 +6,19 @@ PYTHON=.venv/bin/python
 
 say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
 
-# install_packages [LIST]: the Debian packages of tools/dev/LIST that are missing, with sudo where needed.
+# install_packages [LIST...]: the Debian packages of tools/dev/packages.txt and of these lists that are missing, with sudo
+# where needed.
 install_packages() {
-  local list=tools/dev/${1:-packages.txt} missing=() package
+  local lists=(tools/dev/packages.txt "${@/#/tools/dev/}") missing=() package
   [ -z "${LOCKSTEP_SKIP_PACKAGES:-}" ] || return 0
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     say "this is not Debian: install the equivalents of these packages, then run again with LOCKSTEP_SKIP_PACKAGES=1"
-    cat "$list" >&2
+    cat "${lists[@]}" >&2
     exit 3
   fi
   while read -r package; do
     [ "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null)" = "install ok installed" ] || missing+=("$package")
-  done < "$list"
+  done < <(cat "${lists[@]}")
   [ ${#missing[@]} -eq 0 ] && return
   local as_root=()
   if [ "$(id -u)" != 0 ]; then
@@ -38,7 +39,8 @@ install_python() {
   local stamp=.venv/.lockstep-requirements
   cmp -s tools/dev/requirements.txt "$stamp" 2>/dev/null && return
   say "installing the reference libraries into .venv"
-  [ -x "$PYTHON" ] || python3 -m venv .venv
+  # An environment without pip is one whose making was interrupted.
+  "$PYTHON" -m pip --version >/dev/null 2>&1 || python3 -m venv --clear .venv
   # torch first and alone: its pinned CPU build satisfies the others, so that no GPU build is pulled in.
   "$PYTHON" -m pip install -q "$(grep '^torch==' tools/dev/requirements.txt)" >&2
   "$PYTHON" -m pip install -q -r tools/dev/requirements.txt >&2
@@ -79,7 +81,6 @@ cmd_bench() { cmd_setup; tools/dev/bench.sh "$@"; }
 # fuzz [SECONDS [TARGET...]]: fuzz the parsers with libFuzzer, each for so many seconds (default 600)
 #   Installs clang. The targets are the files in fuzz/; findings stay in build-fuzz/findings.
 cmd_fuzz() {
-  install_packages
   install_packages packages-clang.txt
   configure fuzz build-fuzz
   local secs=${1:-600} targets=() target
@@ -93,7 +94,6 @@ cmd_fuzz() {
 # clang: build everything with clang too, all warnings being errors
 #   Into build-clang. Installs clang.
 cmd_clang() {
-  install_packages
   install_packages packages-clang.txt
   configure clang build-clang
   ninja -C build-clang -j "$JOBS" "$@"
