@@ -102,6 +102,8 @@ def main() -> int:
 
         if arguments.set == 2:
             from more_faults import FAULTS
+        elif arguments.set == 9:
+            from probe_faults import FAULTS
         elif arguments.set == 3:
             from third_faults import FAULTS
 

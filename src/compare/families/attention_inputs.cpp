@@ -58,17 +58,24 @@ bool sounds_rotary(const std::string& name) {
 
 }  // namespace
 
-bool RotaryTable::rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign) const {
+bool RotaryTable::rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign, bool exchanged,
+                         double share, double turns) const {
   const int64_t half = static_cast<int64_t>(x.size()) / 2;
   if (rows == 0 || pairs != half) return false;
   row = std::clamp<int64_t>(row, 0, rows - 1);
   const int64_t width = full_width ? 2 * pairs : pairs;
-  for (int64_t i = 0; i < half; ++i) {
+  const int64_t turned = static_cast<int64_t>(share * static_cast<double>(half));
+  for (int64_t i = 0; i < turned; ++i) {
     // Tables of full width repeat each angle: side by side, or in the second half.
     const size_t at = static_cast<size_t>(row * width + (full_width && interleaved ? 2 * i : i));
     const size_t a = static_cast<size_t>(rotation == Rotation::kInterleaved ? 2 * i : i);
     const size_t b = static_cast<size_t>(rotation == Rotation::kInterleaved ? 2 * i + 1 : i + half);
-    const double c = cos[at], s = sign * sin[at], x0 = x[a], x1 = x[b];
+    double turn_c = cos[at], turn_s = sin[at];
+    if (turns != 1) {
+      const double angle = turns * std::atan2(turn_s, turn_c);
+      turn_c = std::cos(angle), turn_s = std::sin(angle);
+    }
+    const double c = exchanged ? turn_s : turn_c, s = sign * (exchanged ? turn_c : turn_s), x0 = x[a], x1 = x[b];
     x[a] = x0 * c - x1 * s;
     x[b] = x0 * s + x1 * c;
   }

@@ -16,7 +16,8 @@ struct RotaryTable {
   bool full_width = false;      // d columns (cos, sin of each element)
   bool interleaved = false;     // full width with neighbours equal, not halves
 
-  bool rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign) const;
+  bool rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign, bool exchanged = false,
+              double share = 1, double turns = 1) const;
 };
 
 struct AttentionStream {

@@ -129,8 +129,4 @@ std::string ordinal(size_t i) {
                                                     : "th");
 }
 
-double sigmoid(double x) {
-  return 1 / (1 + std::exp(-x));
-}
-
 }  // namespace lockstep

@@ -36,6 +36,4 @@ std::string constant_name(double value, const Shape& shape, double tolerance);
 std::string number(double value);
 std::string ordinal(size_t i);  // "1st"
 
-double sigmoid(double x);
-
 }  // namespace lockstep

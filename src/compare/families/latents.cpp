@@ -13,15 +13,40 @@ struct PerChannel {
   double residual = INFINITY;
 };
 
+// How the four values of a patch lie in a token: channel, row, column in some order; tokens along rows or columns.
+struct Packing {
+  int order = 0;  // see kOrders
+  bool down = false;
+};
+constexpr const char* kOrders[] = {"channel, row, column", "channel, column, row", "row, column, channel",
+                                   "column, row, channel", "row, channel, column", "column, channel, row"};
+
+int64_t place(const Packing& p, int64_t channels, int64_t c, int64_t y, int64_t x) {
+  switch (p.order) {
+    case 1:
+      return c * 4 + x * 2 + y;
+    case 2:
+      return (y * 2 + x) * channels + c;
+    case 3:
+      return (x * 2 + y) * channels + c;
+    case 4:
+      return (y * channels + c) * 2 + x;
+    case 5:
+      return (x * channels + c) * 2 + y;
+    default:
+      return c * 4 + y * 2 + x;
+  }
+}
+
 // Packed [tokens, channels * 4] → [channels, 2 rows, 2 columns], tokens in rows of `columns`.
-Values unpacked(const Values& packed, int64_t channels, int64_t height, int64_t width) {
+Values unpacked(const Values& packed, int64_t channels, int64_t height, int64_t width, const Packing& p = {}) {
   Values out = make_values({channels, height, width});
-  const int64_t columns = width / 2;
+  const int64_t columns = width / 2, rows = height / 2;
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t y = 0; y < height; ++y)
       for (int64_t x = 0; x < width; ++x)
-        out.v[static_cast<size_t>((c * height + y) * width + x)] =
-            packed.v[static_cast<size_t>(((y / 2) * columns + x / 2) * channels * 4 + c * 4 + y % 2 * 2 + x % 2)];
+        out.v[static_cast<size_t>((c * height + y) * width + x)] = packed.v[static_cast<size_t>(
+            (p.down ? x / 2 * rows + y / 2 : y / 2 * columns + x / 2) * channels * 4 + place(p, channels, c, y % 2, x % 2))];
   return out;
 }
 
@@ -115,7 +140,22 @@ void search_latents(Case& failing, Findings& out) {
     const Values own = unpacked(failing.candidate_of(item), channels, height, width);
     if (failing.note_local(residual_of(r, own, failing.c, channels))) return;
     const PerChannel c = fit(own, failing.c, channels);
-    if (failing.explains_candidate(c.residual)) out.push_back(describe(r, c));
+    if (failing.explains_candidate(c.residual)) {
+      out.push_back(describe(r, c));
+      return;
+    }
+    for (const bool down : {false, true})
+      for (int order = 0; order < 6; ++order) {
+        const Packing packing{order, down};
+        const PerChannel other = fit(unpacked(failing.candidate_of(item), channels, height, width, packing), failing.c, channels);
+        if (!failing.explains_candidate(other.residual)) continue;
+        out.push_back({"layout.packing",
+                       fmt::format("reference: each token holds {}, tokens along the rows; yours: {}, tokens along the {}",
+                                   kOrders[0], kOrders[order], down ? "columns" : "rows"),
+                       "unpack the patches in the reference's order before they are denormalised", "", r.residual,
+                       other.residual, 0.9, 0, Blame::kNone});
+        return;
+      }
     return;
   }
 }
