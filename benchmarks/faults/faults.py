@@ -13,6 +13,7 @@ from diffusers.models.transformers import transformer_qwenimage as dit
 from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as qwen
 
 from planting import attribute, code, forward, weights
+from worlds import World
 
 
 @dataclass
@@ -26,6 +27,7 @@ class Fault:
     kind: str | None = None
     settings: dict = field(default_factory=dict)
     dtype: str = "f32"
+    world: World | None = None  # of both runs; None: the one the suite is run in
 
 
 FAULTS: list[Fault] = []

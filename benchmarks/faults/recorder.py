@@ -55,8 +55,15 @@ def changed_captures(change):
         _session.Session.offer = original
 
 
-def record(pipeline, directory, *, prompt="a red fox in the snow, painted", negative=" ", width=64, height=96, steps=3,
-           guidance=4.0, seed=7, change=None) -> Path:  # fmt: skip
+def run_pipeline(pipeline, *, prompt="a red fox in the snow, painted", negative=" ", width=64, height=96, steps=3, guidance=4.0,
+                 seed=7):  # fmt: skip
+    return pipeline(
+        prompt=prompt, negative_prompt=negative, true_cfg_scale=guidance, width=width, height=height,
+        num_inference_steps=steps, generator=torch.Generator("cpu").manual_seed(seed),
+    )  # fmt: skip
+
+
+def record(pipeline, directory, *, change=None, **settings) -> Path:
     directory = Path(directory)
     if directory.exists():
         shutil.rmtree(directory)
@@ -64,10 +71,7 @@ def record(pipeline, directory, *, prompt="a red fox in the snow, painted", nega
     pipelines._wrap_methods(type(pipeline), RECORDER)  # a planted method has taken the recorded one's place
     try:
         with changed_captures(change), torch.no_grad(), lockstep.run("run", home=str(home), budget_bytes=1 << 40) as session:
-            pipeline(
-                prompt=prompt, negative_prompt=negative, true_cfg_scale=guidance, width=width, height=height,
-                num_inference_steps=steps, generator=torch.Generator("cpu").manual_seed(seed),
-            )  # fmt: skip
+            run_pipeline(pipeline, **settings)
             path = session.path
         Path(path).rename(directory)
     finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
+import importlib
 import json
 import os
 import shutil
@@ -21,6 +22,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "tools" / "reference")]
+SETS = {1: "faults", 2: "more_faults", 3: "third_faults", 4: "fourth_faults", 9: "probe_faults"}
+CLEAN_SETS = {1: "clean_pairs", 2: "more_clean_pairs"}
 BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
 
 
@@ -70,54 +73,47 @@ def percent(part: int, whole: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*", help="glob of fault ids")
-    parser.add_argument("--set", type=int, default=1, help="1: the suite; 2, 3: faults written after its rules")
+    parser.add_argument("--set", type=int, default=1, choices=sorted(SETS), help="1: the suite; others: written after its rules")
     parser.add_argument("--model", type=int, default=0, help="which of the clean pairs' models")
     parser.add_argument("--dtype", default="f32", help="of the runs with a fault (f32, bf16, f16)")
     parser.add_argument("--reference-dtype", default="f32", help="of the run without")
     parser.add_argument("--ids", help="these faults, by id, with commas between")
     parser.add_argument("--keep", metavar="DIR", help="keep the runs there")
     parser.add_argument("--reuse", action="store_true", help="compare again what --keep has kept")
+    parser.add_argument("--clean-set", type=int, default=1, choices=sorted(CLEAN_SETS), help="which clean pairs")
     parser.add_argument("--no-clean", action="store_true", help="leave the clean pairs out")
     parser.add_argument("--clean-only", action="store_true")
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
     arguments = parser.parse_args()
 
-    from recorder import load, record  # first: it must see torch and diffusers being imported
+    from recorder import record  # first: it must see torch and diffusers being imported
 
     import torch
 
     torch.set_num_threads(1)
     from clean_pairs import MODELS
-    from tiny_pipeline import make_pipeline
+    from worlds import World, prepare
 
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # thousands of small files
     home = Path(arguments.keep or tempfile.mkdtemp(prefix="lockstep-faults-", dir=memory))
     home.mkdir(parents=True, exist_ok=True)
-    model = home / "model"
-    make_pipeline(model, **MODELS[arguments.model])
-    pipeline = load(model, arguments.dtype)
+    usual = World("usual", MODELS[arguments.model], {}, arguments.dtype, arguments.reference_dtype)
     rows, started = [], time.monotonic()
     if not arguments.clean_only:
-        from faults import FAULTS
-
-        if arguments.set == 2:
-            from more_faults import FAULTS
-        elif arguments.set == 9:
-            from probe_faults import FAULTS
-        elif arguments.set == 3:
-            from third_faults import FAULTS
-
+        FAULTS = importlib.import_module(SETS[arguments.set]).FAULTS
         ids = arguments.ids.split(",") if arguments.ids else None
         chosen = [f for f in FAULTS if (f.id in ids if ids else fnmatch.fnmatchcase(f.id, arguments.only))]
-        clean = home / "clean"
-        if not (arguments.reuse and clean.exists()):
-            record(load(model, arguments.reference_dtype), clean)
+        prepared = {}
         for fault in chosen:
+            world = fault.world or usual
+            if world.name not in prepared:
+                prepared[world.name] = prepare(home, world, arguments.reuse)
+            model, pipeline, clean = prepared[world.name]
             folder = home / f"fault-{fault.id}"
             try:
                 if not (arguments.reuse and folder.exists()):
                     with fault.plant(pipeline) if fault.plant else contextlib.nullcontext():
-                        record(pipeline, folder, change=fault.change, **fault.settings)
+                        record(pipeline, folder, change=fault.change, **(world.settings | fault.settings))
                 result = compare(clean, folder, model)
                 row = score(fault, result) | {"id": fault.id, "area": fault.area}
             except Exception as error:  # noqa: BLE001: a fault that cannot be planted is a miss, said aloud
@@ -139,9 +135,8 @@ def main() -> int:
                 print(f"{area:<14} {len(group):>6} {cells[0]:>18} {cells[1]:>18} {cells[2]:>18}")
     alarms = []
     if not arguments.no_clean and arguments.only == "*":
-        from clean_pairs import run_clean_pairs
-
-        alarms = run_clean_pairs(home, compare, keep=bool(arguments.keep), reuse=arguments.reuse)
+        pairs = importlib.import_module(CLEAN_SETS[arguments.clean_set])
+        alarms = pairs.run_clean_pairs(home, compare, keep=bool(arguments.keep), reuse=arguments.reuse)
     print(f"\n{time.monotonic() - started:.0f} s")
     if arguments.json:
         Path(arguments.json).write_text(json.dumps({"faults": rows, "false_alarms": alarms}, indent=1))
