@@ -351,7 +351,8 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
   const auto partner = [&](size_t i) {
     return walk.result_of(i) == SIZE_MAX ? SIZE_MAX : out.results[walk.result_of(i)].pair.candidate;
   };
-  const auto names = names_to_record(reference, candidate, structure, partner, out.results[out.first->result].pair.reference);
+  const auto names =
+      names_to_record(reference, candidate, structure, partner, out.results[out.first->result].pair.reference);
   if (!names.empty())
     out.first->hint += (out.first->hint.empty() ? "" : "; ") +
                        fmt::format("values were not kept of {} tensor{} that the cause needs: {}", names.size(),

@@ -141,10 +141,12 @@ void fill_notes(const RunView& reference, const RunView& candidate, Comparison& 
     std::vector<std::string> names;
     for (const PairResult& result : out.results) {
       const std::string& name = reference.records[result.pair.reference].key.name;
-      if (result.state == PairState::kUnread && names.size() < 6 && std::find(names.begin(), names.end(), name) == names.end())
+      if (result.state == PairState::kUnread && names.size() < 6 &&
+          std::find(names.begin(), names.end(), name) == names.end())
         names.push_back(name);
     }
-    out.notes.push_back(fmt::format("{} pairs have no values on one side; record them in full: {}", unread, record_command(names)));
+    out.notes.push_back(
+        fmt::format("{} pairs have no values on one side; record them in full: {}", unread, record_command(names)));
   }
   size_t alarms = 0;
   for (const PairResult& result : out.results) {

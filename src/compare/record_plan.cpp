@@ -28,7 +28,8 @@ std::vector<std::string> names_to_record(const RunView& reference, const RunView
   for (const size_t i : structure.records_of(parent, Role::kInput, record))
     if (i < record) add(i);
   const bool glue = reference.records[record].role == Role::kInput || structure.is_container(module);
-  const std::string& scope = structure.is_container(module) && reference.records[record].role == Role::kOutput ? module : parent;
+  const std::string& scope =
+      structure.is_container(module) && reference.records[record].role == Role::kOutput ? module : parent;
   size_t seen = 0;
   if (glue)
     for (const size_t i : structure.records_inside(scope, record)) {

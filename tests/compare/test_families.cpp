@@ -86,9 +86,12 @@ TEST(LinearFamily, WhatHappenedToTheWeight) {
 
 TEST(LinearFamily, WhatHappenedToItsInput) {
   const Layer layer;
-  const auto with_input = [&](const Values& x) { return cause_of(layer.x, layer.right(), linear(x, layer.w, layer.b), layer.weights); };
+  const auto with_input = [&](const Values& x) {
+    return cause_of(layer.x, layer.right(), linear(x, layer.w, layer.b), layer.weights);
+  };
   EXPECT_EQ(with_input(mapped(layer.x, [](double v) { return v / (1 + std::exp(-v)); })), "activation.added");
-  EXPECT_EQ(with_input(mapped(layer.x, [](double v) { return float_from(bfloat16_from(static_cast<float>(v))); })), "precision.bf16");
+  EXPECT_EQ(with_input(mapped(layer.x, [](double v) { return float_from(bfloat16_from(static_cast<float>(v))); })),
+            "precision.bf16");
 }
 
 TEST(ElementwiseFamily, FunctionsOfTheReference) {
@@ -175,7 +178,8 @@ TEST(NormFamily, FormsOfANorm) {
     for (int64_t t = 0; t < 40; ++t) {
       double squares = 0, absolute = 0;
       for (const float v : x.row(t)) squares += v * v, absolute += std::fabs(v);
-      for (size_t j = 0; j < 32; ++j) y.row(t)[j] = static_cast<float>(rule(x.row(t)[j], squares / 32, absolute / 32, j));
+      for (size_t j = 0; j < 32; ++j)
+        y.row(t)[j] = static_cast<float>(rule(x.row(t)[j], squares / 32, absolute / 32, j));
     }
     return y;
   };
@@ -183,8 +187,10 @@ TEST(NormFamily, FormsOfANorm) {
   const auto cause = [&](auto&& rule) { return cause_of(x, right, make(rule), weights); };
   EXPECT_EQ(cause([&](double v, double s, double, size_t j) { return v / std::sqrt(s + 0.37) * w[j]; }), "norm.eps");
   EXPECT_EQ(cause([&](double v, double, double a, size_t j) { return v / a * w[j]; }), "norm.kind");
-  EXPECT_EQ(cause([&](double v, double s, double, size_t j) { return v / std::sqrt(s + 1e-6) * w[31 - j]; }), "norm.different_weight");
-  EXPECT_EQ(cause([&](double v, double s, double, size_t j) { return v / std::sqrt(s + 1e-6) * (1 + w[j]); }), "norm.one_plus_weight");
+  EXPECT_EQ(cause([&](double v, double s, double, size_t j) { return v / std::sqrt(s + 1e-6) * w[31 - j]; }),
+            "norm.different_weight");
+  EXPECT_EQ(cause([&](double v, double s, double, size_t j) { return v / std::sqrt(s + 1e-6) * (1 + w[j]); }),
+            "norm.one_plus_weight");
 }
 
 }  // namespace

@@ -41,8 +41,10 @@ TEST(Recognition, SwappedGuidanceHalvesOfOneBatch) {
 TEST(Recognition, SwappedGuidancePassesByTag) {
   RunMaker a, b;
   const Values cond = noise({1, 12, 16}, 1), uncond = noise({1, 12, 16}, 2);
-  a.add("noise_pred", cond, Role::kCheckpoint, 0, {{"pass", "cond"}}).add("noise_pred", uncond, Role::kCheckpoint, 0, {{"pass", "uncond"}});
-  b.add("noise_pred", uncond, Role::kCheckpoint, 0, {{"pass", "cond"}}).add("noise_pred", cond, Role::kCheckpoint, 0, {{"pass", "uncond"}});
+  a.add("noise_pred", cond, Role::kCheckpoint, 0, {{"pass", "cond"}})
+      .add("noise_pred", uncond, Role::kCheckpoint, 0, {{"pass", "uncond"}});
+  b.add("noise_pred", uncond, Role::kCheckpoint, 0, {{"pass", "cond"}})
+      .add("noise_pred", cond, Role::kCheckpoint, 0, {{"pass", "uncond"}});
   const Comparison result = compared(a, b);
   EXPECT_EQ(result.verdict, "mismatch");
   ASSERT_FALSE(result.causes.empty());
@@ -92,7 +94,11 @@ TEST(Recognition, GlueNamesParentGoodTensorsAndTheLine) {
     const Values x = noise({1, 12, 16}, 1), f = noise({1, 12, 16}, 2);
     Values y = x;
     for (size_t i = 0; i < y.v.size(); ++i) y.v[i] = static_cast<float>(x.v[i] + factor * f.v[i]);
-    maker.in("net.block", x).add("net.block.attn", f).in("net.block.norm", y).add("net.block.norm", y).add("net.block", y);
+    maker.in("net.block", x)
+        .add("net.block.attn", f)
+        .in("net.block.norm", y)
+        .add("net.block.norm", y)
+        .add("net.block", y);
     for (RecordedTensor& record : maker.run.records) record.where = "model.py:40 forward";
     return maker;
   };
@@ -115,7 +121,8 @@ TEST(Recognition, StatisticsAloneShowADifferenceAndWhatToRecord) {
     const Values x = noise({1, 12, 16}, 1);
     const Values y = mapped(x, [factor](double v) { return factor * v; });
     maker.in("net.block.proj", x).add("net.block.proj", y).add("net.block", y);
-    for (RecordedTensor& record : maker.run.records) record.stats = tensor_statistics(record.load()), record.load = nullptr;
+    for (RecordedTensor& record : maker.run.records)
+      record.stats = tensor_statistics(record.load()), record.load = nullptr;
     return maker;
   };
   const Comparison same = compared(run(1), run(1));
@@ -170,7 +177,8 @@ TEST(Recognition, GrowthIsSaidInTheComparison) {
     for (int block = 0; block < 10; ++block) {
       const Values x = noise({1, 12, 16}, static_cast<unsigned>(block));
       maker.add("net.blocks." + std::to_string(block),
-                with_rounding(x, seed + static_cast<unsigned>(block), (block >= 6 ? bug : 0) + 1e-7f * std::pow(1.5f, static_cast<float>(block))));
+                with_rounding(x, seed + static_cast<unsigned>(block),
+                              (block >= 6 ? bug : 0) + 1e-7f * std::pow(1.5f, static_cast<float>(block))));
     }
     return maker;
   };

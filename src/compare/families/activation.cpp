@@ -69,7 +69,8 @@ class Search {
     return out;
   }
 
-  // With one item: the known function with a free steepness, or a table of values; empty when yours is no function of it.
+  // With one item: the known function with a free steepness, or a table of values; empty when yours is no function of
+  // it.
   std::string as_function() const {
     const std::vector<float>&x = x_c_[0], &y = y_c_;
     double best = INFINITY, steepness = 1;
@@ -167,7 +168,8 @@ void search_known(Case& failing, Findings& out) {
       finding.cause = "activation.added";
       finding.fix = fmt::format("remove {}", element_functions()[c.act].name);
     } else if (c.act != r.act) {
-      finding.fix = fmt::format("use {} in place of {}", element_functions()[r.act].name, element_functions()[c.act].name);
+      finding.fix =
+          fmt::format("use {} in place of {}", element_functions()[r.act].name, element_functions()[c.act].name);
     } else {
       finding.cause = "activation.other_input";
       finding.fix = fmt::format("feed it {}", r.x->label());

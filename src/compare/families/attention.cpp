@@ -119,7 +119,8 @@ class Attention {
       if (static_cast<int>(s) == in_.own) k.own_begin = k.tokens;
       const bool turned = touched || p.early_q || p.early_k;
       if (static_cast<int>(s) == in_.own) k.own_end = k.tokens + in_.tokens_of(*xk, d_);
-      if (static_cast<int>(s) == in_.own && !append(q, *xq, h, p.rotate_q && turned ? &table : nullptr, p)) return false;
+      if (static_cast<int>(s) == in_.own && !append(q, *xq, h, p.rotate_q && turned ? &table : nullptr, p))
+        return false;
       if (!append(k, *xk, group, p.rotate_k && turned ? &table : nullptr, p)) return false;
       if (!append(v, *xv, group, p.rotate_v ? &table : nullptr, p)) return false;
     }
@@ -136,7 +137,8 @@ class Attention {
       for (int64_t j = 0; j < d_; ++j)
         x[static_cast<size_t>(j)] = coarse(from.v[static_cast<size_t>(t * width + head * d_ + j)], p.inputs);
       if (table && p.rotation != Rotation::kNone &&
-          !table->rotate(x, p.backwards ? tokens - 1 - t : t + p.shift, p.rotation, p.sign, p.cos_sin, p.rotated, p.turns))
+          !table->rotate(x, p.backwards ? tokens - 1 - t : t + p.shift, p.rotation, p.sign, p.cos_sin, p.rotated,
+                         p.turns))
         return false;
       to.rows.insert(to.rows.end(), x.begin(), x.end());
     }
@@ -274,8 +276,8 @@ std::string formula(const Params& p, int64_t d) {
          : p.rotate_k                  ? "q rope(k)^T"
                                        : "q k^T";
   out += p.scale == 0 ? fmt::format(" / sqrt({})", d) : fmt::format(" * {}", number(p.scale));
-  static const char* const kMasks[] = {")", " + causal mask)", " + causal mask without itself)", " + reversed causal mask)",
-                                       " + mask of its own stream)"};
+  static const char* const kMasks[] = {")", " + causal mask)", " + causal mask without itself)",
+                                       " + reversed causal mask)", " + mask of its own stream)"};
   out += kMasks[static_cast<size_t>(p.mask)];
   out += p.rotate_v ? " rope(v)" : " v";
   if (p.rotation != Rotation::kNone)
@@ -389,7 +391,7 @@ Params best_change(const Case& failing, const Attention& attention, std::vector<
   const auto started = std::chrono::steady_clock::now();
   const auto late = [&] { return std::chrono::steady_clock::now() - started > std::chrono::seconds(2); };
   const auto by_residual = [](const Params& a, const Params& b) { return a.residual < b.residual; };
-  for (Params& p : changes) p.residual = attention.measure(p);
+  for (Params& p : changes) p.residual = late() ? INFINITY : attention.measure(p);  // the likeliest come first
   Params best = *std::min_element(changes.begin(), changes.end(), by_residual);
   if (failing.explains_candidate(best.residual) || late()) return best;
   Params free = r;

@@ -58,8 +58,8 @@ bool sounds_rotary(const std::string& name) {
 
 }  // namespace
 
-bool RotaryTable::rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign, bool exchanged,
-                         double share, double turns) const {
+bool RotaryTable::rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign, bool exchanged, double share,
+                         double turns) const {
   const int64_t half = static_cast<int64_t>(x.size()) / 2;
   if (rows == 0 || pairs != half) return false;
   row = std::clamp<int64_t>(row, 0, rows - 1);

@@ -73,7 +73,8 @@ Finding describe(Case& failing, const ChannelSearch& search, const Formula& r, c
     else if (kr.is_vector() && kc.is_vector())
       set(alone ? "modulate.other_part" : "gate.other_part", "take " + search.words(kr) + ", not " + search.words(kc));
     else if (kr.is_vector())
-      set(alone ? (c.offset == r.offset && !r.offset.is(0) ? "modulate.scale_missing" : "modulate.missing") : "gate.missing",
+      set(alone ? (c.offset == r.offset && !r.offset.is(0) ? "modulate.scale_missing" : "modulate.missing")
+                : "gate.missing",
           fmt::format("multiply {} by {}", search.label(term.item), search.words(kr)));
     else if (kc.is_vector())
       set(alone ? "modulate.added" : "gate.added",
@@ -98,14 +99,7 @@ Finding describe(Case& failing, const ChannelSearch& search, const Formula& r, c
 void search_from_reference(Case& failing, const ChannelSearch& search, Findings& out) {
   const Formula c = search.best_from_reference();
   if (c.terms.empty() || !failing.explains_candidate(c.residual)) return;
-  Finding finding{"",
-                  fmt::format("reference: y; yours: {}", search.words(c)),
-                  "",
-                  "",
-                  0,
-                  c.residual,
-                  1.6,
-                  0,
+  Finding finding{"",          fmt::format("reference: y; yours: {}", search.words(c)), "", "", 0, c.residual, 1.6, 0,
                   Blame::kNone};
   const auto set = [&](const char* cause, std::string fix) { finding.cause = cause, finding.fix = std::move(fix); };
   for (const Formula::Term& term : c.terms) {
@@ -145,8 +139,8 @@ void search_operands(Case& failing, const ChannelSearch& search, const Formula& 
     operand.name = search.label(r.terms[term].item);
     Findings found = explain_pair(operand);
     for (Finding& finding : found) {
-      finding.explanation =
-          fmt::format("reference: {}; yours: the same, but in it {}: {}", search.words(r), operand.name, finding.explanation);
+      finding.explanation = fmt::format("reference: {}; yours: the same, but in it {}: {}", search.words(r),
+                                        operand.name, finding.explanation);
       finding.complexity += 0.5;
       finding.residual = std::min(finding.residual, failing.tolerance);
       finding.blame = Blame::kNone;

@@ -205,7 +205,8 @@ ChannelFormula ChannelSearch::fit(const std::vector<int>& chosen, bool candidate
     for (size_t t = 0; t < n; ++t) k[t][static_cast<size_t>(j)] = solved[t], own -= solved[t] * right[t];
     left += std::max(0.0, own);
     for (int64_t i = 0; i < y.rows(); ++i)
-      yy += static_cast<double>(y.v[static_cast<size_t>(i * channels_ + j)]) * y.v[static_cast<size_t>(i * channels_ + j)];
+      yy += static_cast<double>(y.v[static_cast<size_t>(i * channels_ + j)]) *
+            y.v[static_cast<size_t>(i * channels_ + j)];
   }
   // Even free coefficients leave too much: no need to name them.
   if (!(yy > 0) || std::sqrt(left / yy) > std::max(0.05, 4 * failing_.tolerance)) return out;
@@ -240,7 +241,8 @@ std::optional<Coefficient> ChannelSearch::recognise(const std::vector<double>& k
   const double n = static_cast<double>(k.size());
   double sum = 0, squares = 0;
   for (const double value : k) sum += value, squares += value * value;
-  const double mean = sum / n, size = std::sqrt(squares / n), spread = std::sqrt(std::max(0.0, squares / n - mean * mean));
+  const double mean = sum / n, size = std::sqrt(squares / n),
+               spread = std::sqrt(std::max(0.0, squares / n - mean * mean));
   if (size < small) return Coefficient{};
   std::optional<Coefficient> best;
   double error = 0.08 * std::max(size, small);

@@ -47,7 +47,9 @@ class ChannelSearch {
   std::string words(const Coefficient& k) const;
   std::string words(const ChannelFormula& formula) const;
   std::string label(int item) const;
-  const Item* item(int index) const { return items_.size() > static_cast<size_t>(index) ? items_[static_cast<size_t>(index)] : nullptr; }
+  const Item* item(int index) const {
+    return items_.size() > static_cast<size_t>(index) ? items_[static_cast<size_t>(index)] : nullptr;
+  }
   bool is_reference(int index) const { return index == static_cast<int>(items_.size()); }
   // The candidate's tensor with all but this term taken away, and the term's tensor as it should be: [rows, channels].
   std::pair<Values, Values> implied(const ChannelFormula& reference, size_t term) const;

@@ -11,7 +11,8 @@ namespace lockstep {
 namespace {
 
 enum class Rounding { kNone, kBf16, kF16, kF8 };
-constexpr const char* kMemory[] = {"", "[out, rows, columns, in]", "[rows, columns, in, out]", "[in, out, rows, columns]"};
+constexpr const char* kMemory[] = {"", "[out, rows, columns, in]", "[rows, columns, in, out]",
+                                   "[in, out, rows, columns]"};
 enum class Padding { kZero, kReplicate, kReflect, kCircular };
 
 struct Params {
@@ -19,12 +20,12 @@ struct Params {
   int slice = -1;  // of the temporal taps; -1 the last, -2 their sum
   bool flip_rows = false, flip_columns = false, swap_rows_columns = false, transposed = false;
   Padding padding = Padding::kZero;
-  int bias = 1;            // how many times
+  int bias = 1;  // how many times
   int64_t dilation = 1;
-  int memory = 0;          // the weight's memory taken for another order of axes, see kMemory
+  int memory = 0;  // the weight's memory taken for another order of axes, see kMemory
   bool inputs_reversed = false;
-  int input_parts = 1;     // halves, thirds ... of the input exchanged
-  bool middle = false;     // the middle tap of the kernel alone
+  int input_parts = 1;  // halves, thirds ... of the input exchanged
+  bool middle = false;  // the middle tap of the kernel alone
   Rounding rounding = Rounding::kNone;
   std::string weight = {};  // empty: its own
   double residual = INFINITY;
@@ -43,7 +44,9 @@ std::string formula(const Params& p) {
   if (p.input_parts > 1) out += fmt::format(", the {} parts of the input channels exchanged", p.input_parts);
   if (p.middle) out += ", the middle tap alone";
   if (p.rounding != Rounding::kNone)
-    out += p.rounding == Rounding::kBf16 ? ", W in bfloat16" : p.rounding == Rounding::kF16 ? ", W in float16" : ", W in float8";
+    out += p.rounding == Rounding::kBf16  ? ", W in bfloat16"
+           : p.rounding == Rounding::kF16 ? ", W in float16"
+                                          : ", W in float8";
   if (p.slice == -2) out += ", taps summed";
   if (p.slice >= 0) out += fmt::format(", temporal tap {}", p.slice);
   if (p.flip_rows || p.flip_columns) out += ", kernel mirrored";
@@ -166,8 +169,8 @@ class Search {
     return out;
   }
 
-  // What the reference's formula makes of the candidate's input, and what the candidate has: [channels, places], the bias
-  // taken away from both.
+  // What the reference's formula makes of the candidate's input, and what the candidate has: [channels, places], the
+  // bias taken away from both.
   std::pair<Values, Values> products(const Params& r) const {
     std::vector<double> sums;
     Params plain = r;
@@ -271,8 +274,8 @@ Finding describe(const Params& r, const Params& c) {
 void search_products(Case& failing, const Search& search, const Params& r, Findings& out) {
   auto [right, mine] = search.products(r);
   const auto add = [&](const char* cause, std::string yours, std::string fix, double residual, double complexity) {
-    out.push_back({cause, fmt::format("reference: {}; yours: {}", formula(r), yours), std::move(fix), "", r.residual, residual,
-                   complexity, 0, Blame::kWeights});
+    out.push_back({cause, fmt::format("reference: {}; yours: {}", formula(r), yours), std::move(fix), "", r.residual,
+                   residual, complexity, 0, Blame::kWeights});
   };
   const size_t places = static_cast<size_t>(right.last());
   double all_xy = 0, all_xx = 0, one = 0, each = 0, offset = 0;

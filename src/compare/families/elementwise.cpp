@@ -78,13 +78,12 @@ bool search_known(const Case& failing, const std::vector<double>& source, const 
   }
   if (!best) return false;
   const std::string formula = words(*best, best_fit);
-  out.push_back(
-      {best->is_activation ? (added ? "activation.added" : "activation.missing")
-                           : (added ? "elementwise.added" : "elementwise.missing"),
-       added ? fmt::format("reference: x; yours: {} of it, element by element", formula)
-             : fmt::format("reference: {}, element by element; yours: x itself", formula),
-       added ? fmt::format("remove {}", best->name) : fmt::format("apply {}", best->name), "", 0, best_fit.residual,
-       best_fit.is_plain() ? 1.2 : 2.5, 0, Blame::kNone});
+  out.push_back({best->is_activation ? (added ? "activation.added" : "activation.missing")
+                                     : (added ? "elementwise.added" : "elementwise.missing"),
+                 added ? fmt::format("reference: x; yours: {} of it, element by element", formula)
+                       : fmt::format("reference: {}, element by element; yours: x itself", formula),
+                 added ? fmt::format("remove {}", best->name) : fmt::format("apply {}", best->name), "", 0,
+                 best_fit.residual, best_fit.is_plain() ? 1.2 : 2.5, 0, Blame::kNone});
   return true;
 }
 
@@ -104,17 +103,19 @@ void search_unknown(const Case& failing, const Samples& samples, Findings& out) 
       steps += (d - before) * (d - before);
     }
   }
-  const double variance = squares / static_cast<double>(n) - (sum / static_cast<double>(n)) * (sum / static_cast<double>(n));
+  const double variance =
+      squares / static_cast<double>(n) - (sum / static_cast<double>(n)) * (sum / static_cast<double>(n));
   if (!(variance > 0) || steps / (2 * static_cast<double>(n) * variance) > 2e-3) return;
   std::string table;
   for (const double q : {0.02, 0.25, 0.5, 0.75, 0.98}) {
     const size_t at = order[static_cast<size_t>(q * static_cast<double>(n - 1))];
     table += fmt::format("{}{:.3g} -> {:.3g}", table.empty() ? "" : ", ", samples.r[at], samples.c[at]);
   }
-  out.push_back({"elementwise.function",
-                 "reference: x; yours: a function of x alone, the same everywhere, none of the known ones (" + table + ")",
-                 "look for an operation on single elements that is added, missing or different here", "", 0,
-                 failing.tolerance, 4, 0, Blame::kNone});
+  out.push_back(
+      {"elementwise.function",
+       "reference: x; yours: a function of x alone, the same everywhere, none of the known ones (" + table + ")",
+       "look for an operation on single elements that is added, missing or different here", "", 0, failing.tolerance, 4,
+       0, Blame::kNone});
 }
 
 }  // namespace

@@ -23,7 +23,9 @@ const ElementFunction kFunctions[] = {
      true},
     {"ReLU(x)", [](double x) { return x > 0 ? x : 0; }, true},
     {"ReLU(x)^2", [](double x) { return x > 0 ? x * x : 0; }, true},
-    {"ReLU6(x)", [](double x) { return x > 6 ? 6 : x > 0 ? x : 0; }, true},
+    {"ReLU6(x)", [](double x) { return x > 6   ? 6
+                                       : x > 0 ? x
+                                               : 0; }, true},
     {"sigmoid(x)", [](double x) { return sigmoid(x); }, true},
     {"tanh(x)", [](double x) { return std::tanh(x); }, true},
     {"ELU(x)", [](double x) { return x > 0 ? x : std::expm1(x); }, true},

@@ -42,7 +42,8 @@ Values combined(const Params& p, const Values& a, const Values& b) {
   Values out = a;
   for (size_t i = 0; i < out.v.size(); ++i) out.v[i] = static_cast<float>(b.v[i] + p.s * (a.v[i] - b.v[i]));
   if (p.rescale == Rescale::kNone) return out;
-  const bool whole = p.rescale == Rescale::kWhole || p.rescale == Rescale::kDeviation, column = p.rescale == Rescale::kChannels;
+  const bool whole = p.rescale == Rescale::kWhole || p.rescale == Rescale::kDeviation,
+             column = p.rescale == Rescale::kChannels;
   const bool centred = p.rescale == Rescale::kDeviation;
   const int64_t groups = whole ? 1 : column ? a.last() : a.rows(), count = a.size() / groups;
   for (int64_t g = 0; g < groups; ++g) {
@@ -52,7 +53,8 @@ Values combined(const Params& p, const Values& a, const Values& b) {
     double factor = own == 0 || wanted == 0 ? 1 : p.rescale == Rescale::kInverse ? own / wanted : wanted / own;
     factor = p.blend * factor + 1 - p.blend;
     for (int64_t i = 0; i < count; ++i)
-      out.v[static_cast<size_t>(from + i * stride)] = static_cast<float>(out.v[static_cast<size_t>(from + i * stride)] * factor);
+      out.v[static_cast<size_t>(from + i * stride)] =
+          static_cast<float>(out.v[static_cast<size_t>(from + i * stride)] * factor);
   }
   return out;
 }

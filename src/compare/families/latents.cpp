@@ -45,8 +45,9 @@ Values unpacked(const Values& packed, int64_t channels, int64_t height, int64_t 
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t y = 0; y < height; ++y)
       for (int64_t x = 0; x < width; ++x)
-        out.v[static_cast<size_t>((c * height + y) * width + x)] = packed.v[static_cast<size_t>(
-            (p.down ? x / 2 * rows + y / 2 : y / 2 * columns + x / 2) * channels * 4 + place(p, channels, c, y % 2, x % 2))];
+        out.v[static_cast<size_t>((c * height + y) * width + x)] =
+            packed.v[static_cast<size_t>((p.down ? x / 2 * rows + y / 2 : y / 2 * columns + x / 2) * channels * 4 +
+                                         place(p, channels, c, y % 2, x % 2))];
   return out;
 }
 
@@ -147,13 +148,15 @@ void search_latents(Case& failing, Findings& out) {
     for (const bool down : {false, true})
       for (int order = 0; order < 6; ++order) {
         const Packing packing{order, down};
-        const PerChannel other = fit(unpacked(failing.candidate_of(item), channels, height, width, packing), failing.c, channels);
+        const PerChannel other =
+            fit(unpacked(failing.candidate_of(item), channels, height, width, packing), failing.c, channels);
         if (!failing.explains_candidate(other.residual)) continue;
-        out.push_back({"layout.packing",
-                       fmt::format("reference: each token holds {}, tokens along the rows; yours: {}, tokens along the {}",
-                                   kOrders[0], kOrders[order], down ? "columns" : "rows"),
-                       "unpack the patches in the reference's order before they are denormalised", "", r.residual,
-                       other.residual, 0.9, 0, Blame::kNone});
+        out.push_back(
+            {"layout.packing",
+             fmt::format("reference: each token holds {}, tokens along the rows; yours: {}, tokens along the {}",
+                         kOrders[0], kOrders[order], down ? "columns" : "rows"),
+             "unpack the patches in the reference's order before they are denormalised", "", r.residual, other.residual,
+             0.9, 0, Blame::kNone});
         return;
       }
     return;

@@ -75,7 +75,8 @@ std::vector<OtherWeight> parts_of(const Values& other, const std::vector<float>*
                      bias_from(part * own[0]),
                      fmt::format(", part {} of {}", part + 1, other.shape[0] / own[0])});
   }
-  if (other.shape[0] == own[1] && other.shape[1] == own[0]) out.push_back({permuted(other, {1, 0}), {}, ", transposed"});
+  if (other.shape[0] == own[1] && other.shape[1] == own[0])
+    out.push_back({permuted(other, {1, 0}), {}, ", transposed"});
   return out;
 }
 

@@ -61,8 +61,8 @@ LinearProbe::LinearProbe(Case& failing, const Item& input, Values weight) : fail
 
 void LinearProbe::choose() {
   const int64_t rows = failing_.r.rows(), outputs = w_.shape[0];
-  std::vector<double> by_row(static_cast<size_t>(rows)), by_column(static_cast<size_t>(outputs)),
-      row_norms(by_row), column_norms(by_column);
+  std::vector<double> by_row(static_cast<size_t>(rows)), by_column(static_cast<size_t>(outputs)), row_norms(by_row),
+      column_norms(by_column);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < outputs; ++j) {
       const size_t at_i = static_cast<size_t>(i), at_j = static_cast<size_t>(j);
@@ -91,12 +91,26 @@ double LinearProbe::candidate(const Values& w, const std::vector<float>* b) cons
   return w.shape == w_.shape ? residual_of(x_c_, y_c_, w, b, columns_) : INFINITY;
 }
 
+double LinearProbe::candidate_rows(const Values& rows) const {
+  double dd = 0, yy = 0;
+  for (int64_t i = 0; i < x_c_.rows(); ++i)
+    for (size_t k = 0; k < columns_.size(); ++k) {
+      const size_t j = static_cast<size_t>(columns_[k]);
+      const auto weights = rows.row(static_cast<int64_t>(k));
+      double sum = bias_.empty() ? 0 : bias_[j];
+      for (size_t a = 0; a < weights.size(); ++a) sum += static_cast<double>(x_c_.row(i)[a]) * weights[a];
+      const double target = y_c_.row(i)[j];
+      dd += (sum - target) * (sum - target), yy += target * target;
+    }
+  return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+}
+
 double LinearProbe::candidate_with_input(const Values& x, bool quick) const {
   if (!quick) return residual_of(x, y_c_, w_, bias(), columns_);
   std::vector<int64_t> few = columns_;
   if (few.size() > 8) few.resize(8);
-  return residual_of(take_rows(x, sample_indices(x.rows(), 3)), take_rows(y_c_, sample_indices(x.rows(), 3)), w_, bias(),
-                     few);
+  return residual_of(take_rows(x, sample_indices(x.rows(), 3)), take_rows(y_c_, sample_indices(x.rows(), 3)), w_,
+                     bias(), few);
 }
 
 bool LinearProbe::good(double residual) const {

@@ -15,12 +15,13 @@ class LinearProbe {
   double with_reference() const { return with_reference_; }
   // ||x W^T + b - y|| / ||y|| for the candidate with another weight, bias or input.
   double candidate(const Values& w, const std::vector<float>* b) const;
+  double candidate_rows(const Values& rows) const;  // the same with these rows of W: [columns looked at, inputs]
   double candidate_with_input(const Values& x, bool quick = false) const;
   bool good(double residual) const;
 
   const std::vector<float>* bias() const { return bias_.empty() ? nullptr : &bias_; }
   const Values& weight() const { return w_; }
-  const Values& input() const { return x_c_; }         // [rows, inputs], the candidate's
+  const Values& input() const { return x_c_; }  // [rows, inputs], the candidate's
   const std::vector<int64_t>& columns() const { return columns_; }
   int64_t rows() const { return x_c_.rows(); }
   // What is left of the candidate's output when the bias is taken away, and the right product: [rows, columns].

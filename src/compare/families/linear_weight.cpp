@@ -1,4 +1,5 @@
-// The layer's own weight, changed on its way: turned, rearranged, scaled, rounded, quantised; or its input changed inside.
+// The layer's own weight, changed on its way: turned, rearranged, scaled, rounded, quantised; or its input changed
+// inside.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -100,8 +101,8 @@ bool search_turned(const LinearProbe& probe, Reporter& report) {
     return report.add("linear.transposed_weight", "x V^T + b, V = the memory of W^T read as W's shape",
                       "transpose the weight, do not only rename its axes", residual, 0.8);
   if (w.shape[0] != w.shape[1] && w.size() % w.shape[1] == 0) {
-    const double other = probe.candidate(
-        reshaped(permuted(reshaped(w, {w.shape[1], w.shape[0]}), {1, 0}), w.shape), probe.bias());
+    const double other =
+        probe.candidate(reshaped(permuted(reshaped(w, {w.shape[1], w.shape[0]}), {1, 0}), w.shape), probe.bias());
     if (probe.good(other))
       return report.add("linear.transposed_weight", "x V^T + b, V = W's memory taken for [in, out] and transposed",
                         "the weight lies as [out, in] already: do not transpose it", other, 0.8);
@@ -111,8 +112,7 @@ bool search_turned(const LinearProbe& probe, Reporter& report) {
 
 bool search_orders(const LinearProbe& probe, Reporter& report) {
   const Values& w = probe.weight();
-  if (w.shape[1] <= kMostOrders &&
-      try_orders(w.shape[1], [&](const Order& order, const std::string& words) {
+  if (w.shape[1] <= kMostOrders && try_orders(w.shape[1], [&](const Order& order, const std::string& words) {
         const Values moved = moved_input(probe.input(), order);
         if (probe.candidate_with_input(moved, true) > kHopeless) return false;  // few rows rule most orders out
         const double residual = probe.candidate_with_input(moved);
@@ -157,8 +157,8 @@ bool search_scales(const LinearProbe& probe, Reporter& report) {
     const std::string named = constant_name(factor, probe.weight().shape, probe.failing().tolerance);
     return report.add("linear.weight_scaled",
                       fmt::format("{} x W^T + b{}", number(factor), named.empty() ? "" : " (= " + named + ")"),
-                      "a scale of the weight (of its quantisation, of an adapter) is missing or applied twice", residual_one,
-                      1);
+                      "a scale of the weight (of its quantisation, of an adapter) is missing or applied twice",
+                      residual_one, 1);
   }
   if (probe.rows() >= 6 && probe.good(residual_each))
     return report.add("linear.weight_row_scale", "x W^T with a factor of its own for each output channel, plus b",
@@ -166,46 +166,60 @@ bool search_scales(const LinearProbe& probe, Reporter& report) {
   return false;
 }
 
+// Every number to the nearest of evenly spaced ones between the ends of the whole weight.
+Values quantised_as_one(const Values& rows, float low, float high, int bits, bool affine) {
+  Values out = rows;
+  const double levels = affine ? (1 << bits) - 1 : (1 << (bits - 1)) - 1, base = affine ? low : 0;
+  const double step =
+      affine ? (static_cast<double>(high) - low) / levels : std::max(std::fabs(low), std::fabs(high)) / levels;
+  if (step > 0)
+    for (float& value : out.v) value = static_cast<float>(base + step * std::nearbyint((value - base) / step));
+  return out;
+}
+
+// Only the rows that are looked at are made: weights are large.
 bool search_precision_of_weight(const LinearProbe& probe, Reporter& report) {
   const Values& w = probe.weight();
+  const Values rows = take_rows(w, probe.columns());
+  const auto works = [&](const Values& changed, double& residual) {
+    residual = probe.candidate_rows(changed);
+    return probe.good(residual);
+  };
+  double residual = 0;
   static const std::pair<const char*, float (*)(float)> kRoundings[] = {
       {"bfloat16", [](float x) { return float_from(bfloat16_from(x)); }},
       {"float16", [](float x) { return float_from(half_from(x)); }},
       {"float8 e4m3", [](float x) { return float_from(float8_e4m3_from(x)); }},
       {"float8 e5m2", [](float x) { return float_from(float8_e5m2_from(x)); }}};
   for (const auto& [format, round] : kRoundings) {
-    Values rounded = w;
+    Values rounded = rows;
     for (float& value : rounded.v) value = round(value);
-    const double residual = probe.candidate(rounded, probe.bias());
-    if (probe.good(residual))
+    if (works(rounded, residual))
       return report.add("linear.weight_rounded", fmt::format("W rounded to {}", format),
                         "keep the weight in its own dtype", residual, 1);
   }
+  const auto quantised_words = [&](int bits, const std::string& groups, bool affine) {
+    return report.add("linear.weight_quantised",
+                      fmt::format("W in {} bits, {}{}", bits, groups, affine ? ", affine" : ""),
+                      "expected when the candidate is quantised; else load the full weight", residual, 1);
+  };
+  const auto [low, high] = std::minmax_element(w.v.begin(), w.v.end());
   for (const int bits : {8, 4, 6, 5, 3, 2})
-    for (const int64_t group : {int64_t{32}, int64_t{64}, int64_t{128}, w.last(), int64_t{16}, int64_t{256}, w.size()})
-      for (const bool affine : {false, true}) {
-        if (group < w.last() && w.last() % group) continue;
-        const Values q = group == w.size() ? reshaped(quantised(reshaped(w, {1, w.size()}), bits, group, affine), w.shape)
-                                           : quantised(w, bits, group, affine);
-        const double residual = probe.candidate(q, probe.bias());
-        if (probe.good(residual))
-          return report.add("linear.weight_quantised",
-                            fmt::format("W in {} bits, {}{}", bits,
-                                        group == w.size()   ? "one scale for all"
-                                        : group == w.last() ? "one scale a row"
-                                                            : fmt::format("groups of {}", group),
-                                        affine ? ", affine" : ""),
-                            "expected when the candidate is quantised; else load the full weight", residual, 1);
-      }
-  // Clamped: the largest weights cut off.
-  double largest = 0;
-  for (const float value : w.v) largest = std::max(largest, std::fabs(static_cast<double>(value)));
+    for (const bool affine : {false, true}) {
+      for (const int64_t group : {int64_t{32}, int64_t{64}, int64_t{128}, w.last(), int64_t{16}, int64_t{256}})
+        if (w.last() % group == 0 && works(quantised(rows, bits, group, affine), residual))
+          return quantised_words(bits, group == w.last() ? "one scale a row" : fmt::format("groups of {}", group),
+                                 affine);
+      if (works(quantised_as_one(rows, *low, *high, bits, affine), residual))
+        return quantised_words(bits, "one scale for all", affine);
+    }
+  // Held to a bound: the largest weights cut off.
+  const double largest = std::max(std::fabs(*low), std::fabs(*high));
   for (const double share : {0.9, 0.75, 0.5, 0.25, 0.1}) {
-    Values held = w;
+    Values held = rows;
     const float limit = static_cast<float>(share * largest);
     for (float& value : held.v) value = std::clamp(value, -limit, limit);
-    const double residual = probe.candidate(held, probe.bias());
-    if (probe.good(residual))
+    if (works(held, residual))
       return report.add("linear.different_weight", fmt::format("W held to {:.3g}", limit), "do not clamp the weight",
                         residual, 1.4);
   }
@@ -243,10 +257,9 @@ bool search_group_scales(const LinearProbe& probe, Reporter& report) {
     }
     const double residual = yy > 0 ? std::sqrt(dd / yy) : INFINITY;
     if (probe.good(residual))
-      return report.add("linear.weight_quantised",
-                        fmt::format("W with a factor of its own for each group of {} inputs", group),
-                        "the scales belong to other groups: check the size and the order of the quantisation groups",
-                        residual, 1.6);
+      return report.add(
+          "linear.weight_quantised", fmt::format("W with a factor of its own for each group of {} inputs", group),
+          "the scales belong to other groups: check the size and the order of the quantisation groups", residual, 1.6);
   }
   return false;
 }
@@ -258,7 +271,8 @@ bool search_low_rank(const LinearProbe& probe, Reporter& report) {
   double total = 0;
   for (int64_t i = 0; i < mine.rows(); ++i) {
     auto& row = left.emplace_back();
-    for (size_t k = 0; k < mine.row(i).size(); ++k) row.push_back(static_cast<double>(mine.row(i)[k]) - right.row(i)[k]);
+    for (size_t k = 0; k < mine.row(i).size(); ++k)
+      row.push_back(static_cast<double>(mine.row(i)[k]) - right.row(i)[k]);
     for (const double value : row) total += value * value;
   }
   const size_t most = std::min(left.size(), probe.columns().size()) / 3;
@@ -279,9 +293,10 @@ bool search_low_rank(const LinearProbe& probe, Reporter& report) {
     }
     const double residual = std::sqrt(rest / yy);
     if (probe.good(residual) && rest < 1e-3 * total)
-      return report.add("linear.different_weight",
-                        fmt::format("x (W + D)^T + b with D of rank {}: an adapter (LoRA) merged on one side only", rank),
-                        "load the same adapters with the same strength on both sides", residual, 1.7);
+      return report.add(
+          "linear.different_weight",
+          fmt::format("x (W + D)^T + b with D of rank {}: an adapter (LoRA) merged on one side only", rank),
+          "load the same adapters with the same strength on both sides", residual, 1.7);
   }
   return false;
 }

@@ -25,15 +25,16 @@ Finding describe(const NormParams& r, const NormParams& c) {
     set("norm.missing", fmt::format("apply {} here", formula(r)));
   } else if (c.kind != r.kind) {
     const bool factor = c.kind == NormKind::kUnit || r.kind == NormKind::kUnit;
-    set(factor ? "norm.factor" : "norm.kind", fmt::format("use {} in place of {}", kind_name(r.kind), kind_name(c.kind)));
+    set(factor ? "norm.factor" : "norm.kind",
+        fmt::format("use {} in place of {}", kind_name(r.kind), kind_name(c.kind)));
   } else if (c.span != r.span) {
     set("norm.axis",
         fmt::format("normalise{} instead", r.span == NormSpan::kChannels ? " over the channels" : span_name(r.span)));
   } else if (c.use != r.use) {
-    set(c.use == WeightUse::kNone    ? "norm.weight_missing"
-        : r.use == WeightUse::kNone  ? "norm.weight_added"
+    set(c.use == WeightUse::kNone                                      ? "norm.weight_missing"
+        : r.use == WeightUse::kNone                                    ? "norm.weight_added"
         : c.use == WeightUse::kOnePlus || r.use == WeightUse::kOnePlus ? "norm.one_plus_weight"
-                                     : "norm.weight_use",
+                                                                       : "norm.weight_use",
         fmt::format("multiply as the reference does: {}", formula(r)));
   } else if (c.bias != r.bias) {
     set(r.bias ? "norm.bias_missing" : "norm.bias_added", r.bias ? "add the bias of the norm" : "do not add a bias");
@@ -58,7 +59,9 @@ void search_free_weight(Case& failing, const NormSearch& search, const NormParam
   const bool bias_differs = relative_error(free.b, bias) > 0.02 && std::max(rms(bias), b_error) > 1e-3;
   Finding finding{"norm.different_weight", "", "", "", r.residual, free.residual, 1.4, 0, Blame::kWeights};
   if (a_error < 0.01 && bias_differs) {
-    finding.cause = rms(bias) == 0 ? "norm.bias_added" : rms(free.b) < 1e-3 * rms(bias) ? "norm.bias_missing" : "norm.other_bias";
+    finding.cause = rms(bias) == 0                   ? "norm.bias_added"
+                    : rms(free.b) < 1e-3 * rms(bias) ? "norm.bias_missing"
+                                                     : "norm.other_bias";
     finding.explanation = fmt::format("reference: {}; yours: the same with another vector added", formula(r));
     finding.fix = "check the bias of this norm";
   } else {
@@ -68,8 +71,9 @@ void search_free_weight(Case& failing, const NormSearch& search, const NormParam
     const Findings found = explain_pair(vectors);
     const auto best = std::min_element(found.begin(), found.end(),
                                        [](const Finding& a, const Finding& b) { return a.complexity < b.complexity; });
-    finding.explanation = fmt::format("reference: {}; yours: the same with another weight{}", formula(r),
-                                      found.empty() ? ", which is none of the checkpoint's" : " (" + best->cause + ": " + best->explanation + ")");
+    finding.explanation = fmt::format(
+        "reference: {}; yours: the same with another weight{}", formula(r),
+        found.empty() ? ", which is none of the checkpoint's" : " (" + best->cause + ": " + best->explanation + ")");
     finding.fix = fmt::format("compare the loaded weight of {} with the file", failing.module);
   }
   out.push_back(std::move(finding));

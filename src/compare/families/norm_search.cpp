@@ -83,15 +83,9 @@ double weight_factor(WeightUse use, double w) {
 }  // namespace
 
 const char* kind_name(NormKind kind) {
-  static const char* const kNames[] = {"RMSNorm",
-                                       "LayerNorm",
-                                       "x",
-                                       "x / ||x||",
-                                       "x - mean(x)",
-                                       "(x - mean) / variance",
-                                       "LayerNorm with n - 1",
-                                       "x / mean|x|",
-                                       "x / max|x|"};
+  static const char* const kNames[] = {
+      "RMSNorm",     "LayerNorm", "x", "x / ||x||", "x - mean(x)", "(x - mean) / variance", "LayerNorm with n - 1",
+      "x / mean|x|", "x / max|x|"};
   return kNames[static_cast<size_t>(kind)];
 }
 

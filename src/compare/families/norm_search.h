@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// kUnit: divided by the length, without sqrt(channels). kCentred: the mean taken away, no more. kVariance: divided by the
-// variance, its root not taken. kSample: LayerNorm with n - 1. kMeanAbs, kLargest: divided by those.
+// kUnit: divided by the length, without sqrt(channels). kCentred: the mean taken away, no more. kVariance: divided by
+// the variance, its root not taken. kSample: LayerNorm with n - 1. kMeanAbs, kLargest: divided by those.
 enum class NormKind { kRms, kLayer, kNone, kUnit, kCentred, kVariance, kSample, kMeanAbs, kLargest };
 enum class NormSpan { kChannels, kHeads, kTokens, kAll, kGroups };
 enum class WeightUse { kNone, kPlain, kOnePlus, kTwice, kInverse, kBefore };
@@ -20,12 +20,12 @@ struct NormParams {
   double eps = 1e-6;
   NormSpan span = NormSpan::kChannels;
   WeightUse use = WeightUse::kNone;
-  bool bias = true;               // its own, where it has one
-  bool eps_outside = false;       // added to the root, not under it
-  bool twice = false;             // the norm of the norm
-  int64_t groups = 1;             // of kGroups
+  bool bias = true;          // its own, where it has one
+  bool eps_outside = false;  // added to the root, not under it
+  bool twice = false;        // the norm of the norm
+  int64_t groups = 1;        // of kGroups
   Rounding input = Rounding::kNone, normal = Rounding::kNone;
-  std::string weight = {};        // of another module, when not its own
+  std::string weight = {};  // of another module, when not its own
   double residual = INFINITY;
 };
 
@@ -52,8 +52,8 @@ class NormSearch {
 
  private:
   struct Side {
-    Values x, y;     // [rows, channels], sampled; whole groups of heads
-    Values whole;    // [all rows, channels]: for statistics over tokens
+    Values x, y;   // [rows, channels], sampled; whole groups of heads
+    Values whole;  // [all rows, channels]: for statistics over tokens
     std::vector<int64_t> rows;
   };
   Side side_of(const Values& x, const Values& y, int axis) const;

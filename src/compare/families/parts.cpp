@@ -1,5 +1,5 @@
-// Only a part of the tensor is wrong: some heads, tokens, channels, rows. The part is cut out of both sides and explained
-// by itself, or found in another tensor.
+// Only a part of the tensor is wrong: some heads, tokens, channels, rows. The part is cut out of both sides and
+// explained by itself, or found in another tensor.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -40,8 +40,16 @@ ToPixels fit(const std::vector<float>& v, const std::vector<float>& y) {
   };
   for (const bool cut : {false, true})
     for (const bool wraps : {false, true})
-      for (const auto& [factor, offset] : {std::pair{127.5, 127.5}, {255.0, 0.0}, {127.5, 0.0}, {255.0, 127.5}, {128.0, 128.0},
-                                           {256.0, 0.0}, {-127.5, 127.5}, {127.5, 128.0}, {1.0, 0.0}, {127.0, 127.0}})
+      for (const auto& [factor, offset] : {std::pair{127.5, 127.5},
+                                           {255.0, 0.0},
+                                           {127.5, 0.0},
+                                           {255.0, 127.5},
+                                           {128.0, 128.0},
+                                           {256.0, 0.0},
+                                           {-127.5, 127.5},
+                                           {127.5, 128.0},
+                                           {1.0, 0.0},
+                                           {127.0, 127.0}})
         consider({factor, offset, cut, wraps, 1});
   if (best.wrong < 0.01) return best;
   double sx = 0, sy = 0, sxx = 0, sxy = 0, n = 0;  // where nothing is held
@@ -82,14 +90,14 @@ void search_picture(Case& failing, Findings& out) {
     const ToPixels c = fit(v_c, failing.c.v);
     if (c.wrong > 0.02 || c.wrong > 0.3 * wrong_share(r, v_c, failing.c.v)) return;
     const bool same = c.factor == r.factor && c.offset == r.offset;
-    const char* cause = c.wraps && !r.wraps       ? "precision.clamp_missing"
+    const char* cause = c.wraps && !r.wraps      ? "precision.clamp_missing"
                         : same && c.cut != r.cut ? "precision.integer"
                         : c.factor == r.factor   ? "affine.offset"
                         : c.offset == r.offset   ? "affine.scale"
                                                  : "affine.scale_offset";
     out.push_back({cause, fmt::format("reference: {} of the decoder's values; yours: {}", words(r), words(c)),
-                   "make pixels as the reference does: " + words(r), "", r.wrong, std::min(c.wrong, failing.tolerance), 0.8, 0,
-                   Blame::kNone});
+                   "make pixels as the reference does: " + words(r), "", r.wrong, std::min(c.wrong, failing.tolerance),
+                   0.8, 0, Blame::kNone});
     return;
   }
 }

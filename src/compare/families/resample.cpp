@@ -54,7 +54,8 @@ double bicubic(const Values& x, int64_t plane, int64_t h, int64_t w, double y_at
   for (int64_t i = y0 - 1; i <= y0 + 2; ++i)
     for (int64_t j = x0 - 1; j <= x0 + 2; ++j)
       sum += cubic(y_at - static_cast<double>(i)) * cubic(x_at - static_cast<double>(j)) *
-             x.v[static_cast<size_t>((plane * h + std::clamp<int64_t>(i, 0, h - 1)) * w + std::clamp<int64_t>(j, 0, w - 1))];
+             x.v[static_cast<size_t>((plane * h + std::clamp<int64_t>(i, 0, h - 1)) * w +
+                                     std::clamp<int64_t>(j, 0, w - 1))];
   return sum;
 }
 
@@ -80,7 +81,8 @@ double residual_of(Kind kind, const Values& x, const Values& y) {
                           (static_cast<double>(i) + 0.5) * static_cast<double>(h) / static_cast<double>(oh) - 0.5,
                           (static_cast<double>(j) + 0.5) * static_cast<double>(w) / static_cast<double>(ow) - 0.5);
         else if (kind == Kind::kShifted)
-          value = x.v[static_cast<size_t>((plane * h + std::min((i + 1) * h / oh, h - 1)) * w + std::min((j + 1) * w / ow, w - 1))];
+          value = x.v[static_cast<size_t>((plane * h + std::min((i + 1) * h / oh, h - 1)) * w +
+                                          std::min((j + 1) * w / ow, w - 1))];
         else if (kind == Kind::kTiled)
           value = x.v[static_cast<size_t>((plane * h + i % h) * w + j % w)];
         else if (i % 2 == 0 && j % 2 == 0)
@@ -102,8 +104,8 @@ void search_resample(Case& failing, Findings& out) {
     if (checked_numel(item.shape) * 4 != failing.r.size()) continue;
     Kind kind_r = Kind::kNearest, kind_c = Kind::kNearest;
     double r = INFINITY, c = INFINITY;
-    for (const Kind kind : {Kind::kNearest, Kind::kBilinear, Kind::kBilinearCorners, Kind::kSpaced,
-                            Kind::kShifted, Kind::kBicubic, Kind::kTiled}) {
+    for (const Kind kind : {Kind::kNearest, Kind::kBilinear, Kind::kBilinearCorners, Kind::kSpaced, Kind::kShifted,
+                            Kind::kBicubic, Kind::kTiled}) {
       const double of_r = residual_of(kind, failing.reference_of(item), failing.r),
                    of_c = residual_of(kind, failing.candidate_of(item), failing.c);
       if (of_r < r) r = of_r, kind_r = kind;

@@ -251,8 +251,9 @@ void search_real(Case& failing, Findings& out) {
   for (const size_t other : failing.structure().records_of(failing.module, Role::kOutput, failing.reference_record()))
     if (other != failing.reference_record() && failing.load_reference(other).size() == failing.c.size() &&
         failing.explains_candidate(relative_error(failing.c.v, failing.load_reference(other).v))) {
-      out.push_back({"rotary.cos_sin_exchanged", "reference: cos, then sin; yours: the other way round", "put cos first", "",
-                     0, relative_error(failing.c.v, failing.load_reference(other).v), 0.7, 0, Blame::kNone});
+      out.push_back({"rotary.cos_sin_exchanged", "reference: cos, then sin; yours: the other way round",
+                     "put cos first", "", 0, relative_error(failing.c.v, failing.load_reference(other).v), 0.7, 0,
+                     Blame::kNone});
       return;
     }
   std::vector<double> ratios;

@@ -130,7 +130,8 @@ bool search_third(Case& failing, const std::vector<const Item*>& items, const It
                   Findings& out) {
   const auto of = [&](const Item& item) -> std::span<const float> { return failing.candidate_of(item).v; };
   const auto add = [&](std::string yours, std::string fix, double residual) {
-    out.push_back({"scheduler.formula", fmt::format("reference: x + {} v with v = {}; yours: {}", number(r.dt), v.label(), yours),
+    out.push_back({"scheduler.formula",
+                   fmt::format("reference: x + {} v with v = {}; yours: {}", number(r.dt), v.label(), yours),
                    std::move(fix), "", r.residual, residual, 1, 0, Blame::kNone});
     return true;
   };
@@ -173,8 +174,8 @@ bool search_third(Case& failing, const std::vector<const Item*>& items, const It
   out.push_back({"scheduler.noise",
                  fmt::format("reference: x + {} v; yours: the same plus normal noise of deviation {}", number(r.dt),
                              number(std::sqrt(variance))),
-                 "use the deterministic step: no noise is added while sampling", "", r.residual, failing.tolerance, 1.5, 0,
-                 Blame::kNone});
+                 "use the deterministic step: no noise is added while sampling", "", r.residual, failing.tolerance, 1.5,
+                 0, Blame::kNone});
   return true;
 }
 

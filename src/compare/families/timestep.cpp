@@ -109,7 +109,9 @@ void search_schedule(std::vector<std::array<double, 3>> all, Findings& out) {
     latest = step;
     r.push_back(theirs), c.push_back(mine);
   }
-  const auto falls = [](const std::vector<double>& x) { return std::is_sorted(x.rbegin(), x.rend()) && x.front() > x.back(); };
+  const auto falls = [](const std::vector<double>& x) {
+    return std::is_sorted(x.rbegin(), x.rend()) && x.front() > x.back();
+  };
   if (r.size() < 2 || !falls(r) || !falls(c)) return;
   const double unit = r[0] > 2 ? 1000 : 1;  // timesteps or sigmas
   for (double& value : r) value /= unit;
@@ -119,7 +121,8 @@ void search_schedule(std::vector<std::array<double, 3>> all, Findings& out) {
   const auto said = [](const Schedule& s) { return s.residual < 5e-3 ? " (" + s.words + ")" : ""; };
   out.push_back({"scheduler.sigmas",
                  fmt::format("reference: sigmas {}{}; yours: {}{}", numbers(r), said(of_r), numbers(c), said(of_c)),
-                 "make the schedule as the reference does: shift and terminal stretch", "", 0, 0, 1.2, 0, Blame::kNone});
+                 "make the schedule as the reference does: shift and terminal stretch", "", 0, 0, 1.2, 0,
+                 Blame::kNone});
 }
 
 // One number a sample: what is it, in terms of the reference's?
