@@ -25,12 +25,13 @@ struct Params {
   double scale = 0;               // 0: 1/sqrt(d)
   Mask mask = Mask::kNone;
   int hidden_first = 0, hidden_last = 0;  // keys left out at either end
+  int padded = 0;                         // last keys of the first stream left out: a padded prompt
   int window = 0;                         // keys further off are left out
   bool tiled = false;                     // grouped keys: head h uses group h % groups instead of h / repeat
   bool early_q = false, early_k = false;  // taken before their norms
   int qkv = 0;                            // which of the three stand where, see kOrders
   bool own_stream = false;                // attends to its own tokens alone
-  int one_stream = -1;                    // rotation (or norms) of this stream alone
+  int only_stream = -1;                   // what is said of rotation, norms and q, k, v holds for this stream alone
   bool cos_sin = false;                   // of the table, exchanged
   bool backwards = false;                 // the table's rows in reverse order
   double rotated = 1;                     // share of each head that is rotated
@@ -78,6 +79,9 @@ class Attention {
     head_sample_ = sample_indices(heads_, 3);
   }
 
+  // What holds for a stream that a change leaves alone.
+  void start_from(const Params& base) { base_ = base; }
+
   double measure(const Params& p) const {
     double dd = 0, yy = 0;
     for (const int64_t h : head_sample_) {
@@ -98,6 +102,7 @@ class Attention {
   struct Stack {
     std::vector<double> rows;  // [tokens, d]
     int64_t tokens = 0, own_begin = 0, own_end = 0;
+    int64_t first_stream = 0;  // tokens of it
   };
 
   bool gather(const Params& p, int64_t h, Stack& q, Stack& k, Stack& v) const {
@@ -106,23 +111,22 @@ class Attention {
     for (size_t s = 0; s < in_.streams.size(); ++s) {
       const AttentionStream& stream = in_.streams[s];
       if (p.own_stream && static_cast<int>(s) != in_.own) continue;
-      const bool touched = p.one_stream < 0 || p.one_stream == static_cast<int>(s);
-      const Values* three[] = {p.early_q && touched ? stream.early_q : stream.q,
-                               p.early_k && touched ? stream.early_k : stream.k, stream.v};
-      const QkvOrder& order = kOrders[p.qkv];
+      const Params& of = p.only_stream < 0 || p.only_stream == static_cast<int>(s) ? p : base_;
+      const Values* three[] = {of.early_q ? stream.early_q : stream.q, of.early_k ? stream.early_k : stream.k,
+                               stream.v};
+      const QkvOrder& order = kOrders[of.qkv];
       const Values *xq = three[order.q], *xk = three[order.k], *xv = three[order.v];
       if (!xq || !xk || !xv) return false;
-      const bool q_stays = order.q == 0, others_equal = stream.k && stream.v && stream.k->size() == stream.v->size();
-      if (p.qkv && !(others_equal && (q_stays ? order.k != 0 : stream.q->size() == stream.k->size()))) return false;
-      const size_t other = in_.streams.size() == 2 ? 1 - s : s;
-      const RotaryTable& table = p.tables_exchanged ? in_.streams[other].table : stream.table;
-      if (static_cast<int>(s) == in_.own) k.own_begin = k.tokens;
-      const bool turned = touched || p.early_q || p.early_k;
-      if (static_cast<int>(s) == in_.own) k.own_end = k.tokens + in_.tokens_of(*xk, d_);
-      if (static_cast<int>(s) == in_.own && !append(q, *xq, h, p.rotate_q && turned ? &table : nullptr, p))
+      const bool uses_q = order.q != 0 || order.k == 0 || order.v == 0;  // where fewer key heads are not enough
+      if (of.qkv && (stream.k->size() != stream.v->size() || (uses_q && stream.q->size() != stream.k->size())))
         return false;
-      if (!append(k, *xk, group, p.rotate_k && turned ? &table : nullptr, p)) return false;
-      if (!append(v, *xv, group, p.rotate_v ? &table : nullptr, p)) return false;
+      const size_t other = in_.streams.size() == 2 ? 1 - s : s;
+      const RotaryTable& table = of.tables_exchanged ? in_.streams[other].table : stream.table;
+      if (static_cast<int>(s) == in_.own) k.own_begin = k.tokens, k.own_end = k.tokens + in_.tokens_of(*xk, d_);
+      if (static_cast<int>(s) == in_.own && !append(q, *xq, h, of.rotate_q ? &table : nullptr, of)) return false;
+      if (s == 0) k.first_stream = in_.tokens_of(*xk, d_);
+      if (!append(k, *xk, group, of.rotate_k ? &table : nullptr, of)) return false;
+      if (!append(v, *xv, group, of.rotate_v ? &table : nullptr, of)) return false;
     }
     return q.tokens == y_.rows();
   }
@@ -179,12 +183,14 @@ class Attention {
     const bool mine = key >= k.own_begin && key < k.own_end;
     if (p.hidden_first && key < p.hidden_first) return true;
     if (p.hidden_last && key >= k.tokens - p.hidden_last) return true;
+    if (p.padded && key < k.first_stream && key >= k.first_stream - p.padded) return true;
     if (p.window && std::abs(key - own) >= p.window) return true;
     return (p.mask == Mask::kCausal && key > own) || (p.mask == Mask::kStrict && key >= own && own > 0) ||
            (p.mask == Mask::kReverse && key < own) || (p.mask == Mask::kOtherStream && mine);
   }
 
   const AttentionInputs& in_;
+  Params base_;
   const Values& y_;
   int64_t d_, heads_;
   std::vector<int64_t> rows_, head_sample_;
@@ -204,7 +210,20 @@ Params fit_reference(const AttentionInputs& inputs, const Attention& attention, 
         if (best.residual <= tolerance) return best;
       }
   }
-  return best;
+  // A prompt shorter than the batch's longest is padded, and what pads it is hidden.
+  const Params whole = best;
+  const int64_t text = inputs.batch > 1 ? inputs.tokens_of(*inputs.streams[0].k, 1) : 0;
+  for (const Rotation rotation : {Rotation::kInterleaved, Rotation::kHalves, Rotation::kNone})
+    for (const bool causal : {false, true})
+      for (int padded = 1; padded < std::min<int64_t>(text, 64); ++padded) {
+        if (rotation != Rotation::kNone && !inputs.has_tables()) continue;
+        Params p;
+        p.rotation = rotation, p.mask = causal ? Mask::kCausal : Mask::kNone, p.padded = padded;
+        p.residual = attention.measure(p);
+        if (p.residual < best.residual) best = p;
+        if (best.residual <= tolerance) return best;
+      }
+  return best.residual < whole.residual ? best : whole;
 }
 
 std::vector<Params> alternatives(const Params& r, const AttentionInputs& inputs, int64_t d, int64_t width) {
@@ -227,8 +246,6 @@ std::vector<Params> alternatives(const Params& r, const AttentionInputs& inputs,
     add([](Params& p) { p.backwards = true; });
     for (const double share : {0.5, 0.25, 0.75}) add([&](Params& p) { p.rotated = share; });
     for (const double turns : {2.0, 0.5, 3.0}) add([&](Params& p) { p.turns = turns; });
-    if (inputs.streams.size() == 2)
-      for (const int stream : {0, 1}) add([&](Params& p) { p.one_stream = stream; });
   }
   const double dd = static_cast<double>(d), dw = static_cast<double>(width);
   for (const double scale : {0.0, 1.0, 1 / dd, 1 / std::sqrt(dw), std::sqrt(dd), 1 / std::sqrt(dd / 2),
@@ -236,6 +253,7 @@ std::vector<Params> alternatives(const Params& r, const AttentionInputs& inputs,
     add([&](Params& p) { p.scale = scale; });
   for (const Mask mask : {Mask::kNone, Mask::kCausal, Mask::kStrict, Mask::kReverse, Mask::kOtherStream})
     if (mask != Mask::kOtherStream || inputs.streams.size() == 2) add([&](Params& p) { p.mask = mask; });
+  if (r.padded) add([](Params& p) { p.padded = 0; });
   for (const int keys : {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64}) {
     add([&](Params& p) { p.hidden_last = keys; });
     add([&](Params& p) { p.hidden_first = keys; });
@@ -260,11 +278,23 @@ std::vector<Params> alternatives(const Params& r, const AttentionInputs& inputs,
   add([](Params& p) { p.early_q = true; });
   add([](Params& p) { p.early_k = true; });
   add([](Params& p) { p.early_q = p.early_k = true; });
-  if (inputs.streams.size() == 2)
-    for (const int stream : {0, 1})
-      for (const int which : {1, 2, 3})
-        add([&](Params& p) { p.one_stream = stream, p.early_q = which & 1, p.early_k = which & 2; });
   for (int order = 1; order < static_cast<int>(std::size(kOrders)); ++order) add([&](Params& p) { p.qkv = order; });
+  if (inputs.streams.size() != 2) return out;
+  // Code for two streams is written twice: any of this may be wrong in one of them.
+  const std::vector<Params> both = out;
+  for (const Params& change : both) {
+    Params global = change;
+    global.mask = r.mask, global.scale = r.scale, global.tiled = r.tiled, global.own_stream = r.own_stream;
+    global.hidden_first = r.hidden_first, global.hidden_last = r.hidden_last, global.window = r.window;
+    global.padded = r.padded;
+    global.weighting = r.weighting, global.cap = r.cap, global.head_shift = r.head_shift, global.weights = r.weights;
+    if (!global.same_as(change)) continue;  // a change of the attention as a whole
+    for (const int stream : {0, 1}) {
+      Params limited = change;
+      limited.only_stream = stream;
+      out.push_back(limited);
+    }
+  }
   return out;
 }
 
@@ -295,9 +325,10 @@ std::string formula(const Params& p, int64_t d) {
   if (p.turns != 1) out += fmt::format(", by {:g} times the angle", p.turns);
   if (p.backwards) out += ", positions in reverse order";
   if (p.rotated < 1) out += fmt::format(", rope on {:g} of each head", p.rotated);
-  if (p.one_stream >= 0) out += fmt::format(", in stream {} alone", p.one_stream + 1);
+  if (p.only_stream >= 0) out += p.only_stream == 0 ? " (text stream alone)" : " (image stream alone)";
   if (p.hidden_first) out += fmt::format(", without the first {} keys", p.hidden_first);
   if (p.hidden_last) out += fmt::format(", without the last {} keys", p.hidden_last);
+  if (p.padded) out += fmt::format(", the last {} keys of the prompt hidden", p.padded);
   if (p.window) out += fmt::format(", keys within {} alone", p.window);
   if (p.weighting != Weighting::kSoftmax)
     out += p.weighting == Weighting::kPlain ? ", scores used without softmax" : ", sigmoid in place of softmax";
@@ -330,8 +361,6 @@ Finding describe(const Params& r, const Params& c, int64_t d) {
     set("rotary.factor", "rotate once, by the angle of the table");
   else if (c.rotated != r.rotated)
     set("rotary.partial", "rotate the whole head");
-  else if (c.one_stream != r.one_stream && !c.early_q && !c.early_k)
-    set("rotary.one_side", fmt::format("rotate the {} stream too", c.one_stream == 0 ? "image" : "text"));
   else if (c.sign != r.sign)
     set("rotary.sign", "turn the other way: x0 cos - x1 sin, x0 sin + x1 cos");
   else if (c.rotate_q != r.rotate_q || c.rotate_k != r.rotate_k)
@@ -346,10 +375,11 @@ Finding describe(const Params& r, const Params& c, int64_t d) {
     set("attention.scale",
         fmt::format("scale the scores by {}", r.scale == 0 ? fmt::format("1/sqrt({})", d) : number(r.scale)));
   else if (c.mask != r.mask || c.hidden_first != r.hidden_first || c.hidden_last != r.hidden_last ||
-           c.window != r.window)
-    set(r.mask == Mask::kCausal && c.mask == Mask::kNone && !c.window ? "attention.mask_missing"
-        : r.mask == Mask::kNone                                       ? "attention.mask_added"
-                                                                      : "attention.mask",
+           c.window != r.window || c.padded != r.padded)
+    set(r.padded && !c.padded                                           ? "attention.mask_missing"
+        : r.mask == Mask::kCausal && c.mask == Mask::kNone && !c.window ? "attention.mask_missing"
+        : r.mask == Mask::kNone                                         ? "attention.mask_added"
+                                                                        : "attention.mask",
         r.mask == Mask::kCausal ? "mask the tokens that come later, no others" : "remove the mask");
   else if (c.weighting != r.weighting)
     set("attention.softmax", "take the softmax of the scores over the keys");
@@ -378,9 +408,10 @@ Params combined(const Params& r, const Params& a, const Params& b) {
   };
   take(&Params::rotation), take(&Params::sign), take(&Params::rotate_q), take(&Params::rotate_k);
   take(&Params::rotate_v), take(&Params::tables_exchanged), take(&Params::shift), take(&Params::scale);
-  take(&Params::mask), take(&Params::hidden_first), take(&Params::hidden_last), take(&Params::window);
+  take(&Params::mask), take(&Params::hidden_first), take(&Params::hidden_last), take(&Params::window),
+      take(&Params::padded);
   take(&Params::tiled), take(&Params::early_q), take(&Params::early_k), take(&Params::qkv);
-  take(&Params::own_stream), take(&Params::one_stream), take(&Params::cos_sin), take(&Params::backwards);
+  take(&Params::own_stream), take(&Params::only_stream), take(&Params::cos_sin), take(&Params::backwards);
   take(&Params::rotated), take(&Params::weighting), take(&Params::cap), take(&Params::head_shift);
   take(&Params::inputs), take(&Params::weights), take(&Params::turns);
   return out;
@@ -426,12 +457,13 @@ void search_attention(Case& failing, Findings& out) {
   if (failing.r.rank() < 2 || !std::isfinite(failing.error)) return;
   const AttentionInputs r_in(failing, false), c_in(failing, true);
   if (!r_in.complete() || !c_in.complete()) return;
-  Values y_r = failing.r, y_c = failing.c;
-  if (r_in.picture) y_r = channels_last(failing.r, 1), y_c = channels_last(failing.c, 1);
+  Values y_r = batch_item(failing.r, r_in.item, r_in.batch), y_c = batch_item(failing.c, r_in.item, r_in.batch);
+  if (r_in.picture) y_r = channels_last(y_r, 1), y_c = channels_last(y_c, 1);
   const int64_t width = y_r.last();
   for (const int64_t d : r_in.head_sizes(width)) {
-    const Attention r_attention(r_in, y_r, d), c_attention(c_in, y_c, d);
+    Attention r_attention(r_in, y_r, d), c_attention(c_in, y_c, d);
     const Params r = fit_reference(r_in, r_attention, failing.tolerance);
+    c_attention.start_from(r);
     if (!failing.explains(r.residual)) continue;
     const double with_reference = c_attention.measure(r);
     if (failing.note_local(with_reference)) return;

@@ -83,14 +83,14 @@ bool RotaryTable::rotate(std::vector<double>& x, int64_t row, Rotation rotation,
 }
 
 AttentionInputs::AttentionInputs(Case& failing, bool candidate) {
-  owned_.reserve(8);
   // The bad tensor is the input of the output projection, or the output of an attention without one.
   add_projections(failing, candidate);
   if (streams.empty()) add_fused(failing, candidate);
   std::erase_if(streams, [](const AttentionStream& s) { return !s.q || !s.k || !s.v; });
   if (streams.empty()) return;
+  keep_one_item(failing);
   add_tables(failing, candidate);
-  const int64_t tokens = picture ? failing.r.size() / failing.r.shape[1] : failing.r.rows();
+  const int64_t tokens = (picture ? failing.r.size() / failing.r.shape[1] : failing.r.rows()) / batch;
   for (size_t i = 0; i < streams.size(); ++i) {
     const int64_t width = streams[i].q->size() / tokens;
     if (streams[i].q->size() % tokens == 0 && width == (picture ? failing.r.shape[1] : failing.r.last()))
@@ -99,6 +99,15 @@ AttentionInputs::AttentionInputs(Case& failing, bool candidate) {
   // Both streams of the same length: the second stream's output projection says so in its name.
   if (streams.size() == 2 && streams[0].q->size() == streams[1].q->size())
     own = is_second_stream(leaf_of(failing.module)) ? 0 : 1;
+}
+
+// No token attends to another item's.
+void AttentionInputs::keep_one_item(const Case& failing) {
+  if (failing.r.rank() < 3 || failing.r.shape[0] < 2) return;
+  batch = failing.r.shape[0], item = worst_item(failing);
+  for (AttentionStream& stream : streams)
+    for (const Values** values : {&stream.q, &stream.k, &stream.v, &stream.early_q, &stream.early_k})
+      if (*values) *values = &owned_.emplace_back(batch_item(**values, item, batch));
 }
 
 void AttentionInputs::add_projections(Case& failing, bool candidate) {

@@ -46,7 +46,7 @@ const Coefficient* ChannelFormula::of(int item) const {
 }
 
 ChannelSearch::ChannelSearch(Case& failing) : failing_(failing), items_(equal_size_items(failing, 9)) {
-  axis_ = channel_axis(failing.name, failing.r.shape);
+  axis_ = channel_axis(failing.name, failing.r.shape), item_ = worst_item(failing);
   y_[0] = rows(failing.r), y_[1] = rows(failing.c);
   channels_ = y_[0].last();
   for (const Item* item : items_) {
@@ -63,12 +63,8 @@ bool ChannelSearch::possible() const {
 }
 
 Values ChannelSearch::rows(const Values& x) const {
-  // Modulations belong to one batch item: look at the first.
-  Values first = x;
-  if (x.rank() >= 3 && x.shape[0] > 1) {
-    first.shape[0] = 1;
-    first.v.resize(x.v.size() / static_cast<size_t>(x.shape[0]));
-  }
+  // Modulations belong to one batch item.
+  const Values first = x.rank() >= 3 ? batch_item(x, item_, x.shape[0]) : x;
   return sampled(channels_last(first, axis_));
 }
 

@@ -64,6 +64,7 @@ class ChannelSearch {
   Case& failing_;
   std::vector<const Item*> items_;
   int axis_ = 0;
+  int64_t item_ = 0;  // of the batch
   int64_t channels_ = 1;
   Values y_[2];
   std::vector<Values> x_[2];  // one for each item; the candidate's list ends with the reference's tensor

@@ -133,14 +133,19 @@ void search_latents(Case& failing, Findings& out) {
   const Shape& shape = failing.r.shape;
   if (shape.size() < 4 || !std::isfinite(failing.error)) return;
   const int64_t channels = shape[1], height = failing.r.dim(-2), width = failing.r.dim(-1);
-  if (height % 2 || width % 2 || failing.r.size() != channels * height * width) return;
+  const int64_t batch = shape[0], chosen = worst_item(failing);
+  if (height % 2 || width % 2 || failing.r.size() != batch * channels * height * width) return;
+  const Values y_r = batch_item(failing.r, chosen, batch), y_c = batch_item(failing.c, chosen, batch);
   for (const Item& item : failing.items) {
     if (checked_numel(item.shape) != failing.r.size() || item.shape.back() != 4 * channels) continue;
-    const PerChannel r = fit(unpacked(failing.reference_of(item), channels, height, width), failing.r, channels);
+    const Values z_r = batch_item(failing.reference_of(item), chosen, batch),
+                 z_c = batch_item(failing.candidate_of(item), chosen, batch);
+    if (z_r.size() != y_r.size() || z_c.size() != y_c.size()) continue;
+    const PerChannel r = fit(unpacked(z_r, channels, height, width), y_r, channels);
     if (!failing.explains(r.residual)) continue;
-    const Values own = unpacked(failing.candidate_of(item), channels, height, width);
-    if (failing.note_local(residual_of(r, own, failing.c, channels))) return;
-    const PerChannel c = fit(own, failing.c, channels);
+    const Values own = unpacked(z_c, channels, height, width);
+    if (failing.note_local(residual_of(r, own, y_c, channels))) return;
+    const PerChannel c = fit(own, y_c, channels);
     if (failing.explains_candidate(c.residual)) {
       out.push_back(describe(r, c));
       return;
@@ -148,8 +153,7 @@ void search_latents(Case& failing, Findings& out) {
     for (const bool down : {false, true})
       for (int order = 0; order < 6; ++order) {
         const Packing packing{order, down};
-        const PerChannel other =
-            fit(unpacked(failing.candidate_of(item), channels, height, width, packing), failing.c, channels);
+        const PerChannel other = fit(unpacked(z_c, channels, height, width, packing), y_c, channels);
         if (!failing.explains_candidate(other.residual)) continue;
         out.push_back(
             {"layout.packing",

@@ -264,17 +264,16 @@ NormParams NormSearch::candidate(const NormParams& r) const {
 // An eps that nobody would think of, or the norm of the norm.
 NormParams NormSearch::unusual(NormParams usual, const NormParams& r) const {
   if (failing_.explains_candidate(usual.residual) && usual.residual < 2 * failing_.tolerance) return usual;
-  NormParams out = usual;
-  NormParams p = r;
+  NormParams out = usual, p = r, best = r;
   p.twice = true, p.residual = measure(true, p);
   if (p.residual < 0.3 * out.residual) out = p;
-  p.twice = false;
-  bool found = false;
-  for (double eps = 1e-9; eps < 20; eps *= 1.25) {
+  p.twice = false, best.residual = INFINITY;
+  for (double eps = 1e-9; eps < 1e4; eps *= 1.25) {  // coarse first: only what is found around the best one counts
     p.eps = eps, p.residual = measure(true, p);
-    if (p.residual < 0.3 * usual.residual && p.residual < out.residual) out = p, found = true;
+    if (p.residual < best.residual) best = p;
   }
-  return found ? finer_eps(out) : out;
+  best = finer_eps(best);
+  return best.residual < 0.3 * out.residual ? best : out;
 }
 
 NormParams NormSearch::finer_eps(NormParams out) const {

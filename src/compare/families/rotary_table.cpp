@@ -129,7 +129,9 @@ void search_complex(Case& failing, Findings& out) {
   for (const double factor : {2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 16.0, 32.0, 64.0, 100.0, 1000.0}) {
     if (const double left = misfit(c, [&](int64_t t, int64_t i) { return factor * r.at(t, i); }); left < limit)
       return add("rotary.factor", fmt::format("{:g} a", factor), "positions or frequencies carry a factor", left, 1.2);
-    if (const double left = misfit(r, [&](int64_t t, int64_t i) { return factor * c.at(t, i); }); left < factor * limit)
+    // Yours multiplied up has its errors multiplied too; beyond a small part of a turn that would fit anything.
+    const double enlarged = std::min(factor * limit, 0.05);
+    if (const double left = misfit(r, [&](int64_t t, int64_t i) { return factor * c.at(t, i); }); left < enlarged)
       return add("rotary.factor", fmt::format("a / {:g}", factor), "positions or frequencies carry a factor", limit / 2,
                  1.2);
   }

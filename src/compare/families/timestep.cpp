@@ -150,9 +150,20 @@ void search_value(Case& failing, Findings& out) {
   const auto holds = [&](const auto& rule) {
     return std::all_of(all.begin(), all.end(), [&](const auto& step) { return rule(step[0], step[1], step[2]); });
   };
-  if (failing.step >= 0 && !is(r, c) && holds([](double, double mine, double index) { return mine == index; }))
-    return add("timestep.index_as_value", values + ", the index of the step",
-               "pass the timestep's value, not its index");
+  // The index of the step, counted from 0 or 1, up or down, perhaps scaled like a sigma.
+  double last = 0;
+  for (const auto& step : all) last = std::max(last, step[2]);
+  if (failing.step >= 0 && !is(r, c))
+    for (const double unit : {1.0, 0.001, 1 / (last + 1)})
+      for (const double first : {0.0, 1.0})
+        for (const bool down : {false, true})
+          if (holds([&](double, double mine, double index) {
+                return std::fabs(mine - unit * ((down ? last - index : index) + first)) < 1e-6 * std::max(1.0, mine);
+              }))
+            return add("timestep.index_as_value",
+                       values + fmt::format(", the index of the step{}{}{}", down ? " counted down" : "",
+                                            first == 0 ? "" : " counted from 1", unit == 1 ? "" : ", scaled"),
+                       "pass the timestep's value, not its index");
   if (holds([&](double theirs, double mine, double) { return is(mine, 1000 * theirs); }))
     return add("timestep.scale", values + ", 1000 times as large: a timestep where a sigma is wanted",
                "divide by 1000 (num_train_timesteps)");
