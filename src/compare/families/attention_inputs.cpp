@@ -143,7 +143,8 @@ void AttentionInputs::add_fused(Case& failing, bool candidate) {
   for (const Item& item : failing.items) {
     if (item.role != Role::kOutput || !is_inside(item.name, scope) || part_of(leaf_of(item.name)) != Part::kFused)
       continue;
-    const Values& fused = candidate ? failing.candidate_of(item) : failing.reference_of(item);
+    const Values fused = batch_item(candidate ? failing.candidate_of(item) : failing.reference_of(item),
+                                    worst_item(failing), failing.r.rank() < 3 ? 1 : failing.r.shape[0]);
     const int axis = fused.rank() >= 4 ? 1 : static_cast<int>(fused.rank()) - 1;
     picture = fused.rank() >= 4;
     const Values rows = channels_last(fused, axis);
