@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "compare/families/channelwise_search.h"
 
@@ -42,6 +43,9 @@ Finding describe(Case& failing, const ChannelSearch& search, const Formula& r, c
       if (!r.of(other.item)) used = search.item(other.item);
     if (replaced && used && wanted_item && skips_norm(failing, *wanted_item, *used))
       set("norm.missing", fmt::format("use {}, the normalised tensor, not {}", wanted_item->label(), used->label()));
+    else if (replaced && r.terms.size() == 1 && term.coefficient.is(1) && c.terms[0].coefficient.is(1) &&
+             r.offset.is(0) && c.offset.is(0))
+      set("stage.replaced", fmt::format("pass {} on, not {}", search.label(term.item), search.label(c.terms[0].item)));
     else if (replaced)
       set("residual.other_input", fmt::format("add {} here, not another tensor", search.label(term.item)));
     else if (term.coefficient.is_vector())
@@ -138,6 +142,18 @@ void search_operands(Case& failing, const ChannelSearch& search, const Formula& 
     operand.tolerance = std::clamp(failing.tolerance * std::max(10.0, 4 * share), failing.tolerance, 5e-3);
     operand.name = search.label(r.terms[term].item);
     Findings found = explain_pair(operand);
+    // Worked back, the values are not exactly those of the poorer format: the difference must vanish with it.
+    static const std::tuple<const char*, const char*, float (*)(float)> kFormats[] = {
+        {"precision.bf16", "bfloat16", [](float x) { return float_from(bfloat16_from(x)); }},
+        {"precision.f16", "float16", [](float x) { return float_from(half_from(x)); }}};
+    for (const auto& [cause, format, round] : kFormats) {
+      Values rounded = operand.r;
+      for (float& value : rounded.v) value = round(value);
+      const double left = relative_error(operand.c.v, rounded.v);
+      if (found.empty() && operand.error < 0.01 && left < 0.25 * operand.error)
+        found.push_back({cause, fmt::format("rounded to {}", format), "do not cast it on the way", "", 0, left, 1, 0,
+                         Blame::kNone});
+    }
     for (Finding& finding : found) {
       finding.explanation = fmt::format("reference: {}; yours: the same, but in it {}: {}", search.words(r),
                                         operand.name, finding.explanation);

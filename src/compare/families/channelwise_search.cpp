@@ -245,6 +245,7 @@ std::optional<Coefficient> ChannelSearch::recognise(const std::vector<double>& k
   if (spread < kNear * std::fabs(mean)) {
     best = Coefficient{.constant = std::fabs(mean - std::round(mean)) < kNear ? std::round(mean) : mean};
     error = spread + 1e-9;
+    if (spread < 1e-3 * std::fabs(mean)) return best;  // what is left is noise: no vector is needed to explain it
   }
   // What a factor and an offset leave must be small against what varies, too.
   const auto consider = [&](Coefficient next, double handicap) {

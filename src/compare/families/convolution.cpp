@@ -12,7 +12,8 @@ namespace {
 
 enum class Rounding { kNone, kBf16, kF16, kF8 };
 constexpr const char* kMemory[] = {"", "[out, rows, columns, in]", "[rows, columns, in, out]",
-                                   "[in, out, rows, columns]"};
+                                   "[in, out, rows, columns]",
+                                   "[out, in, rows, columns] when it is [out, rows, columns, in]"};
 enum class Padding { kZero, kReplicate, kReflect, kCircular };
 
 struct Params {
@@ -160,7 +161,7 @@ class Search {
       add([](Params& p) { p.dilation = 2; });
       add([](Params& p) { p.middle = true; });
     }
-    for (int memory = 1; memory < 4; ++memory) add([&](Params& p) { p.memory = memory; });
+    for (int memory = 1; memory < 5; ++memory) add([&](Params& p) { p.memory = memory; });
     add([](Params& p) { p.inputs_reversed = true; });
     for (const int parts : {2, 3, 4})
       if (g_.in % parts == 0) add([&](Params& p) { p.input_parts = parts; });
@@ -200,6 +201,7 @@ class Search {
       if (p.memory && g_.taps == 1) {
         const int64_t index = p.memory == 1   ? (o * taps + k) * g_.in + i
                               : p.memory == 2 ? (k * g_.in + i) * g_.out + o
+                              : p.memory == 4 ? (o * g_.in + (i * taps + k) % g_.in) * taps + (i * taps + k) / g_.in
                                               : (i * g_.out + o) * taps + k;
         return w.v[static_cast<size_t>(index)];
       }

@@ -189,14 +189,18 @@ void search_solved(Case& failing, const LinearProbe& search, double r, Findings&
   if (!solved || residual > std::max(50 * failing.tolerance, 1e-3)) return;
   const WeightRelation relation = relate_weights(failing.module + ".weight", *solved, search.weight());
   // A solved weight has noise of its own: only what stands out is said.
-  const bool random = relation.id == "weights.random";
+  // Rows that are each related to their own, by a sign or a factor, are not drawn at random.
+  double related = 0;
+  for (int64_t j = 0; j < solved->shape[0]; ++j)
+    related += std::fabs(correlation(solved->row(j), search.weight().row(j))) / static_cast<double>(solved->shape[0]);
+  const bool random = relation.id == "weights.random" && related < 0.5;
   if (relation.id == "weights.transposed" || relation.id == "weights.rearranged" ||
       relation.id == "weights.parts_exchanged")
     out.push_back({relation.id == "weights.transposed" ? "linear.transposed_weight" : "linear.input_parts_exchanged",
                    fmt::format("reference: x W^T + b with W = {}.weight; yours: the same with W's {}", failing.module,
                                relation.words),
                    "bring the weight, or what it is applied to, into the reference's order", "", r,
-                   std::min(residual, failing.tolerance), 1.4, 0, Blame::kWeights});
+                   std::min(residual, failing.tolerance), 2, 0, Blame::kWeights});
   out.push_back(
       {random ? "linear.random_weight" : "linear.different_weight",
        fmt::format("reference: x W^T + b with W = {}.weight; yours: linear in x too, but with a weight that is none of "
@@ -204,7 +208,7 @@ void search_solved(Case& failing, const LinearProbe& search, double r, Findings&
                    failing.module, random ? " (" + relation.words + ")" : ""),
        random ? fmt::format("{}.weight was never loaded: check its name in the loader", failing.module)
               : fmt::format("compare the loaded {}.weight with the file (lockstep weights compare)", failing.module),
-       "", r, std::min(residual, failing.tolerance), 1.8, 0, Blame::kWeights});
+       "", r, std::min(residual, failing.tolerance), 2.2, 0, Blame::kWeights});
 }
 
 // Too few rows to solve for the weight. But a weight drawn at random keeps the angles between its inputs, up to

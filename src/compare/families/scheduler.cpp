@@ -132,7 +132,7 @@ bool search_third(Case& failing, const std::vector<const Item*>& items, const It
   const auto add = [&](std::string yours, std::string fix, double residual) {
     out.push_back({"scheduler.formula",
                    fmt::format("reference: x + {} v with v = {}; yours: {}", number(r.dt), v.label(), yours),
-                   std::move(fix), "", r.residual, residual, 1, 0, Blame::kNone});
+                   std::move(fix), "", r.residual, residual, 0.7, 0, Blame::kNone});
     return true;
   };
   // Predictions of other steps are no neighbours, but samplers of higher order use them.
