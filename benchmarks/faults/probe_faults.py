@@ -94,7 +94,6 @@ fault("vae.kernel_channels_last", "vae", f"output:{D}.up_blocks.0.upsamplers.0.r
 fault("vae.conv_scaled", "vae", f"output:{D}.conv_in", ("convolution.weight_scaled",), lambda p: weights(p.vae.decoder.conv_in, lambda w: w.update(weight=w["weight"] * 0.5)))
 fault("vae.conv_rows", "vae", f"output:{D}.up_blocks.1.resnets.1.conv1", ("layout.reversed", "layout.parts_exchanged", "layout.permuted"), lambda p: weights(up(p, 1, 1).conv1, lambda w: w.update(weight=w["weight"].flip(0))))
 fault("vae.conv_bias_other", "vae", f"output:{D}.up_blocks.1.resnets.0.conv1", ("convolution.different_bias", "affine.channel_offset"), lambda p: weights(up(p, 1, 0).conv1, lambda w: w.update(bias=w["bias"].flip(0))))
-fault("vae.clamp_missing", "vae", ("output:vae.decoder", "output:vae", "checkpoint:decoded", "checkpoint:*", "output:vae.*"), ("precision.clamp_missing",), lambda p: code(p.vae, "_decode", ("out = torch.clamp(out, min=-1.0, max=1.0)", "out = out")))
 fault("vae.shortcut_missing", "vae", (f"output:{D}.up_blocks.1.resnets.0", f"output:{D}.up_blocks.1.resnets.0.conv_shortcut"), ("stage.replaced", "residual.other_input", "residual.branch_missing", "residual.missing", "residual.branch_missing"), lambda p: code(up(p, 1, 0), "forward", ("return x + h", "return x")))
 fault("vae.tile_border", "vae", f"output:{D}.conv_in", ("garbage.zeros",), lambda p: forward(p.vae.decoder.conv_in, lambda self, old, x, *a: F.pad(old(x, *a)[..., 1:-1, 1:-1], (1, 1, 1, 1))))
 # scheduler, pipeline

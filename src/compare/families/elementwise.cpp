@@ -125,7 +125,9 @@ void search_elementwise(Case& failing, Findings& out) {
   const Samples samples = thinned(failing);
   const size_t before = out.size();
   if (!search_known(failing, samples.r, samples.c, true, out)) search_known(failing, samples.c, samples.r, false, out);
-  if (out.size() == before) search_unknown(failing, samples, out);
+  const double enough = std::max(2 * failing.tolerance, 0.02 * std::min(failing.error, 1.0));
+  const bool straight = fit(element_functions()[0], samples.r, samples.c, enough).residual <= enough;
+  if (out.size() == before && !straight) search_unknown(failing, samples, out);
 }
 
 }  // namespace lockstep

@@ -154,11 +154,12 @@ bool search_scales(const LinearProbe& probe, Reporter& report) {
     }
   const double residual_one = std::sqrt(one / yy), residual_each = std::sqrt(each / yy);
   if (probe.good(residual_one) && std::fabs(factor - 1) > 10 * probe.failing().tolerance) {
+    // Without a bias the whole output is scaled, which is said more plainly elsewhere.
     const std::string named = constant_name(factor, probe.weight().shape, probe.failing().tolerance);
     return report.add("linear.weight_scaled",
                       fmt::format("{} x W^T + b{}", number(factor), named.empty() ? "" : " (= " + named + ")"),
                       "a scale of the weight (of its quantisation, of an adapter) is missing or applied twice",
-                      residual_one, 1);
+                      residual_one, probe.bias() ? 1 : 2.1);
   }
   if (probe.rows() >= 6 && probe.good(residual_each))
     return report.add("linear.weight_row_scale", "x W^T with a factor of its own for each output channel, plus b",
