@@ -94,18 +94,18 @@ void search_unknown(const Case& failing, const Samples& samples, Findings& out) 
   std::vector<size_t> order(n);
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return samples.r[a] < samples.r[b]; });
+  // The few largest and smallest lie far apart and would drown the rest.
+  const size_t begin = n / 50, end = n - n / 50;
   double steps = 0, sum = 0, squares = 0;
-  for (size_t i = 0; i < n; ++i) {
+  for (size_t i = begin; i < end; ++i) {
     const double d = samples.c[order[i]] - samples.r[order[i]];
     sum += d, squares += d * d;
-    if (i) {
-      const double before = samples.c[order[i - 1]] - samples.r[order[i - 1]];
-      steps += (d - before) * (d - before);
-    }
+    if (i == begin) continue;
+    const double before = samples.c[order[i - 1]] - samples.r[order[i - 1]];
+    steps += (d - before) * (d - before);
   }
-  const double variance =
-      squares / static_cast<double>(n) - (sum / static_cast<double>(n)) * (sum / static_cast<double>(n));
-  if (!(variance > 0) || steps / (2 * static_cast<double>(n) * variance) > 2e-3) return;
+  const double count = static_cast<double>(end - begin), mean = sum / count, variance = squares / count - mean * mean;
+  if (!(variance > 0) || steps / (2 * count * variance) > 2e-3) return;
   std::string table;
   for (const double q : {0.02, 0.25, 0.5, 0.75, 0.98}) {
     const size_t at = order[static_cast<size_t>(q * static_cast<double>(n - 1))];
