@@ -251,6 +251,8 @@ std::vector<Params> alternatives(const Params& r, const AttentionInputs& inputs,
   for (const double scale : {0.0, 1.0, 1 / dd, 1 / std::sqrt(dw), std::sqrt(dd), 1 / std::sqrt(dd / 2),
                              1 / std::sqrt(2 * dd), std::sqrt(1 / std::sqrt(dd))})
     add([&](Params& p) { p.scale = scale; });
+  // Before the masks: hiding all keys of the other stream is the same, and less plain.
+  add([](Params& p) { p.own_stream = true; });
   for (const Mask mask : {Mask::kNone, Mask::kCausal, Mask::kStrict, Mask::kReverse, Mask::kOtherStream})
     if (mask != Mask::kOtherStream || inputs.streams.size() == 2) add([&](Params& p) { p.mask = mask; });
   if (r.padded) add([](Params& p) { p.padded = 0; });
@@ -274,7 +276,6 @@ std::vector<Params> alternatives(const Params& r, const AttentionInputs& inputs,
     add([&](Params& p) { p.inputs = p.weights = format; });
   }
   add([](Params& p) { p.tiled = true; });
-  add([](Params& p) { p.own_stream = true; });
   add([](Params& p) { p.early_q = true; });
   add([](Params& p) { p.early_k = true; });
   add([](Params& p) { p.early_q = p.early_k = true; });
