@@ -14,7 +14,9 @@
 #include "compare/diagnose.h"
 #include "compare/divergence.h"
 #include "compare/pictures.h"
+#include "compare/record_plan.h"
 #include "compare/region.h"
+#include "compare/statistics_error.h"
 
 namespace lockstep {
 namespace {
@@ -61,7 +63,7 @@ class Walk {
     const RecordedTensor& c = candidate_.records[pair.candidate];
     const double unit = unit_of(r, c);
     if (!measure(r, c, unit, result)) {
-      if (result.state == PairState::kIncomparable)
+      if (result.state == PairState::kIncomparable || result.state == PairState::kBad)
         remember(pair.reference, result);
       else
         out_.results.push_back(std::move(result));
@@ -108,6 +110,8 @@ class Walk {
     if (!r.load || !c.load) {
       result.state = PairState::kUnread;
       result.note += result.note.empty() ? "values were not kept" : "; values were not kept";
+      if (r.stats && c.stats && r.shape == c.shape && is_floating(r.dtype) && is_floating(c.dtype))
+        judge_by_statistics(least_error(*c.stats, *r.stats), unit, result);
       return false;
     }
     const Tensor expected = r.load();
@@ -127,6 +131,18 @@ class Walk {
     }
     result.error = pair_error(alignment.candidate, expected);
     return true;
+  }
+
+  // Statistics cannot show that two tensors agree, but they can show that they do not.
+  void judge_by_statistics(double least, double unit, PairResult& result) {
+    const double inherited = walk_.limits(0, 0, 0).floor;
+    result.noise_floor = std::max({kLoud, 64 * unit, inherited}) / kFloorFactor;
+    if (!(least > kFloorFactor * std::max(result.noise_floor, inherited))) return;
+    result.state = PairState::kBad;
+    result.error.relative = least;
+    result.in_floors = least / result.noise_floor;
+    result.note += fmt::format(", but the statistics differ by at least {:.2g}", least);
+    ++out_.compared;
   }
 
   FloorWalk::Limits limits_for(size_t record, const RecordedTensor& r, const RecordedTensor& c, double unit,
@@ -332,6 +348,15 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
   locate_divergence(
       reference, structure, [&](size_t i) { return walk.result_of(i); }, out);
   if (options.diagnose) diagnose_first(reference, candidate, structure, walk, options, out);
+  const auto partner = [&](size_t i) {
+    return walk.result_of(i) == SIZE_MAX ? SIZE_MAX : out.results[walk.result_of(i)].pair.candidate;
+  };
+  const auto names =
+      names_to_record(reference, candidate, structure, partner, out.results[out.first->result].pair.reference);
+  if (!names.empty())
+    out.first->hint += (out.first->hint.empty() ? "" : "; ") +
+                       fmt::format("values were not kept of {} tensor{} that the cause needs: {}", names.size(),
+                                   names.size() == 1 ? "" : "s", record_command(names));
   return out;
 }
 

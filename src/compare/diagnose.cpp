@@ -45,13 +45,13 @@ Case::Case(const RunView& reference, const RunView& candidate, const Structure& 
 }
 
 const Values& Case::load_reference(size_t record) {
-  auto& slot = loaded_r_[record];
+  auto& slot = (*loaded_r_)[record];
   if (slot.empty() && reference_.records[record].load) slot = values_from(reference_.records[record].load());
   return slot;
 }
 
 const Values& Case::load_candidate(size_t record) {
-  auto& slot = loaded_c_[record];
+  auto& slot = (*loaded_c_)[record];
   if (slot.empty() && record < candidate_.records.size() && candidate_.records[record].load)
     slot = values_from(candidate_.records[record].load());
   return slot;
@@ -77,6 +77,13 @@ std::string Case::where() const {
   const std::string& place = candidate_.records[candidate_record_].where;
   const std::string who = module.empty() ? name : module;
   return place.empty() ? who : who + " (" + place + ")";
+}
+
+Case Case::with_pair(Values reference, Values candidate) const {
+  Case out = *this;
+  out.r = std::move(reference), out.c = std::move(candidate);
+  out.error = relative_error(out.c.v, out.r.v);
+  return out;
 }
 
 std::vector<Item> gather_items(const RunView& reference, const Structure& structure, size_t record,
@@ -116,6 +123,13 @@ std::vector<Item> gather_items(const RunView& reference, const Structure& struct
   for (size_t i = record; i-- > 0 && stages < 16;)
     if (structure.site(i).module.empty()) add(i, Relation::kEarlier), ++stages;
   for (size_t i = record, count = 0; i-- > 0 && count < 24; ++count) add(i, Relation::kEarlier);
+  return out;
+}
+
+Findings explain_pair(Case& pair) {
+  Findings out;
+  for (const Family& family : families())
+    if (family.pair_only) family.search(pair, out);
   return out;
 }
 

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <set>
 
+#include "compare/range_cards.h"
+#include "compare/record_plan.h"
+
 namespace lockstep {
 namespace {
 
@@ -134,13 +137,26 @@ void fill_notes(const RunView& reference, const RunView& candidate, Comparison& 
       out.notes.push_back(fmt::format("{}: {}", to_string(record.key), result.note));
   }
   if (layouts > 3) out.notes.push_back(fmt::format("{} tensors in all have another layout", layouts));
-  if (unread)
-    out.notes.push_back(fmt::format(
-        "{} pairs have no values on one side; record them in full: lockstep record --full '{}'", unread, [&] {
-          for (const PairResult& result : out.results)
-            if (result.state == PairState::kUnread) return reference.records[result.pair.reference].key.name;
-          return std::string("*");
-        }()));
+  if (unread) {
+    std::vector<std::string> names;
+    for (const PairResult& result : out.results) {
+      const std::string& name = reference.records[result.pair.reference].key.name;
+      if (result.state == PairState::kUnread && names.size() < 6 &&
+          std::find(names.begin(), names.end(), name) == names.end())
+        names.push_back(name);
+    }
+    out.notes.push_back(
+        fmt::format("{} pairs have no values on one side; record them in full: {}", unread, record_command(names)));
+  }
+  size_t alarms = 0;
+  for (const PairResult& result : out.results) {
+    const std::string& name = reference.records[result.pair.reference].key.name;
+    if (result.state == PairState::kUnread || result.error.identical) continue;
+    const std::string alarm = range_alarm(name, result.error.rms_candidate);
+    if (alarm.empty() || ++alarms > 3) continue;
+    const bool shared = result.error.rms_candidate < 4 * result.error.rms_reference;
+    out.notes.push_back(fmt::format("{}: {}{}", name, alarm, shared ? "; so do the reference's" : ""));
+  }
   const auto count_names = [](const RunView& run, const std::vector<size_t>& records) {
     std::set<std::string> names;
     for (const size_t i : records) names.insert(run.records[i].key.name);

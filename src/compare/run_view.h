@@ -3,11 +3,13 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "capture/record.h"
+#include "tensor/statistics.h"
 #include "tensor/tap.h"
 
 namespace lockstep {
@@ -19,8 +21,9 @@ struct RecordedTensor {
   Role role = Role::kOutput;
   DType dtype = DType::kF32;
   Shape shape;
-  std::string where;             // "file:line function", empty when unknown
-  std::string checksum;          // of the bytes; equal checksums of equal dtype and shape need no reading
+  std::string where;     // "file:line function", empty when unknown
+  std::string checksum;  // of the bytes; equal checksums of equal dtype and shape need no reading
+  std::optional<Statistics> stats;
   std::function<Tensor()> load;  // empty: only statistics were kept
 };
 

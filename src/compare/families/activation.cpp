@@ -1,38 +1,15 @@
 // y = act(x), or y = act(gate) * up.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "compare/families/fit.h"
+#include "compare/families/functions.h"
 
 namespace lockstep {
 namespace {
-
-struct Activation {
-  const char* name;
-  double (*f)(double);
-};
-
-const Activation kActivations[] = {
-    {"x", [](double x) { return x; }},
-    {"SiLU(x)", [](double x) { return x * sigmoid(x); }},
-    {"GELU(x), tanh form",
-     [](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }},
-    {"GELU(x), erf form", [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }},
-    {"quick GELU(x)", [](double x) { return x * sigmoid(1.702 * x); }},
-    {"ReLU(x)", [](double x) { return x > 0 ? x : 0; }},
-    {"ReLU(x)^2", [](double x) { return x > 0 ? x * x : 0; }},
-    {"sigmoid(x)", [](double x) { return sigmoid(x); }},
-    {"tanh(x)", [](double x) { return std::tanh(x); }},
-    {"ELU(x)", [](double x) { return x > 0 ? x : std::expm1(x); }},
-    {"leaky ReLU(x)", [](double x) { return x > 0 ? x : 0.01 * x; }},
-    {"softplus(x)", [](double x) { return x > 30 ? x : std::log1p(std::exp(x)); }},
-    {"SiLU(SiLU(x))",
-     [](double x) {
-       const double y = x * sigmoid(x);
-       return y * sigmoid(y);
-     }},
-};
 
 constexpr double kHopeless = 0.3;  // on a few values: no formula that explains a tensor is so far off anywhere
 
@@ -43,7 +20,7 @@ struct Choice {
   double residual = INFINITY;
 };
 
-double residual_of(const Activation& act, std::span<const float> x, std::span<const float> up,
+double residual_of(const ElementFunction& act, std::span<const float> x, std::span<const float> up,
                    std::span<const float> y) {
   double dd = 0, yy = 0;
   for (size_t i = 0; i < y.size(); ++i) {
@@ -54,17 +31,17 @@ double residual_of(const Activation& act, std::span<const float> x, std::span<co
 }
 
 std::string formula(const Choice& choice) {
-  const std::string act = kActivations[choice.act].name;
+  const std::string act = element_functions()[choice.act].name;
   return choice.up ? fmt::format("{} * {} with x = {}", act, choice.up->label(), choice.x->label())
                    : fmt::format("{} with x = {}", act, choice.x->label());
 }
 
 class Search {
  public:
-  Search(Case& failing, const std::vector<const Item*>& items) : items_(items) {
+  Search(Case& failing, std::vector<const Item*> items) : items_(std::move(items)) {
     stride_ = std::max<size_t>(1, failing.r.v.size() / 20000) | 1;  // odd: no column is left out
     thin(failing.r, y_r_), thin(failing.c, y_c_);
-    for (const Item* item : items) {
+    for (const Item* item : items_) {
       thin(failing.reference_of(*item), x_r_.emplace_back());
       thin(failing.candidate_of(*item), x_c_.emplace_back());
     }
@@ -78,18 +55,51 @@ class Search {
     const size_t few = std::min<size_t>(y.size(), 256);
     const auto some = [&](const std::vector<float>& values) { return std::span(values).first(few); };
     const auto hopeless = [&](double residual) { return residual > kHopeless; };
-    for (size_t a = 0; a < std::size(kActivations); ++a)
+    for (size_t a = 0; a < element_functions().size(); ++a)
       for (size_t i = 0; i < items_.size(); ++i) {
         if (!product) {
-          if (hopeless(residual_of(kActivations[a], some(x[i]), {}, some(y)))) continue;
-          keep(out, {a, items_[i], nullptr, residual_of(kActivations[a], x[i], {}, y)});
+          if (hopeless(residual_of(element_functions()[a], some(x[i]), {}, some(y)))) continue;
+          keep(out, {a, items_[i], nullptr, residual_of(element_functions()[a], x[i], {}, y)});
           continue;
         }
         for (size_t j = 0; j < items_.size(); ++j)
-          if (i != j && !hopeless(residual_of(kActivations[a], some(x[i]), some(x[j]), some(y))))
-            keep(out, {a, items_[i], items_[j], residual_of(kActivations[a], x[i], x[j], y)});
+          if (i != j && !hopeless(residual_of(element_functions()[a], some(x[i]), some(x[j]), some(y))))
+            keep(out, {a, items_[i], items_[j], residual_of(element_functions()[a], x[i], x[j], y)});
       }
     return out;
+  }
+
+  // With one item: the known function with a free steepness, or a table of values; empty when yours is no function of
+  // it.
+  std::string as_function() const {
+    const std::vector<float>&x = x_c_[0], &y = y_c_;
+    double best = INFINITY, steepness = 1;
+    for (double k = 0.05; k < 20; k *= 1.01) {
+      double dd = 0, yy = 0;
+      for (size_t i = 0; i < y.size(); i += 7) {
+        const double d = x[i] * sigmoid(k * x[i]) - y[i];
+        dd += d * d, yy += static_cast<double>(y[i]) * y[i];
+      }
+      if (yy > 0 && dd / yy < best) best = dd / yy, steepness = k;
+    }
+    if (std::sqrt(best) < 5e-3) return fmt::format("x sigmoid({:.3g} x)", steepness);
+    std::vector<size_t> order(y.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return x[a] < x[b]; });
+    double steps = 0, sum = 0, squares = 0;
+    for (size_t i = 0; i < order.size(); ++i) {
+      const double value = y[order[i]];
+      sum += value, squares += value * value;
+      if (i) steps += (value - y[order[i - 1]]) * (value - y[order[i - 1]]);
+    }
+    const double n = static_cast<double>(y.size()), variance = squares / n - sum / n * (sum / n);
+    if (n < 256 || !(variance > 0) || steps / (2 * n * variance) > 2e-3) return "";
+    std::string table;
+    for (const double q : {0.02, 0.25, 0.5, 0.75, 0.98}) {
+      const size_t at = order[static_cast<size_t>(q * (n - 1))];
+      table += fmt::format("{}{:.3g} -> {:.3g}", table.empty() ? "" : ", ", x[at], y[at]);
+    }
+    return table;
   }
 
   double with(const Choice& choice) const {  // the candidate under the reference's parameters
@@ -98,7 +108,7 @@ class Search {
       if (items_[k] == choice.x) i = k;
       if (items_[k] == choice.up) j = k;
     }
-    return residual_of(kActivations[choice.act], x_c_[i],
+    return residual_of(element_functions()[choice.act], x_c_[i],
                        choice.up ? std::span<const float>(x_c_[j]) : std::span<const float>(), y_c_);
   }
 
@@ -109,15 +119,13 @@ class Search {
   void thin(const Values& from, std::vector<float>& to) const {
     for (size_t i = 0; i < from.v.size(); i += stride_) to.push_back(from.v[i]);
   }
-  const std::vector<const Item*>& items_;
+  std::vector<const Item*> items_;
   size_t stride_ = 1;
   std::vector<float> y_r_, y_c_;
   std::vector<std::vector<float>> x_r_, x_c_;
 };
 
-}  // namespace
-
-void search_activation(Case& failing, Findings& out) {
+void search_known(Case& failing, Findings& out) {
   const std::vector<const Item*> items = equal_size_items(failing, 8);
   // What went into it, where that was recorded: further off there may be a copy of the very result.
   std::vector<const Item*> nearest;
@@ -155,12 +163,13 @@ void search_activation(Case& failing, Findings& out) {
       finding.fix = fmt::format("multiply by {}", r.up->label());
     } else if (c.act == 0) {
       finding.cause = "activation.missing";
-      finding.fix = fmt::format("apply {}", kActivations[r.act].name);
+      finding.fix = fmt::format("apply {}", element_functions()[r.act].name);
     } else if (r.act == 0) {
       finding.cause = "activation.added";
-      finding.fix = fmt::format("remove {}", kActivations[c.act].name);
+      finding.fix = fmt::format("remove {}", element_functions()[c.act].name);
     } else if (c.act != r.act) {
-      finding.fix = fmt::format("use {} in place of {}", kActivations[r.act].name, kActivations[c.act].name);
+      finding.fix =
+          fmt::format("use {} in place of {}", element_functions()[r.act].name, element_functions()[c.act].name);
     } else {
       finding.cause = "activation.other_input";
       finding.fix = fmt::format("feed it {}", r.x->label());
@@ -168,6 +177,34 @@ void search_activation(Case& failing, Findings& out) {
     out.push_back(std::move(finding));
     return;
   }
+}
+
+// A module of one input and one output of its size: whatever function of the input alone yours is, it is another one.
+void search_other_function(Case& failing, Findings& out) {
+  if (!failing.is_leaf || failing.role == Role::kInput || !std::isfinite(failing.error)) return;
+  for (const Item* item : equal_size_items(failing, 8)) {
+    if (item->relation != Relation::kOwnInput) continue;
+    const Search search(failing, {item});
+    const Choice r = search.best(false, false);
+    if (r.act == 0 || !failing.explains(r.residual)) return;
+    if (failing.explains_candidate(search.best(true, false).residual)) return;  // a known one: said before
+    const auto unknown = search.as_function();
+    if (unknown.empty()) return;
+    out.push_back({"activation.kind",
+                   fmt::format("reference: {} of its input; yours: another function of it, {}",
+                               element_functions()[r.act].name, unknown),
+                   fmt::format("use {}", element_functions()[r.act].name), "", r.residual, failing.tolerance, 1.6, 0,
+                   Blame::kNone});
+    return;
+  }
+}
+
+}  // namespace
+
+void search_activation(Case& failing, Findings& out) {
+  const size_t before = out.size();
+  search_known(failing, out);
+  if (out.size() == before && !failing.only_local) search_other_function(failing, out);
 }
 
 bool confirm_activation(Case& failing) {

@@ -58,17 +58,24 @@ bool sounds_rotary(const std::string& name) {
 
 }  // namespace
 
-bool RotaryTable::rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign) const {
+bool RotaryTable::rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign, bool exchanged, double share,
+                         double turns) const {
   const int64_t half = static_cast<int64_t>(x.size()) / 2;
   if (rows == 0 || pairs != half) return false;
   row = std::clamp<int64_t>(row, 0, rows - 1);
   const int64_t width = full_width ? 2 * pairs : pairs;
-  for (int64_t i = 0; i < half; ++i) {
+  const int64_t turned = static_cast<int64_t>(share * static_cast<double>(half));
+  for (int64_t i = 0; i < turned; ++i) {
     // Tables of full width repeat each angle: side by side, or in the second half.
     const size_t at = static_cast<size_t>(row * width + (full_width && interleaved ? 2 * i : i));
     const size_t a = static_cast<size_t>(rotation == Rotation::kInterleaved ? 2 * i : i);
     const size_t b = static_cast<size_t>(rotation == Rotation::kInterleaved ? 2 * i + 1 : i + half);
-    const double c = cos[at], s = sign * sin[at], x0 = x[a], x1 = x[b];
+    double turn_c = cos[at], turn_s = sin[at];
+    if (turns != 1) {
+      const double angle = turns * std::atan2(turn_s, turn_c);
+      turn_c = std::cos(angle), turn_s = std::sin(angle);
+    }
+    const double c = exchanged ? turn_s : turn_c, s = sign * (exchanged ? turn_c : turn_s), x0 = x[a], x1 = x[b];
     x[a] = x0 * c - x1 * s;
     x[b] = x0 * s + x1 * c;
   }
@@ -76,14 +83,14 @@ bool RotaryTable::rotate(std::vector<double>& x, int64_t row, Rotation rotation,
 }
 
 AttentionInputs::AttentionInputs(Case& failing, bool candidate) {
-  owned_.reserve(8);
   // The bad tensor is the input of the output projection, or the output of an attention without one.
   add_projections(failing, candidate);
   if (streams.empty()) add_fused(failing, candidate);
   std::erase_if(streams, [](const AttentionStream& s) { return !s.q || !s.k || !s.v; });
   if (streams.empty()) return;
+  keep_one_item(failing);
   add_tables(failing, candidate);
-  const int64_t tokens = picture ? failing.r.size() / failing.r.shape[1] : failing.r.rows();
+  const int64_t tokens = (picture ? failing.r.size() / failing.r.shape[1] : failing.r.rows()) / batch;
   for (size_t i = 0; i < streams.size(); ++i) {
     const int64_t width = streams[i].q->size() / tokens;
     if (streams[i].q->size() % tokens == 0 && width == (picture ? failing.r.shape[1] : failing.r.last()))
@@ -92,6 +99,15 @@ AttentionInputs::AttentionInputs(Case& failing, bool candidate) {
   // Both streams of the same length: the second stream's output projection says so in its name.
   if (streams.size() == 2 && streams[0].q->size() == streams[1].q->size())
     own = is_second_stream(leaf_of(failing.module)) ? 0 : 1;
+}
+
+// No token attends to another item's.
+void AttentionInputs::keep_one_item(const Case& failing) {
+  if (failing.r.rank() < 3 || failing.r.shape[0] < 2) return;
+  batch = failing.r.shape[0], item = worst_item(failing);
+  for (AttentionStream& stream : streams)
+    for (const Values** values : {&stream.q, &stream.k, &stream.v, &stream.early_q, &stream.early_k})
+      if (*values) *values = &owned_.emplace_back(batch_item(**values, item, batch));
 }
 
 void AttentionInputs::add_projections(Case& failing, bool candidate) {
@@ -127,7 +143,8 @@ void AttentionInputs::add_fused(Case& failing, bool candidate) {
   for (const Item& item : failing.items) {
     if (item.role != Role::kOutput || !is_inside(item.name, scope) || part_of(leaf_of(item.name)) != Part::kFused)
       continue;
-    const Values& fused = candidate ? failing.candidate_of(item) : failing.reference_of(item);
+    const Values fused = batch_item(candidate ? failing.candidate_of(item) : failing.reference_of(item),
+                                    worst_item(failing), failing.r.rank() < 3 ? 1 : failing.r.shape[0]);
     const int axis = fused.rank() >= 4 ? 1 : static_cast<int>(fused.rank()) - 1;
     picture = fused.rank() >= 4;
     const Values rows = channels_last(fused, axis);

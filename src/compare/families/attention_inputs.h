@@ -1,6 +1,7 @@
 // q, k, v and the position tables of one attention call, recognised among the recorded tensors by what modules are
 // called.
 #pragma once
+#include <deque>
 #include <vector>
 
 #include "compare/families/family.h"
@@ -16,7 +17,8 @@ struct RotaryTable {
   bool full_width = false;      // d columns (cos, sin of each element)
   bool interleaved = false;     // full width with neighbours equal, not halves
 
-  bool rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign) const;
+  bool rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign, bool exchanged = false,
+              double share = 1, double turns = 1) const;
 };
 
 struct AttentionStream {
@@ -40,13 +42,15 @@ class AttentionInputs {
   std::vector<AttentionStream> streams;  // in the order they are joined
   int own = -1;                          // the stream whose output the bad tensor is
   bool picture = false;                  // channels are axis 1 of a picture
+  int64_t item = 0, batch = 1;           // of a batch one item is looked at
 
  private:
   void add_projections(Case& failing, bool candidate);
   void add_fused(Case& failing, bool candidate);
   void add_tables(Case& failing, bool candidate);
+  void keep_one_item(const Case& failing);
   std::vector<int64_t> norm_widths_;
-  std::vector<Values> owned_;
+  std::deque<Values> owned_;  // its elements stay where they are
 };
 
 }  // namespace lockstep

@@ -1,210 +1,32 @@
-// y = a[c] * x + g[c] * f + b[c]: modulation, gates, residuals. The coefficients are solved for, then recognised among
-// the vectors that were recorded (parts of a modulation, weights); a formula counts only with recognised coefficients.
+// Modulation, gates, residuals: y = a[c] * x + g[c] * f + b[c] with coefficients that have names.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
-#include "compare/families/fit.h"
-#include "compare/small_solve.h"
+#include "compare/families/channelwise_search.h"
 
 namespace lockstep {
 namespace {
 
-enum class Form { kConstant, kVector, kOnePlus, kMinus, kTanh };
+using Formula = ChannelFormula;
 
-struct Coefficient {
-  Form form = Form::kConstant;
-  double constant = 0;
-  int vector = -1;  // of the dictionary
-
-  double at(const std::vector<NamedVector>& words, bool candidate, size_t channel) const {
-    if (form == Form::kConstant) return constant;
-    const double v = (candidate ? words[static_cast<size_t>(vector)].c : words[static_cast<size_t>(vector)].r)[channel];
-    return form == Form::kVector ? v : form == Form::kOnePlus ? 1 + v : form == Form::kMinus ? -v : std::tanh(v);
-  }
-  bool is(double value) const { return form == Form::kConstant && constant == value; }
-  friend bool operator==(const Coefficient&, const Coefficient&) = default;
-};
-
-struct Term {
-  int item = -1;
-  Coefficient coefficient;
-};
-
-struct Formula {
-  std::vector<Term> terms;
-  Coefficient offset;
-  double residual = INFINITY;
-
-  const Coefficient* of(int item) const {
-    for (const Term& term : terms)
-      if (term.item == item) return &term.coefficient;
-    return nullptr;
-  }
-};
-
-class Search {
- public:
-  explicit Search(Case& failing) : failing_(failing), items_(equal_size_items(failing, 9)) {
-    axis_ = channel_axis(failing.name, failing.r.shape);
-    y_[0] = rows(failing.r), y_[1] = rows(failing.c);
-    channels_ = y_[0].last();
-    for (const Item* item : items_) {
-      Values r = failing.reference_of(*item), c = failing.candidate_of(*item);
-      r.shape = c.shape = failing.r.shape;
-      x_[0].push_back(rows(r)), x_[1].push_back(rows(c));
-    }
-    words_ = vector_dictionary(failing, channels_);
-  }
-
-  bool possible() const { return !items_.empty() && channels_ >= 4 && y_[0].rows() >= 3; }
-
-  Formula best(bool candidate) const {
-    Formula found;
-    const int count = static_cast<int>(items_.size());
-    const auto keep = [&](const Formula& next) {
-      // A longer formula must be better by far.
-      if (next.residual < (next.terms.size() > found.terms.size() && !found.terms.empty() ? 0.3 : 1) * found.residual)
-        found = next;
-    };
-    for (int i = 0; i < count; ++i) keep(fit({i}, candidate));
-    if (failing_.explains(found.residual)) return found;
-    for (int i = 0; i < count; ++i)
-      for (int j = i + 1; j < count; ++j) keep(fit({i, j}, candidate));
-    return found;
-  }
-
-  double residual(const Formula& formula, bool candidate) const {
-    const Values& y = y_[candidate];
-    double dd = 0, yy = 0;
-    for (int64_t j = 0; j < channels_; ++j) {
-      const size_t channel = static_cast<size_t>(j);
-      std::vector<double> k;
-      for (const Term& term : formula.terms) k.push_back(term.coefficient.at(words_, candidate, channel));
-      const double b = formula.offset.at(words_, candidate, channel);
-      for (int64_t i = 0; i < y.rows(); ++i) {
-        const size_t at = static_cast<size_t>(i * channels_ + j);
-        double value = b;
-        for (size_t t = 0; t < k.size(); ++t)
-          value += k[t] * x_[candidate][static_cast<size_t>(formula.terms[t].item)].v[at];
-        const double d = value - y.v[at];
-        dd += d * d, yy += static_cast<double>(y.v[at]) * y.v[at];
-      }
-    }
-    return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
-  }
-
-  std::string words(const Coefficient& k) const {
-    if (k.form == Form::kConstant) return number(k.constant);
-    const std::string& name = words_[static_cast<size_t>(k.vector)].name;
-    return k.form == Form::kVector    ? name
-           : k.form == Form::kOnePlus ? "(1 + " + name + ")"
-           : k.form == Form::kMinus   ? "-" + name
-                                      : "tanh(" + name + ")";
-  }
-  std::string label(int item) const { return items_[static_cast<size_t>(item)]->label(); }
-  std::string words(const Formula& formula) const {
-    std::string out;
-    for (const Term& term : formula.terms) {
-      if (!out.empty()) out += " + ";
-      out += term.coefficient.is(1) ? label(term.item) : label(term.item) + " * " + words(term.coefficient);
-    }
-    if (!formula.offset.is(0)) out += " + " + words(formula.offset);
-    return out.empty() ? "0" : out;
-  }
-
- private:
-  Values rows(const Values& x) const {
-    // Modulations belong to one batch item: look at the first.
-    Values first = x;
-    if (x.rank() >= 3 && x.shape[0] > 1) {
-      first.shape[0] = 1;
-      first.v.resize(x.v.size() / static_cast<size_t>(x.shape[0]));
-    }
-    return sampled(channels_last(first, axis_));
-  }
-
-  Formula fit(const std::vector<int>& chosen, bool candidate) const {
-    const size_t n = chosen.size() + 1;  // and the offset
-    const Values& y = y_[candidate];
-    Formula out;
-    if (y.rows() < static_cast<int64_t>(n) + 1) return out;
-    std::vector<std::vector<double>> k(n, std::vector<double>(static_cast<size_t>(channels_)));
-    for (int64_t j = 0; j < channels_; ++j) {
-      std::vector<double> gram(n * n), right(n), basis(n, 1);
-      for (int64_t i = 0; i < y.rows(); ++i) {
-        const size_t at = static_cast<size_t>(i * channels_ + j);
-        for (size_t t = 0; t + 1 < n; ++t) basis[t] = x_[candidate][static_cast<size_t>(chosen[t])].v[at];
-        for (size_t a = 0; a < n; ++a) {
-          for (size_t b = 0; b < n; ++b) gram[a * n + b] += basis[a] * basis[b];
-          right[a] += basis[a] * y.v[at];
-        }
-      }
-      if (!solve_symmetric(gram, right, n)) return out;
-      for (size_t t = 0; t < n; ++t) k[t][static_cast<size_t>(j)] = right[t];
-    }
-    double scale = 0;  // of the offset: small against the rest it is none
-    for (const float value : y.v) scale += static_cast<double>(value) * value;
-    scale = std::sqrt(scale / static_cast<double>(y.size()));
-    for (size_t t = 0; t + 1 < n; ++t) {
-      const auto known = recognise(k[t], candidate, 0.05);
-      if (!known) return out;
-      out.terms.push_back({chosen[t], *known});
-    }
-    const auto offset = recognise(k[n - 1], candidate, 0.02 * scale);
-    if (!offset) return Formula{};
-    out.offset = *offset;
-    std::erase_if(out.terms, [](const Term& term) { return term.coefficient.is(0); });
-    if (!out.terms.empty()) out.residual = residual(out, candidate);
-    return out;
-  }
-
-  // The constant, or the named vector, that these coefficients are.
-  std::optional<Coefficient> recognise(const std::vector<double>& k, bool candidate, double small) const {
-    const double n = static_cast<double>(k.size());
-    double sum = 0, squares = 0;
-    for (const double value : k) sum += value, squares += value * value;
-    const double mean = sum / n, spread = std::sqrt(std::max(0.0, squares / n - mean * mean));
-    if (std::sqrt(squares / n) < small) return Coefficient{Form::kConstant, 0, -1};
-    Coefficient best;
-    double error = 0.08 * std::max(std::sqrt(squares / n), small);
-    if (spread < 0.03 * std::fabs(mean)) {
-      const double rounded = std::fabs(mean - std::round(mean)) < 0.03 ? std::round(mean) : mean;
-      best = {Form::kConstant, rounded, -1};
-      error = spread + 1e-9;
-    } else {
-      best.vector = -2;
-    }
-    for (size_t w = 0; w < words_.size(); ++w)
-      for (const Form form : {Form::kVector, Form::kOnePlus, Form::kMinus, Form::kTanh}) {
-        const Coefficient next{form, 0, static_cast<int>(w)};
-        double dd = 0;
-        for (size_t j = 0; j < k.size(); ++j) {
-          const double d = next.at(words_, candidate, j) - k[j];
-          dd += d * d;
-        }
-        if (std::sqrt(dd / n) < 0.8 * error) best = next, error = std::sqrt(dd / n);
-      }
-    if (best.vector == -2) return std::nullopt;
-    return best;
-  }
-
-  Case& failing_;
-  std::vector<const Item*> items_;
-  int axis_ = 0;
-  int64_t channels_ = 1;
-  Values y_[2];
-  std::vector<Values> x_[2];
-  std::vector<NamedVector> words_;
-};
-
-bool is_vector(const Coefficient& k) {
-  return k.form != Form::kConstant;
+// Was the reference's tensor made by a norm from the one yours uses?
+bool skips_norm(Case& failing, const Item& wanted, const Item& used) {
+  const std::string& module = failing.structure().site(wanted.reference).module;
+  if (module.empty() || wanted.role != Role::kOutput) return false;
+  std::string leaf = leaf_of(module);
+  std::transform(leaf.begin(), leaf.end(), leaf.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (leaf.find("norm") == std::string::npos && leaf.find("ln") == std::string::npos) return false;
+  const Values& x = failing.reference_of(used);
+  for (const size_t i : failing.structure().records_of(module, Role::kInput, wanted.reference))
+    if (failing.load_reference(i).v == x.v) return true;
+  return false;
 }
 
 // The one difference that matters, in order of plainness.
-Finding describe(const Search& search, const Formula& r, const Formula& c) {
+Finding describe(Case& failing, const ChannelSearch& search, const Formula& r, const Formula& c) {
   Finding out{"",          fmt::format("reference: {}; yours: {}", search.words(r), search.words(c)),
               "",          "",
               r.residual,  c.residual,
@@ -212,41 +34,53 @@ Finding describe(const Search& search, const Formula& r, const Formula& c) {
               Blame::kNone};
   const std::string wanted = "compute " + search.words(r);
   const auto set = [&](const char* cause, std::string fix) { out.cause = cause, out.fix = std::move(fix); };
-  for (const Term& term : r.terms) {  // something left out
+  for (const Formula::Term& term : r.terms) {  // something left out
     if (c.of(term.item)) continue;
     const bool replaced = c.terms.size() == r.terms.size();
-    if (replaced)
+    const Item* wanted_item = search.item(term.item);
+    const Item* used = nullptr;
+    for (const Formula::Term& other : c.terms)
+      if (!r.of(other.item)) used = search.item(other.item);
+    if (replaced && used && wanted_item && skips_norm(failing, *wanted_item, *used))
+      set("norm.missing", fmt::format("use {}, the normalised tensor, not {}", wanted_item->label(), used->label()));
+    else if (replaced && r.terms.size() == 1 && term.coefficient.is(1) && c.terms[0].coefficient.is(1) &&
+             r.offset.is(0) && c.offset.is(0))
+      set("stage.replaced", fmt::format("pass {} on, not {}", search.label(term.item), search.label(c.terms[0].item)));
+    else if (replaced)
       set("residual.other_input", fmt::format("add {} here, not another tensor", search.label(term.item)));
-    else if (is_vector(term.coefficient))
+    else if (term.coefficient.is_vector())
       set("residual.branch_missing",
           fmt::format("add {} * {}", search.label(term.item), search.words(term.coefficient)));
     else
       set("residual.missing", fmt::format("add {} (the residual)", search.label(term.item)));
     return out;
   }
-  for (const Term& term : c.terms)
+  for (const Formula::Term& term : c.terms)
     if (!r.of(term.item)) {
       set("residual.added", fmt::format("do not add {}", search.label(term.item)));
       return out;
     }
-  for (const Term& term : r.terms) {
+  for (const Formula::Term& term : r.terms) {
     const Coefficient &kr = term.coefficient, &kc = *c.of(term.item);
     if (kr == kc) continue;
     const bool alone = r.terms.size() == 1;
-    if (is_vector(kr) && is_vector(kc) && kr.vector == c.offset.vector && kc.vector == r.offset.vector)
+    if (kr.is_vector() && kc.is_vector() && kr.vector == c.offset.vector && kc.vector == r.offset.vector)
       set("modulate.shift_scale_exchanged", "exchange shift and scale: " + wanted);
-    else if (is_vector(kr) && kr.vector == kc.vector && !alone &&
-             (kr.form == Form::kMinus) != (kc.form == Form::kMinus) && kr.form != Form::kOnePlus)
+    else if (kr.is_vector() && kr.vector == kc.vector && !alone && kr.is_plain() && kc.is_plain() &&
+             kr.factor == -kc.factor)
       set("residual.sign", fmt::format("the sign of {} is wrong", search.label(term.item)));
-    else if (is_vector(kr) && kr.vector == kc.vector)
-      set(kr.form == Form::kOnePlus ? "modulate.one_plus_missing" : "modulate.form",
+    else if (kr.is_vector() && kr.vector == kc.vector)
+      set(kr.is_one_plus() && kc.is_plain() && kc.factor == 1 ? "modulate.one_plus_missing"
+          : alone                                             ? "modulate.form"
+                                                              : "gate.form",
           "use " + search.words(kr) + " in place of " + search.words(kc));
-    else if (is_vector(kr) && is_vector(kc))
+    else if (kr.is_vector() && kc.is_vector())
       set(alone ? "modulate.other_part" : "gate.other_part", "take " + search.words(kr) + ", not " + search.words(kc));
-    else if (is_vector(kr))
-      set(alone ? "modulate.missing" : "gate.missing",
+    else if (kr.is_vector())
+      set(alone ? (c.offset == r.offset && !r.offset.is(0) ? "modulate.scale_missing" : "modulate.missing")
+                : "gate.missing",
           fmt::format("multiply {} by {}", search.label(term.item), search.words(kr)));
-    else if (is_vector(kc))
+    else if (kc.is_vector())
       set(alone ? "modulate.added" : "gate.added",
           fmt::format("do not multiply {} by {}", search.label(term.item), search.words(kc)));
     else if (kr.constant == -kc.constant)
@@ -256,32 +90,105 @@ Finding describe(const Search& search, const Formula& r, const Formula& c) {
           fmt::format("{} counts {} times, not {}", search.label(term.item), search.words(kr), search.words(kc)));
     return out;
   }
-  if (is_vector(r.offset) && c.offset.is(0))
+  if (r.offset.is_vector() && c.offset.is(0))
     set("modulate.shift_missing", "add " + search.words(r.offset));
-  else if (is_vector(r.offset) && is_vector(c.offset))
+  else if (r.offset.is_vector() && c.offset.is_vector() && r.offset.vector != c.offset.vector)
     set("modulate.other_part", "add " + search.words(r.offset) + ", not " + search.words(c.offset));
   else
     set("modulate.shift", wanted);
   return out;
 }
 
+// The reference's tensor itself with something more, or less.
+void search_from_reference(Case& failing, const ChannelSearch& search, Findings& out) {
+  const Formula c = search.best_from_reference();
+  if (c.terms.empty() || !failing.explains_candidate(c.residual)) return;
+  Finding finding{"",          fmt::format("reference: y; yours: {}", search.words(c)), "", "", 0, c.residual, 1.6, 0,
+                  Blame::kNone};
+  const auto set = [&](const char* cause, std::string fix) { finding.cause = cause, finding.fix = std::move(fix); };
+  for (const Formula::Term& term : c.terms) {
+    if (search.is_reference(term.item)) continue;
+    const std::string label = search.label(term.item);
+    const Coefficient& k = term.coefficient;
+    if (k.is(-1) || (k.is_vector() && k.factor < 0))
+      set(k.is_vector() ? "residual.branch_missing" : "residual.missing", fmt::format("add {}", label));
+    else if (k.is(-2))
+      set("residual.sign", fmt::format("the sign of {} is wrong", label));
+    else if (k.is(1) || k.is_vector())
+      set("residual.added", fmt::format("do not add {}", label));
+    else
+      set("residual.factor", fmt::format("{} counts {} times too much", label, search.words(k)));
+    out.push_back(std::move(finding));
+    return;
+  }
+  const Coefficient& own = c.terms[0].coefficient;
+  if (own.is_vector())
+    set("modulate.added", "the reference's result is not multiplied by " + search.words(own));
+  else if (own.is(1) && c.offset.is_vector())
+    set(c.offset.factor < 0 ? "modulate.shift_missing" : "modulate.shift",
+        (c.offset.factor < 0 ? "add " : "do not add ") + search.words(c.offset));
+  else
+    return;  // a number alone: the affine rest says it better
+  out.push_back(std::move(finding));
+}
+
+// One term at a time: what would it have to be for yours to come out? Then that tensor is explained like any other.
+void search_operands(Case& failing, const ChannelSearch& search, const Formula& r, Findings& out) {
+  for (size_t term = 0; term < r.terms.size(); ++term) {
+    auto [mine, right] = search.implied(r, term);
+    if (right.rows() < 2) continue;
+    Case operand = failing.with_pair(std::move(right), std::move(mine));
+    const double share = rms(failing.c.v) / std::max(1e-30, rms(operand.r.v));
+    operand.tolerance = std::clamp(failing.tolerance * std::max(10.0, 4 * share), failing.tolerance, 5e-3);
+    operand.name = search.label(r.terms[term].item);
+    Findings found = explain_pair(operand);
+    // Worked back, the values are not exactly those of the poorer format: the difference must vanish with it.
+    static const std::tuple<const char*, const char*, float (*)(float)> kFormats[] = {
+        {"precision.bf16", "bfloat16", [](float x) { return float_from(bfloat16_from(x)); }},
+        {"precision.f16", "float16", [](float x) { return float_from(half_from(x)); }}};
+    for (const auto& [cause, format, round] : kFormats) {
+      Values rounded = operand.r;
+      for (float& value : rounded.v) value = round(value);
+      const double left = relative_error(operand.c.v, rounded.v);
+      if (found.empty() && operand.error < 0.01 && left < 0.25 * operand.error)
+        found.push_back({cause, fmt::format("rounded to {}", format), "do not cast it on the way", "", 0, left, 1, 0,
+                         Blame::kNone});
+    }
+    for (Finding& finding : found) {
+      finding.explanation = fmt::format("reference: {}; yours: the same, but in it {}: {}", search.words(r),
+                                        operand.name, finding.explanation);
+      finding.complexity += 0.5;
+      finding.residual = std::min(finding.residual, failing.tolerance);
+      finding.blame = Blame::kNone;
+      out.push_back(std::move(finding));
+    }
+    if (!found.empty()) return;
+  }
+}
+
 }  // namespace
 
 void search_channelwise(Case& failing, Findings& out) {
   if (failing.r.rank() < 2 || !std::isfinite(failing.error)) return;
-  const Search search(failing);
+  const ChannelSearch search(failing);
   if (!search.possible()) return;
+  const size_t before = out.size();
   const Formula r = search.best(false);
-  if (!failing.explains(r.residual)) return;
-  if (failing.note_local(search.residual(r, true))) return;
-  const Formula c = search.best(true);
-  if (c.terms.empty() || !failing.explains_candidate(c.residual) ||
-      !failing.is_better(c.residual, search.residual(r, true)))
-    return;
-  Finding finding = describe(search, r, c);
-  if (!failing.module.empty() && failing.role == Role::kInput)
-    finding.look_at = parent_of(failing.module) + ", before " + failing.module;
-  out.push_back(std::move(finding));
+  const bool explained = !r.terms.empty() && failing.explains(r.residual);
+  if (explained) {
+    const double with_reference = search.residual(r, true);
+    if (failing.note_local(with_reference)) return;
+    const Formula c = search.best(true);
+    if (!c.terms.empty() && failing.explains_candidate(c.residual) && failing.is_better(c.residual, with_reference)) {
+      Finding finding = describe(failing, search, r, c);
+      if (!failing.module.empty() && failing.role == Role::kInput)
+        finding.look_at = parent_of(failing.module) + ", before " + failing.module;
+      out.push_back(std::move(finding));
+    }
+  }
+  if (failing.only_local || out.size() > before) return;
+  search_from_reference(failing, search, out);
+  if (explained && out.size() == before) search_operands(failing, search, r, out);
 }
 
 }  // namespace lockstep

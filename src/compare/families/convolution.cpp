@@ -5,10 +5,15 @@
 #include <cmath>
 
 #include "compare/families/fit.h"
+#include "compare/layouts.h"
 
 namespace lockstep {
 namespace {
 
+enum class Rounding { kNone, kBf16, kF16, kF8 };
+constexpr const char* kMemory[] = {"", "[out, rows, columns, in]", "[rows, columns, in, out]",
+                                   "[in, out, rows, columns]",
+                                   "[out, in, rows, columns] when it is [out, rows, columns, in]"};
 enum class Padding { kZero, kReplicate, kReflect, kCircular };
 
 struct Params {
@@ -16,8 +21,14 @@ struct Params {
   int slice = -1;  // of the temporal taps; -1 the last, -2 their sum
   bool flip_rows = false, flip_columns = false, swap_rows_columns = false, transposed = false;
   Padding padding = Padding::kZero;
-  bool bias = true;
-  std::string weight;  // empty: its own
+  int bias = 1;  // how many times
+  int64_t dilation = 1;
+  int memory = 0;  // the weight's memory taken for another order of axes, see kMemory
+  bool inputs_reversed = false;
+  int input_parts = 1;  // halves, thirds ... of the input exchanged
+  bool middle = false;  // the middle tap of the kernel alone
+  Rounding rounding = Rounding::kNone;
+  std::string weight = {};  // empty: its own
   double residual = INFINITY;
 };
 
@@ -27,7 +38,16 @@ struct Geometry {
 
 std::string formula(const Params& p) {
   std::string out = p.weight.empty() ? "conv(x, W)" : "conv(x, " + p.weight + ")";
-  if (p.bias) out += " + b";
+  if (p.bias) out += p.bias > 1 ? " + 2 b" : " + b";
+  if (p.memory) out += std::string(", W's memory taken for ") + kMemory[p.memory];
+  if (p.dilation > 1) out += fmt::format(", dilation {}", p.dilation);
+  if (p.inputs_reversed) out += ", input channels in reverse order";
+  if (p.input_parts > 1) out += fmt::format(", the {} parts of the input channels exchanged", p.input_parts);
+  if (p.middle) out += ", the middle tap alone";
+  if (p.rounding != Rounding::kNone)
+    out += p.rounding == Rounding::kBf16  ? ", W in bfloat16"
+           : p.rounding == Rounding::kF16 ? ", W in float16"
+                                          : ", W in float8";
   if (p.slice == -2) out += ", taps summed";
   if (p.slice >= 0) out += fmt::format(", temporal tap {}", p.slice);
   if (p.flip_rows || p.flip_columns) out += ", kernel mirrored";
@@ -64,7 +84,7 @@ class Search {
     const int64_t height = y_[0].dim(-2), width = y_[0].dim(-1);
     for (const int64_t y : sample_indices(height, 6))
       for (const int64_t x : sample_indices(width, 6)) places_.emplace_back(y, x);
-    channels_ = sample_indices(g_.out, 24);
+    channels_ = sample_indices(g_.out, g_.out <= 64 ? g_.out : 24);
   }
 
   bool possible() const {
@@ -73,23 +93,24 @@ class Search {
   }
 
   double measure(bool candidate, const Params& p, const Values* other = nullptr,
-                 const std::vector<float>* other_bias = nullptr) const {
+                 const std::vector<float>* other_bias = nullptr, std::vector<double>* into = nullptr) const {
     const Values &x = x_[candidate], &y = y_[candidate], &w = other ? *other : w_;
     const std::vector<float>& bias = other_bias ? *other_bias : bias_;
     const int64_t height = x.dim(-2), width = x.dim(-1), out_h = y.dim(-2), out_w = y.dim(-1);
     double dd = 0, yy = 0;
     for (const int64_t o : channels_)
       for (const auto& [py, px] : places_) {
-        double sum = p.bias && !bias.empty() ? bias[static_cast<size_t>(o)] : 0;
+        double sum = !bias.empty() ? p.bias * bias[static_cast<size_t>(o)] : 0;
         for (int64_t ky = 0; ky < g_.kh; ++ky)
           for (int64_t kx = 0; kx < g_.kw; ++kx) {
-            const int64_t sy = border(py * p.stride + ky - p.top, height, p.padding),
-                          sx = border(px * p.stride + kx - p.left, width, p.padding);
-            if (sy < 0 || sx < 0) continue;
+            const int64_t sy = border(py * p.stride + (ky - p.top) * p.dilation, height, p.padding),
+                          sx = border(px * p.stride + (kx - p.left) * p.dilation, width, p.padding);
+            if (sy < 0 || sx < 0 || (p.middle && (ky != g_.kh / 2 || kx != g_.kw / 2))) continue;
             for (int64_t i = 0; i < g_.in; ++i)
               sum += static_cast<double>(tap(w, p, o, i, ky, kx)) *
-                     x.v[static_cast<size_t>((i * height + sy) * width + sx)];
+                     x.v[static_cast<size_t>((source(p, i) * height + sy) * width + sx)];
           }
+        if (into) into->push_back(sum);
         const double target = y.v[static_cast<size_t>((o * out_h + py) * out_w + px)];
         dd += (sum - target) * (sum - target), yy += target * target;
       }
@@ -103,7 +124,7 @@ class Search {
       for (int64_t top = 0; top <= g_.kh / 2; ++top) {
         if (out_h > (height + 2 * top) / stride + 1) continue;
         Params p;
-        p.stride = stride, p.top = top, p.left = g_.kw == g_.kh ? top : g_.kw / 2, p.bias = !bias_.empty();
+        p.stride = stride, p.top = top, p.left = g_.kw == g_.kh ? top : g_.kw / 2, p.bias = bias_.empty() ? 0 : 1;
         p.residual = measure(false, p);
         if (p.residual < best.residual) best = p;
         if (best.residual <= tolerance) return best;
@@ -118,7 +139,8 @@ class Search {
       change(p);
       out.push_back(p);
     };
-    add([](Params& p) { p.bias = false; });
+    add([](Params& p) { p.bias = 0; });
+    add([](Params& p) { p.bias = 2; });
     for (int t = 0; t + 1 < g_.taps; ++t) add([&](Params& p) { p.slice = t; });
     if (g_.taps > 1) add([](Params& p) { p.slice = -2; });
     add([](Params& p) { p.flip_rows = p.flip_columns = true; });
@@ -131,7 +153,41 @@ class Search {
     for (int64_t top = 0; top < g_.kh; ++top)
       for (int64_t left = 0; left < g_.kw; ++left)
         if (top != r.top || left != r.left) add([&](Params& p) { p.top = top, p.left = left; });
+    if (g_.kh > 1) {
+      for (const int64_t shift : {-1, 1}) {
+        add([&](Params& p) { p.top += shift * g_.kh; });
+        add([&](Params& p) { p.left += shift * g_.kw; });
+      }
+      add([](Params& p) { p.dilation = 2; });
+      add([](Params& p) { p.middle = true; });
+    }
+    for (int memory = 1; memory < 5; ++memory) add([&](Params& p) { p.memory = memory; });
+    add([](Params& p) { p.inputs_reversed = true; });
+    for (const int parts : {2, 3, 4})
+      if (g_.in % parts == 0) add([&](Params& p) { p.input_parts = parts; });
+    for (const Rounding rounding : {Rounding::kBf16, Rounding::kF16, Rounding::kF8})
+      add([&](Params& p) { p.rounding = rounding; });
     return out;
+  }
+
+  // What the reference's formula makes of the candidate's input, and what the candidate has: [channels, places], the
+  // bias taken away from both.
+  std::pair<Values, Values> products(const Params& r) const {
+    std::vector<double> sums;
+    Params plain = r;
+    plain.bias = 0;
+    measure(true, plain, nullptr, nullptr, &sums);
+    const int64_t places = static_cast<int64_t>(places_.size());
+    Values right = make_values({static_cast<int64_t>(channels_.size()), places}), mine = right;
+    const Values& y = y_[1];
+    for (size_t c = 0, i = 0; c < channels_.size(); ++c)
+      for (const auto& [py, px] : places_) {
+        right.v[i] = static_cast<float>(sums[i]);
+        mine.v[i] = y.v[static_cast<size_t>((channels_[c] * y.dim(-2) + py) * y.dim(-1) + px)] -
+                    (bias_.empty() || !r.bias ? 0 : bias_[static_cast<size_t>(channels_[c])]);
+        ++i;
+      }
+    return {std::move(right), std::move(mine)};
   }
 
  private:
@@ -141,13 +197,31 @@ class Search {
     if (p.swap_rows_columns) std::swap(ky, kx);
     if (p.transposed) std::swap(o, i);
     const auto at = [&](int64_t t) {
+      const int64_t k = ky * g_.kw + kx, taps = g_.kh * g_.kw;
+      if (p.memory && g_.taps == 1) {
+        const int64_t index = p.memory == 1   ? (o * taps + k) * g_.in + i
+                              : p.memory == 2 ? (k * g_.in + i) * g_.out + o
+                              : p.memory == 4 ? (o * g_.in + (i * taps + k) % g_.in) * taps + (i * taps + k) / g_.in
+                                              : (i * g_.out + o) * taps + k;
+        return w.v[static_cast<size_t>(index)];
+      }
       return w.v[static_cast<size_t>((((o * g_.in + i) * g_.taps + t) * g_.kh + ky) * g_.kw + kx)];
     };
+    if (p.rounding != Rounding::kNone) {
+      const float value = at(g_.taps - 1);
+      return p.rounding == Rounding::kBf16  ? float_from(bfloat16_from(value))
+             : p.rounding == Rounding::kF16 ? float_from(half_from(value))
+                                            : float_from(float8_e4m3_from(value));
+    }
     if (p.slice >= 0) return at(p.slice);
     if (p.slice == -1) return at(g_.taps - 1);
     float sum = 0;
     for (int64_t t = 0; t < g_.taps; ++t) sum += at(t);
     return sum;
+  }
+  int64_t source(const Params& p, int64_t i) const {
+    if (p.inputs_reversed) return g_.in - 1 - i;
+    return p.input_parts > 1 ? (i + g_.in / p.input_parts) % g_.in : i;
   }
   const Values& w_;
   Values x_[2], y_[2];
@@ -164,7 +238,18 @@ Finding describe(const Params& r, const Params& c) {
               0.7,         0,
               Blame::kNone};
   if (c.bias != r.bias)
-    out.cause = "convolution.bias_missing", out.fix = "add the bias";
+    out.cause = c.bias ? "convolution.bias_doubled" : "convolution.bias_missing", out.fix = "add the bias once";
+  else if (c.memory)
+    out.cause = "convolution.kernel_axes",
+    out.fix = "permute the weight's axes as the library wants them, do not only rename them";
+  else if (c.inputs_reversed || c.input_parts > 1)
+    out.cause = "convolution.input_order", out.fix = "the channels of the input are in another order";
+  else if (c.rounding != Rounding::kNone)
+    out.cause = "convolution.weight_rounded", out.fix = "keep the weight in its own dtype", out.blame = Blame::kWeights;
+  else if (c.middle)
+    out.cause = "convolution.kernel_size", out.fix = "apply the whole kernel";
+  else if (c.dilation != r.dilation)
+    out.cause = "convolution.dilation", out.fix = "do not dilate the kernel";
   else if (!c.weight.empty())
     out.cause = "convolution.other_weight", out.fix = "load this layer's own weight, not " + c.weight,
     out.blame = Blame::kWeights;
@@ -185,6 +270,46 @@ Finding describe(const Params& r, const Params& c) {
     out.cause = "convolution.padding",
     out.fix = fmt::format("pad {} rows and {} columns in front, not {} and {}", r.top, r.left, c.top, c.left);
   return out;
+}
+
+// The right product with another factor, order or offset for each output channel.
+void search_products(Case& failing, const Search& search, const Params& r, Findings& out) {
+  auto [right, mine] = search.products(r);
+  const auto add = [&](const char* cause, std::string yours, std::string fix, double residual, double complexity) {
+    out.push_back({cause, fmt::format("reference: {}; yours: {}", formula(r), yours), std::move(fix), "", r.residual,
+                   residual, complexity, 0, Blame::kWeights});
+  };
+  const size_t places = static_cast<size_t>(right.last());
+  double all_xy = 0, all_xx = 0, one = 0, each = 0, offset = 0;
+  const double yy = squared_norm(mine.v);
+  if (!(yy > 0)) return add("convolution.zero_weight", "b alone", "the weight is zeros: it was never loaded", 0, 0.7);
+  for (size_t i = 0; i < mine.v.size(); ++i)
+    all_xy += static_cast<double>(mine.v[i]) * right.v[i], all_xx += static_cast<double>(right.v[i]) * right.v[i];
+  const double factor = all_xx > 0 ? all_xy / all_xx : 0;
+  for (size_t c = 0; c * places < mine.v.size(); ++c) {
+    double xy = 0, xx = 0, d = 0;
+    for (size_t i = c * places; i < (c + 1) * places; ++i)
+      xy += static_cast<double>(mine.v[i]) * right.v[i], xx += static_cast<double>(right.v[i]) * right.v[i],
+          d += static_cast<double>(mine.v[i]) - right.v[i];
+    const double k = xx > 0 ? xy / xx : 0, b = d / static_cast<double>(places);
+    for (size_t i = c * places; i < (c + 1) * places; ++i)
+      one += std::pow(mine.v[i] - factor * right.v[i], 2), each += std::pow(mine.v[i] - k * right.v[i], 2),
+          offset += std::pow(mine.v[i] - right.v[i] - b, 2);
+  }
+  const auto fits = [&](double squares) { return failing.explains_candidate(std::sqrt(squares / yy)); };
+  if (fits(one))
+    return add("convolution.weight_scaled", fmt::format("{} conv(x, W) + b", number(factor)),
+               "a factor on the weight is missing or applied twice", std::sqrt(one / yy), 1);
+  if (fits(offset) && places >= 4)
+    return add("convolution.different_bias", "conv(x, W) plus another vector, which is not this layer's bias",
+               "compare the loaded bias with the file", std::sqrt(offset / yy), 1);
+  if (fits(each) && places >= 6)
+    return add("convolution.weight_scaled", "conv(x, W) with a factor of its own for each output channel, plus b",
+               "the scales of the weight's rows are missing, or those of other rows", std::sqrt(each / yy), 1.4);
+  for (const Rearrangement& found : find_rearrangements("", mine, right, failing.tolerance))
+    if (failing.explains_candidate(found.residual))
+      return add(found.id.c_str(), "the same product, " + found.words + ", and then the bias in its own order",
+                 "the output channels of the weight are in another order than those of the bias", found.residual, 1.2);
 }
 
 }  // namespace
@@ -220,6 +345,8 @@ void search_convolution(Case& failing, Findings& out) {
     }
     if (failing.explains_candidate(best.residual) && failing.is_better(best.residual, with_reference))
       out.push_back(describe(r, best));
+    else
+      search_products(failing, search, r, out);
     return;
   }
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -62,6 +64,8 @@ class Case {
   // The candidate's own weights where given, else the reference's: the same checkpoint is the usual case.
   std::optional<Values> weight_c(const std::string& weight_name) const;
   std::string where() const;
+  // Another pair in this one's place: a part of it, or an operand worked back from it. What was loaded is shared.
+  Case with_pair(Values reference, Values candidate) const;
 
   // A family found the formula that makes the reference's tensor; applied to the candidate's own inputs it leaves this.
   // Where several formulas fit, the kindest counts. True: that was the question, the search may end.
@@ -85,7 +89,8 @@ class Case {
   const RunView& candidate_;
   const Structure& structure_;
   size_t reference_record_, candidate_record_;
-  std::map<size_t, Values> loaded_r_, loaded_c_;
+  using Loaded = std::map<size_t, Values>;
+  std::shared_ptr<Loaded> loaded_r_ = std::make_shared<Loaded>(), loaded_c_ = std::make_shared<Loaded>();
 };
 
 using Findings = std::vector<Finding>;
@@ -97,9 +102,12 @@ struct Family {
   // the stage is right, and what is wrong with its result was wrong with its inputs. Null: the family cannot tell.
   bool (*confirm)(Case& failing) = nullptr;
   bool recomputes = false;  // calls note_local: its formula makes the tensor from inputs
+  bool pair_only = false;   // looks at the two tensors alone, so that it also explains parts and operands of a pair
 };
 
 const std::vector<Family>& families();
+// The families that look at the two tensors alone.
+Findings explain_pair(Case& pair);
 
 // One function per file of this folder.
 bool confirm_activation(Case& failing);
@@ -112,12 +120,16 @@ void search_attention(Case& failing, Findings& out);
 void search_capture(Case& failing, Findings& out);
 void search_channelwise(Case& failing, Findings& out);
 void search_convolution(Case& failing, Findings& out);
+void search_elementwise(Case& failing, Findings& out);
+void search_embedding(Case& failing, Findings& out);
 void search_garbage(Case& failing, Findings& out);
 void search_guidance(Case& failing, Findings& out);
 void search_latents(Case& failing, Findings& out);
 void search_layout(Case& failing, Findings& out);
 void search_linear(Case& failing, Findings& out);
 void search_norm(Case& failing, Findings& out);
+void search_parts(Case& failing, Findings& out);
+void search_picture(Case& failing, Findings& out);
 void search_precision(Case& failing, Findings& out);
 void search_resample(Case& failing, Findings& out);
 void search_rotary_table(Case& failing, Findings& out);

@@ -33,6 +33,30 @@ Values sampled(const Values& rows, int64_t most) {
   return rows.rows() <= most ? rows : take_rows(rows, sample_indices(rows.rows(), most));
 }
 
+int64_t worst_item(const Case& failing) {
+  if (failing.r.rank() < 3 || failing.r.shape[0] < 2) return 0;
+  const size_t size = failing.r.v.size() / static_cast<size_t>(failing.r.shape[0]);
+  double most = -1;
+  int64_t worst = 0;
+  for (int64_t i = 0; i < failing.r.shape[0]; ++i) {
+    double dd = 0;
+    for (size_t k = static_cast<size_t>(i) * size; k < static_cast<size_t>(i + 1) * size; ++k) {
+      const double d = static_cast<double>(failing.c.v[k]) - failing.r.v[k];
+      dd += d * d;
+    }
+    if (dd > most) most = dd, worst = i;
+  }
+  return worst;
+}
+
+Values batch_item(const Values& x, int64_t item, int64_t batch) {
+  if (batch < 2 || x.rank() < 2 || x.shape[0] != batch) return x;
+  const int64_t size = x.size() / batch;
+  Values out{x.shape, {x.v.begin() + item * size, x.v.begin() + (item + 1) * size}};
+  out.shape[0] = 1;
+  return out;
+}
+
 std::vector<const Item*> equal_size_items(Case& failing, size_t most) {
   std::vector<const Item*> out;
   for (const Item& item : failing.items) {
@@ -64,18 +88,21 @@ std::vector<const Item*> input_items(Case& failing, int64_t last_axis) {
 
 std::vector<NamedVector> vector_dictionary(Case& failing, int64_t channels) {
   std::vector<NamedVector> out;
+  const int64_t worst = worst_item(failing);
   const auto add = [&](const std::string& name, std::span<const float> r, std::span<const float> c) {
     out.push_back({name, {r.begin(), r.end()}, {c.begin(), c.end()}});
   };
   for (const Item& item : failing.items) {
     const int64_t count = checked_numel(item.shape);
-    if (channels < 2 || count == 0 || count % channels || count / channels > 12) continue;
+    if (channels < 2 || count == 0 || count % channels || count / channels > 48) continue;
     const int64_t parts = item.shape.back() % channels ? 0 : item.shape.back() / channels;
-    if (parts == 0 || count / item.shape.back() > 2) continue;  // a vector per batch item, no tokens
+    if (parts == 0 || count / item.shape.back() > 8) continue;  // a vector per batch item, no tokens
     const Values &r = failing.reference_of(item), &c = failing.candidate_of(item);
     if (r.size() != count || c.size() != count) continue;
-    for (int64_t part = 0; part < parts; ++part)
-      add(parts == 1 ? item.label() : fmt::format("{}[part {} of {}]", item.label(), part + 1, parts),
+    // [batch, parts * channels]: the row of the item that is looked at
+    const int64_t batch = count / item.shape.back(), row = batch > 1 && batch == failing.r.shape[0] ? worst : 0;
+    for (int64_t part = row * parts; part < (row + 1) * parts; ++part)
+      add(parts == 1 ? item.label() : fmt::format("{}[part {} of {}]", item.label(), part % parts + 1, parts),
           std::span(r.v).subspan(static_cast<size_t>(part * channels), static_cast<size_t>(channels)),
           std::span(c.v).subspan(static_cast<size_t>(part * channels), static_cast<size_t>(channels)));
   }
@@ -127,10 +154,6 @@ std::string ordinal(size_t i) {
                      : i % 10 == 2 && i % 100 != 12 ? "nd"
                      : i % 10 == 3 && i % 100 != 13 ? "rd"
                                                     : "th");
-}
-
-double sigmoid(double x) {
-  return 1 / (1 + std::exp(-x));
 }
 
 }  // namespace lockstep

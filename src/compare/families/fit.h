@@ -19,6 +19,10 @@ int channel_axis(const std::string& name, const Shape& shape);
 Values channels_last(const Values& x, int axis);              // [rows, channels]
 Values sampled(const Values& rows, int64_t most = kFitRows);  // evenly spread rows
 
+// Of a batch, the item in which the two sides differ most; 0 when there is no batch.
+int64_t worst_item(const Case& failing);
+Values batch_item(const Values& x, int64_t item, int64_t batch);  // x itself when its first axis is no such batch
+
 // Items of as many elements as the bad tensor, floats, each content once; nearest first.
 std::vector<const Item*> equal_size_items(Case& failing, size_t most);
 // Items that hold the module's input: the recorded one, or where none was recorded the nearest whose last axis fits.
@@ -35,7 +39,5 @@ std::vector<NamedVector> vector_dictionary(Case& failing, int64_t channels);
 std::string constant_name(double value, const Shape& shape, double tolerance);
 std::string number(double value);
 std::string ordinal(size_t i);  // "1st"
-
-double sigmoid(double x);
 
 }  // namespace lockstep

@@ -95,7 +95,7 @@ void search_garbage(Case& failing, Findings& out) {
       add("latents.other_noise",
           "both sides are standard normal noise, but not the same draw: seed, generator or order of draws differ",
           "start both from one saved tensor (load the reference's noise), or use the reference's generator and seed",
-          1);
+          1.6);
   }
 }
 

@@ -8,41 +8,68 @@
 namespace lockstep {
 namespace {
 
-enum class Rescale { kNone, kToCond, kToUncond };
+enum class Rescale { kNone, kToCond, kToUncond, kInverse, kChannels, kWhole, kDeviation };
 
 struct Params {
   double s = 1;
   Rescale rescale = Rescale::kNone;
+  double blend = 1;  // share of the rescaled in the result
   double residual = INFINITY;
 };
 
 std::string formula(const Params& p) {
-  return fmt::format("uncond + {} (cond - uncond){}", number(p.s),
-                     p.rescale == Rescale::kToCond     ? ", each token scaled to the length of cond"
-                     : p.rescale == Rescale::kToUncond ? ", each token scaled to the length of uncond"
-                                                       : "");
+  static const char* const kWords[] = {"",
+                                       ", each token scaled to the length of cond",
+                                       ", each token scaled to the length of uncond",
+                                       ", each token scaled by its length over that of cond",
+                                       ", each channel scaled to the length of cond",
+                                       ", the whole scaled to the length of cond",
+                                       ", the whole scaled to the deviation of cond"};
+  return fmt::format("uncond + {} (cond - uncond){}{}", number(p.s), kWords[static_cast<size_t>(p.rescale)],
+                     p.blend == 1 ? "" : fmt::format(", {} of it with the rest unscaled", number(p.blend)));
+}
+
+double length(std::span<const float> x, int64_t from, int64_t count, int64_t stride, bool centred) {
+  double sum = 0, squares = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = x[static_cast<size_t>(from + i * stride)];
+    sum += value, squares += value * value;
+  }
+  return std::sqrt(std::max(0.0, squares - (centred ? sum * sum / static_cast<double>(count) : 0)));
+}
+
+Values combined(const Params& p, const Values& a, const Values& b) {
+  Values out = a;
+  for (size_t i = 0; i < out.v.size(); ++i) out.v[i] = static_cast<float>(b.v[i] + p.s * (a.v[i] - b.v[i]));
+  if (p.rescale == Rescale::kNone) return out;
+  const bool whole = p.rescale == Rescale::kWhole || p.rescale == Rescale::kDeviation,
+             column = p.rescale == Rescale::kChannels;
+  const bool centred = p.rescale == Rescale::kDeviation;
+  const int64_t groups = whole ? 1 : column ? a.last() : a.rows(), count = a.size() / groups;
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t from = column ? g : g * count, stride = column ? a.last() : 1;
+    const double own = length(out.v, from, count, stride, centred),
+                 wanted = length(p.rescale == Rescale::kToUncond ? b.v : a.v, from, count, stride, centred);
+    double factor = own == 0 || wanted == 0 ? 1 : p.rescale == Rescale::kInverse ? own / wanted : wanted / own;
+    factor = p.blend * factor + 1 - p.blend;
+    for (int64_t i = 0; i < count; ++i)
+      out.v[static_cast<size_t>(from + i * stride)] =
+          static_cast<float>(out.v[static_cast<size_t>(from + i * stride)] * factor);
+  }
+  return out;
 }
 
 double residual_of(const Params& p, const Values& a, const Values& b, const Values& y) {
-  double dd = 0, yy = 0;
-  for (int64_t i = 0; i < y.rows(); ++i) {
-    double cc = 0, aa = 0, bb = 0;
-    for (int64_t j = 0; j < y.last(); ++j) {
-      const double u = b.row(i)[static_cast<size_t>(j)], c = a.row(i)[static_cast<size_t>(j)], m = u + p.s * (c - u);
-      cc += m * m, aa += c * c, bb += u * u;
-    }
-    const double factor =
-        p.rescale == Rescale::kNone || cc == 0 ? 1 : std::sqrt((p.rescale == Rescale::kToCond ? aa : bb) / cc);
-    for (int64_t j = 0; j < y.last(); ++j) {
-      const double u = b.row(i)[static_cast<size_t>(j)], c = a.row(i)[static_cast<size_t>(j)];
-      const double target = y.row(i)[static_cast<size_t>(j)], d = factor * (u + p.s * (c - u)) - target;
-      dd += d * d, yy += target * target;
-    }
+  double yy = squared_norm(y.v), dd = 0;
+  const Values got = combined(p, a, b);
+  for (size_t i = 0; i < y.v.size(); ++i) {
+    const double d = static_cast<double>(got.v[i]) - y.v[i];
+    dd += d * d;
   }
   return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
 }
 
-// Row by row y = p cond + q uncond; s = p / (p + q) whatever the row was scaled by.
+// Row by row (or channel by channel) y = p cond + q uncond; s = p / (p + q) whatever the row was scaled by.
 double solve_scale(const Values& a, const Values& b, const Values& y) {
   double weighted = 0, weight = 0;
   for (int64_t i = 0; i < y.rows(); ++i) {
@@ -57,15 +84,37 @@ double solve_scale(const Values& a, const Values& b, const Values& y) {
 
 Params fit(const Values& a, const Values& b, const Values& y) {
   Params best;
-  const double s = solve_scale(a, b, y);
-  for (const Rescale rescale : {Rescale::kNone, Rescale::kToCond, Rescale::kToUncond}) {
-    Params p{s, rescale, 0};
-    p.residual = residual_of(p, a, b, y);
-    if (p.residual < best.residual) best = p;
+  const auto turned = [](const Values& x) { return permuted(x, {1, 0}); };
+  for (double s : {solve_scale(a, b, y), solve_scale(turned(a), turned(b), turned(y))}) {
+    const double rounded = std::round(s * 1000) / 1000;
+    if (std::fabs(rounded - s) < 2e-3) s = rounded;
+    for (const Rescale rescale : {Rescale::kNone, Rescale::kToCond, Rescale::kToUncond, Rescale::kInverse,
+                                  Rescale::kChannels, Rescale::kWhole, Rescale::kDeviation}) {
+      Params p{s, rescale, 1, 0};
+      p.residual = residual_of(p, a, b, y);
+      if (p.residual < 0.97 * best.residual) best = p;
+    }
   }
-  const double rounded = std::round(best.s * 1000) / 1000;
-  if (std::fabs(rounded - best.s) < 2e-3) best.s = rounded, best.residual = residual_of(best, a, b, y);
+  if (best.residual > 1e-3)
+    for (const Rescale rescale : {Rescale::kToCond, Rescale::kWhole, Rescale::kDeviation})
+      for (double blend = 0.05; blend < 1; blend += 0.05) {
+        Params p{best.s, rescale, blend, 0};
+        p.residual = residual_of(p, a, b, y);
+        if (p.residual < 0.5 * best.residual) best = p;
+      }
   return best;
+}
+
+// y = p cond + q uncond, as it stands.
+std::string plain_words(const Values& a, const Values& b, const Values& y, double& residual) {
+  const std::vector<double> k = least_squares({a.v, b.v}, y.v);
+  double dd = 0;
+  for (size_t i = 0; i < y.v.size(); ++i) {
+    const double d = k[0] * a.v[i] + k[1] * b.v[i] - y.v[i];
+    dd += d * d;
+  }
+  residual = std::sqrt(dd / std::max(1e-300, squared_norm(y.v)));
+  return fmt::format("{} cond + {} uncond", number(k[0]), number(k[1]));
 }
 
 }  // namespace
@@ -85,22 +134,31 @@ void search_guidance(Case& failing, Findings& out) {
     if (!uncond && pass == "uncond" && failing.module.empty()) uncond = &item;
   }
   if (!cond || !uncond) return;
-  const auto rows = [](const Values& x) { return sampled(reshaped(x, {x.rows(), x.last()}), 64); };
+  // All rows: some forms scale the whole.
+  const auto rows = [](const Values& x) { return reshaped(x, {x.rows(), x.last()}); };
   const Values yr = rows(failing.r), yc = rows(failing.c);
+  const Values cond_c = rows(failing.candidate_of(*cond)), uncond_c = rows(failing.candidate_of(*uncond));
   const Params r = fit(rows(failing.reference_of(*cond)), rows(failing.reference_of(*uncond)), yr);
   if (!failing.explains(r.residual)) return;
-  if (failing.note_local(residual_of(r, rows(failing.candidate_of(*cond)), rows(failing.candidate_of(*uncond)), yc)))
-    return;
-  const Params c = fit(rows(failing.candidate_of(*cond)), rows(failing.candidate_of(*uncond)), yc);
-  if (!failing.explains_candidate(c.residual) ||
-      !failing.is_better(c.residual,
-                         residual_of(r, rows(failing.candidate_of(*cond)), rows(failing.candidate_of(*uncond)), yc)))
-    return;
+  const double with_reference = residual_of(r, cond_c, uncond_c, yc);
+  if (failing.note_local(with_reference)) return;
+  const Params c = fit(cond_c, uncond_c, yc);
   Finding finding{"",          fmt::format("reference: {}; yours: {}", formula(r), formula(c)),
                   "",          "",
                   r.residual,  c.residual,
                   0.7,         0,
                   Blame::kNone};
+  if (!failing.explains_candidate(c.residual)) {
+    double residual = INFINITY;
+    const std::string words = plain_words(cond_c, uncond_c, yc, residual);
+    if (!failing.explains_candidate(residual) || !failing.is_better(residual, with_reference)) return;
+    finding.cause = "guidance.scale", finding.residual = residual;
+    finding.explanation = fmt::format("reference: {}; yours: {}", formula(r), words);
+    finding.fix = "combine the two predictions as the reference does";
+    out.push_back(std::move(finding));
+    return;
+  }
+  if (!failing.is_better(c.residual, with_reference)) return;
   // Exchanged passes read as s' = 1 - s; with rescaling the length then follows the other pass.
   if (std::fabs(c.s - (1 - r.s)) < 1e-2)
     finding.cause = "guidance.exchanged", finding.fix = "conditional and unconditional prediction are exchanged";

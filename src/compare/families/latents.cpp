@@ -13,15 +13,41 @@ struct PerChannel {
   double residual = INFINITY;
 };
 
+// How the four values of a patch lie in a token: channel, row, column in some order; tokens along rows or columns.
+struct Packing {
+  int order = 0;  // see kOrders
+  bool down = false;
+};
+constexpr const char* kOrders[] = {"channel, row, column", "channel, column, row", "row, column, channel",
+                                   "column, row, channel", "row, channel, column", "column, channel, row"};
+
+int64_t place(const Packing& p, int64_t channels, int64_t c, int64_t y, int64_t x) {
+  switch (p.order) {
+    case 1:
+      return c * 4 + x * 2 + y;
+    case 2:
+      return (y * 2 + x) * channels + c;
+    case 3:
+      return (x * 2 + y) * channels + c;
+    case 4:
+      return (y * channels + c) * 2 + x;
+    case 5:
+      return (x * channels + c) * 2 + y;
+    default:
+      return c * 4 + y * 2 + x;
+  }
+}
+
 // Packed [tokens, channels * 4] → [channels, 2 rows, 2 columns], tokens in rows of `columns`.
-Values unpacked(const Values& packed, int64_t channels, int64_t height, int64_t width) {
+Values unpacked(const Values& packed, int64_t channels, int64_t height, int64_t width, const Packing& p = {}) {
   Values out = make_values({channels, height, width});
-  const int64_t columns = width / 2;
+  const int64_t columns = width / 2, rows = height / 2;
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t y = 0; y < height; ++y)
       for (int64_t x = 0; x < width; ++x)
         out.v[static_cast<size_t>((c * height + y) * width + x)] =
-            packed.v[static_cast<size_t>(((y / 2) * columns + x / 2) * channels * 4 + c * 4 + y % 2 * 2 + x % 2)];
+            packed.v[static_cast<size_t>((p.down ? x / 2 * rows + y / 2 : y / 2 * columns + x / 2) * channels * 4 +
+                                         place(p, channels, c, y % 2, x % 2))];
   return out;
 }
 
@@ -107,15 +133,36 @@ void search_latents(Case& failing, Findings& out) {
   const Shape& shape = failing.r.shape;
   if (shape.size() < 4 || !std::isfinite(failing.error)) return;
   const int64_t channels = shape[1], height = failing.r.dim(-2), width = failing.r.dim(-1);
-  if (height % 2 || width % 2 || failing.r.size() != channels * height * width) return;
+  const int64_t batch = shape[0], chosen = worst_item(failing);
+  if (height % 2 || width % 2 || failing.r.size() != batch * channels * height * width) return;
+  const Values y_r = batch_item(failing.r, chosen, batch), y_c = batch_item(failing.c, chosen, batch);
   for (const Item& item : failing.items) {
     if (checked_numel(item.shape) != failing.r.size() || item.shape.back() != 4 * channels) continue;
-    const PerChannel r = fit(unpacked(failing.reference_of(item), channels, height, width), failing.r, channels);
+    const Values z_r = batch_item(failing.reference_of(item), chosen, batch),
+                 z_c = batch_item(failing.candidate_of(item), chosen, batch);
+    if (z_r.size() != y_r.size() || z_c.size() != y_c.size()) continue;
+    const PerChannel r = fit(unpacked(z_r, channels, height, width), y_r, channels);
     if (!failing.explains(r.residual)) continue;
-    const Values own = unpacked(failing.candidate_of(item), channels, height, width);
-    if (failing.note_local(residual_of(r, own, failing.c, channels))) return;
-    const PerChannel c = fit(own, failing.c, channels);
-    if (failing.explains_candidate(c.residual)) out.push_back(describe(r, c));
+    const Values own = unpacked(z_c, channels, height, width);
+    if (failing.note_local(residual_of(r, own, y_c, channels))) return;
+    const PerChannel c = fit(own, y_c, channels);
+    if (failing.explains_candidate(c.residual)) {
+      out.push_back(describe(r, c));
+      return;
+    }
+    for (const bool down : {false, true})
+      for (int order = 0; order < 6; ++order) {
+        const Packing packing{order, down};
+        const PerChannel other = fit(unpacked(z_c, channels, height, width, packing), y_c, channels);
+        if (!failing.explains_candidate(other.residual)) continue;
+        out.push_back(
+            {"layout.packing",
+             fmt::format("reference: each token holds {}, tokens along the rows; yours: {}, tokens along the {}",
+                         kOrders[0], kOrders[order], down ? "columns" : "rows"),
+             "unpack the patches in the reference's order before they are denormalised", "", r.residual, other.residual,
+             0.9, 0, Blame::kNone});
+        return;
+      }
     return;
   }
 }

@@ -4,82 +4,16 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compare/families/fit.h"
-#include "compare/layouts.h"
+#include "compare/families/linear_probe.h"
 #include "compare/small_solve.h"
 #include "compare/weight_relation.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t kProbeRows = 24, kProbeColumns = 64, kMostLoads = 40, kMostSolved = 512;
+constexpr int64_t kProbeColumns = 64, kMostLoads = 40, kMostSolved = 512;
 
-// ||x W^T + b - y|| / ||y|| over sampled rows and columns.
-double residual_of(const Values& x, const Values& y, const Values& w, const std::vector<float>* bias,
-                   const std::vector<int64_t>& columns) {
-  const int64_t inputs = w.last();
-  double dd = 0, yy = 0;
-  for (int64_t i = 0; i < x.rows(); ++i) {
-    const auto row = x.row(i);
-    for (const int64_t j : columns) {
-      double sum = bias ? (*bias)[static_cast<size_t>(j)] : 0;
-      const float* weights = w.v.data() + j * inputs;
-      for (int64_t k = 0; k < inputs; ++k) sum += static_cast<double>(row[static_cast<size_t>(k)]) * weights[k];
-      const double d = sum - y.row(i)[static_cast<size_t>(j)];
-      dd += d * d, yy += static_cast<double>(y.row(i)[static_cast<size_t>(j)]) * y.row(i)[static_cast<size_t>(j)];
-    }
-  }
-  return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
-}
-
-class Search {
- public:
-  Search(Case& failing, const Item& input, Values weight) : failing_(failing), w_(std::move(weight)) {
-    const int64_t rows = failing.r.rows();
-    const std::vector<int64_t> chosen = sample_indices(rows, kProbeRows);
-    x_r_ = take_rows(failing.reference_of(input), chosen), x_c_ = take_rows(failing.candidate_of(input), chosen);
-    y_r_ = take_rows(failing.r, chosen), y_c_ = take_rows(failing.c, chosen);
-    columns_ = sample_indices(w_.shape[0], kProbeColumns);
-    if (auto bias = failing.weight_r(failing.module + ".bias"); bias && bias->size() == w_.shape[0])
-      bias_ = std::move(bias->v);
-  }
-
-  bool explains_reference(double& residual) const {
-    residual = residual_of(x_r_, y_r_, w_, bias(), columns_);
-    return failing_.explains(residual);
-  }
-  double with_reference() const { return residual_of(x_c_, y_c_, w_, bias(), columns_); }
-  double candidate(const Values& w, const std::vector<float>* b) const {
-    return w.shape == w_.shape ? residual_of(x_c_, y_c_, w, b, columns_) : INFINITY;
-  }
-  const std::vector<float>* bias() const { return bias_.empty() ? nullptr : &bias_; }
-  const Values& weight() const { return w_; }
-  // What is left of the candidate's output when the right product is taken away, in the columns that are looked at.
-  std::vector<float> own_bias() const {
-    std::vector<float> out(static_cast<size_t>(w_.shape[0]));
-    for (const int64_t j : columns_) {
-      double sum = 0;
-      for (int64_t i = 0; i < x_c_.rows(); ++i) {
-        sum += y_c_.row(i)[static_cast<size_t>(j)];
-        for (size_t k = 0; k < x_c_.row(i).size(); ++k) sum -= static_cast<double>(x_c_.row(i)[k]) * w_.row(j)[k];
-      }
-      out[static_cast<size_t>(j)] = static_cast<float>(sum / static_cast<double>(x_c_.rows()));
-    }
-    return out;
-  }
-  int64_t rows() const { return x_c_.rows(); }
-  bool good(double residual) const {
-    return failing_.explains_candidate(residual) && failing_.is_better(residual, with_reference());
-  }
-
- private:
-  Case& failing_;
-  Values w_, x_r_, x_c_, y_r_, y_c_;
-  std::vector<float> bias_;
-  std::vector<int64_t> columns_;
-};
-
-void search_bias(Case& failing, const Search& search, double r, Findings& out) {
+void search_bias(Case& failing, const LinearProbe& search, double r, Findings& out) {
   const auto add = [&](const char* cause, std::string yours, std::string fix, double residual, Blame blame) {
     out.push_back(
         {cause, fmt::format("reference: x W^T + b; yours: {}", yours), std::move(fix), "", r, residual, 0.7, 0, blame});
@@ -108,7 +42,7 @@ void search_bias(Case& failing, const Search& search, double r, Findings& out) {
   }
 }
 
-void search_solved_bias(Case& failing, const Search& search, double r, Findings& out) {
+void search_solved_bias(Case& failing, const LinearProbe& search, double r, Findings& out) {
   if (search.rows() < 4) return;
   const std::vector<float> own = search.own_bias();
   const double residual = search.candidate(search.weight(), &own);
@@ -119,76 +53,41 @@ void search_solved_bias(Case& failing, const Search& search, double r, Findings&
                  Blame::kWeights});
 }
 
-void search_own_weight(Case& failing, const Search& search, double r, Findings& out) {
-  const Values& w = search.weight();
-  const auto add = [&](const char* cause, std::string yours, std::string fix, double residual, double complexity) {
-    out.push_back({cause, fmt::format("reference: x W^T + b with W = {}.weight; yours: {}", failing.module, yours),
-                   std::move(fix), "", r, residual, complexity, 0, Blame::kWeights});
+struct OtherWeight {
+  Values weight;
+  std::vector<float> bias;  // empty: none of its own
+  std::string words;
+};
+
+// A weight of the checkpoint as this layer could hold it: whole, transposed, or one of the parts of a fused one.
+std::vector<OtherWeight> parts_of(const Values& other, const std::vector<float>* bias, const Shape& own) {
+  std::vector<OtherWeight> out;
+  const auto bias_from = [&](int64_t first) {
+    if (!bias || static_cast<int64_t>(bias->size()) != other.shape[0]) return std::vector<float>();
+    return std::vector<float>(bias->begin() + first, bias->begin() + first + own[0]);
   };
-  {
-    const double residual = search.candidate(make_values(w.shape), search.bias());
-    if (search.good(residual))
-      return add("linear.zero_weight", "0 x + b: every row is the bias", "the weight is zeros: it was never loaded",
-                 residual, 0.7);
+  if (other.shape == own) {
+    out.push_back({other, bias_from(0), ""});
+  } else if (other.shape[1] == own[1] && other.shape[0] % own[0] == 0) {
+    const int64_t size = own[0] * own[1];
+    for (int64_t part = 0; part < other.shape[0] / own[0]; ++part)
+      out.push_back({{own, {other.v.begin() + part * size, other.v.begin() + (part + 1) * size}},
+                     bias_from(part * own[0]),
+                     fmt::format(", part {} of {}", part + 1, other.shape[0] / own[0])});
   }
-  if (w.shape[0] == w.shape[1]) {
-    const double residual = search.candidate(permuted(w, {1, 0}), search.bias());
-    if (search.good(residual))
-      add("linear.transposed_weight", "x W + b", "transpose the weight when it is loaded, or multiply by its transpose",
-          residual, 0.7);
-  }
-  {  // [out, in] memory read as [in, out]
-    const double residual = search.candidate(reshaped(permuted(w, {1, 0}), w.shape), search.bias());
-    if (w.shape[0] != w.shape[1] && search.good(residual))
-      add("linear.transposed_weight", "x V^T + b, V = the memory of W^T read as W's shape",
-          "transpose the weight, do not only rename its axes", residual, 0.8);
-  }
-  for (const int64_t parts : {2, 3, 4}) {
-    if (w.shape[1] % parts) continue;
-    const int64_t size = w.shape[1] / parts;
-    std::vector<int64_t> order(static_cast<size_t>(parts));
-    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
-    while (std::next_permutation(order.begin(), order.end())) {
-      Values moved = w;
-      for (int64_t row = 0; row < w.shape[0]; ++row)
-        for (int64_t p = 0; p < parts; ++p)
-          std::copy_n(w.row(row).begin() + order[static_cast<size_t>(p)] * size, size,
-                      moved.row(row).begin() + p * size);
-      const double residual = search.candidate(moved, search.bias());
-      if (!search.good(residual)) continue;
-      add("linear.input_parts_exchanged", fmt::format("the input's {} parts in another order", parts),
-          "join the parts of the input in the reference's order", residual, 1);
-      return;
-    }
-  }
-  static const std::pair<const char*, float (*)(float)> kRoundings[] = {
-      {"bfloat16", [](float x) { return float_from(bfloat16_from(x)); }},
-      {"float16", [](float x) { return float_from(half_from(x)); }},
-      {"float8 e4m3", [](float x) { return float_from(float8_e4m3_from(x)); }}};
-  for (const auto& [format, round] : kRoundings) {
-    Values rounded = w;
-    for (float& value : rounded.v) value = round(value);
-    const double residual = search.candidate(rounded, search.bias());
-    if (search.good(residual))
-      return add("linear.weight_rounded", fmt::format("W rounded to {}", format), "keep the weight in its own dtype",
-                 residual, 1);
-  }
-  for (const int bits : {8, 4})
-    for (const int64_t group : {int64_t{32}, int64_t{64}, int64_t{128}, w.last()})
-      for (const bool affine : {false, true}) {
-        const double residual = search.candidate(quantised(w, bits, group, affine), search.bias());
-        if (search.good(residual))
-          return add("linear.weight_quantised",
-                     fmt::format("W in {} bits, groups of {}{}", bits, group, affine ? ", affine" : ""),
-                     "expected when the candidate is quantised; else load the full weight", residual, 1);
-      }
+  if (other.shape[0] == own[1] && other.shape[1] == own[0])
+    out.push_back({permuted(other, {1, 0}), {}, ", transposed"});
+  return out;
 }
 
-void search_other_weights(Case& failing, const Search& search, double r, Findings& out) {
+void search_other_weights(Case& failing, const LinearProbe& search, double r, Findings& out) {
   // The same projection in other layers and its neighbours first: reading a checkpoint costs.
+  const Shape &own = search.weight().shape, turned{own[1], own[0]};
   std::vector<std::string> names;
-  for (const auto& [name, shape] : failing.weights_r->shapes())
-    if (shape == search.weight().shape && name != failing.module + ".weight") names.push_back(name);
+  for (const auto& [name, shape] : failing.weights_r->shapes()) {
+    const bool holds = shape.size() == 2 && shape[1] == own[1] && shape[0] > own[0] && shape[0] % own[0] == 0;
+    if ((shape == own || shape == turned || holds) && name != failing.module + ".weight") names.push_back(name);
+  }
   const std::string parent = parent_of(failing.module), leaf = leaf_of(failing.module);
   const auto rank = [&](const std::string& name) {
     const std::string module = parent_of(name);
@@ -200,19 +99,33 @@ void search_other_weights(Case& failing, const Search& search, double r, Finding
     const auto other = failing.weight_r(name);
     if (!other) continue;
     const auto other_bias = failing.weight_r(parent_of(name) + ".bias");
-    for (const bool its_bias : {true, false}) {
-      if (its_bias && !other_bias) continue;
-      const double residual = search.candidate(*other, its_bias ? &other_bias->v : search.bias());
-      if (!search.good(residual)) continue;
-      out.push_back(
-          {"linear.other_weight",
-           fmt::format("reference: x W^T + b with W = {}.weight; yours: the same with W = {}", failing.module, name),
-           fmt::format("load {}.weight here: the index of the layer or the name of the projection is off",
-                       failing.module),
-           "", r, residual, 0.7, 0, Blame::kWeights});
-      return;
+    for (const OtherWeight& part : parts_of(*other, other_bias ? &other_bias->v : nullptr, own)) {
+      for (const std::vector<float>* bias : {part.bias.empty() ? search.bias() : &part.bias, search.bias()}) {
+        const double residual = search.candidate(part.weight, bias);
+        if (!search.good(residual)) continue;
+        out.push_back({"linear.other_weight",
+                       fmt::format("reference: x W^T + b with W = {}.weight; yours: the same with W = {}{}{}",
+                                   failing.module, name, part.words, search.region()),
+                       fmt::format("load {}.weight here: the index of the layer or the name of the projection is off",
+                                   failing.module),
+                       "", r, residual, part.words.empty() ? 0.7 : 0.9, 0, Blame::kWeights});
+        return;
+      }
     }
   }
+}
+
+double misfit(const Values& x, const Values& y, const Values& w, const std::vector<float>& bias,
+              const std::vector<int64_t>& columns) {
+  double dd = 0, yy = 0;
+  for (int64_t i = 0; i < x.rows(); ++i)
+    for (const int64_t j : columns) {
+      double sum = bias[static_cast<size_t>(j)];
+      for (size_t k = 0; k < x.row(i).size(); ++k) sum += static_cast<double>(x.row(i)[k]) * w.row(j)[k];
+      const double target = y.row(i)[static_cast<size_t>(j)];
+      dd += (sum - target) * (sum - target), yy += target * target;
+    }
+  return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
 }
 
 // Rows of all calls of the module; the weight is then what maps its inputs to its outputs.
@@ -263,20 +176,31 @@ std::optional<Values> solved_weight(Case& failing, int64_t inputs, int64_t outpu
   double dd = 0, yy = 0;
   const std::vector<int64_t> columns = sample_indices(outputs, kProbeColumns);
   for (const auto& [x, y] : calls) {
-    const double norm = squared_norm(y->v), part = residual_of(*x, *y, w, &bias, columns);
+    const double norm = squared_norm(y->v), part = misfit(*x, *y, w, bias, columns);
     dd += part * part * norm, yy += norm;
   }
   residual = yy > 0 ? std::sqrt(dd / yy) : INFINITY;
   return w;
 }
 
-void search_solved(Case& failing, const Search& search, double r, Findings& out) {
+void search_solved(Case& failing, const LinearProbe& search, double r, Findings& out) {
   double residual = INFINITY;
   const auto solved = solved_weight(failing, search.weight().shape[1], search.weight().shape[0], residual);
   if (!solved || residual > std::max(50 * failing.tolerance, 1e-3)) return;
   const WeightRelation relation = relate_weights(failing.module + ".weight", *solved, search.weight());
   // A solved weight has noise of its own: only what stands out is said.
-  const bool random = relation.id == "weights.random";
+  // Rows that are each related to their own, by a sign or a factor, are not drawn at random.
+  double related = 0;
+  for (int64_t j = 0; j < solved->shape[0]; ++j)
+    related += std::fabs(correlation(solved->row(j), search.weight().row(j))) / static_cast<double>(solved->shape[0]);
+  const bool random = relation.id == "weights.random" && related < 0.5;
+  if (relation.id == "weights.transposed" || relation.id == "weights.rearranged" ||
+      relation.id == "weights.parts_exchanged")
+    out.push_back({relation.id == "weights.transposed" ? "linear.transposed_weight" : "linear.input_parts_exchanged",
+                   fmt::format("reference: x W^T + b with W = {}.weight; yours: the same with W's {}", failing.module,
+                               relation.words),
+                   "bring the weight, or what it is applied to, into the reference's order", "", r,
+                   std::min(residual, failing.tolerance), 2, 0, Blame::kWeights});
   out.push_back(
       {random ? "linear.random_weight" : "linear.different_weight",
        fmt::format("reference: x W^T + b with W = {}.weight; yours: linear in x too, but with a weight that is none of "
@@ -284,10 +208,46 @@ void search_solved(Case& failing, const Search& search, double r, Findings& out)
                    failing.module, random ? " (" + relation.words + ")" : ""),
        random ? fmt::format("{}.weight was never loaded: check its name in the loader", failing.module)
               : fmt::format("compare the loaded {}.weight with the file (lockstep weights compare)", failing.module),
-       "", r, std::min(residual, failing.tolerance), 1.8, 0, Blame::kWeights});
+       "", r, std::min(residual, failing.tolerance), 2.2, 0, Blame::kWeights});
 }
 
-void search_given_weights(Case& failing, const Search& search, double r, Findings& out) {
+// Too few rows to solve for the weight. But a weight drawn at random keeps the angles between its inputs, up to
+// 1/sqrt(outputs): yours must relate its rows to each other as the inputs' rows are, where those are far from square.
+void search_random_projection(Case& failing, const LinearProbe& search, double r, Findings& out) {
+  const int64_t outputs = search.weight().shape[0];
+  if (outputs < 64 || search.rows() < 8) return;
+  const Values y = search.without_bias(sample_indices(outputs, outputs));
+  const Values& x = search.input();
+  const auto cosine = [](const Values& v, int64_t i, int64_t j) {
+    double ij = 0, ii = 0, jj = 0;
+    for (size_t k = 0; k < v.row(i).size(); ++k) {
+      const double a = v.row(i)[k], b = v.row(j)[k];
+      ij += a * b, ii += a * a, jj += b * b;
+    }
+    return ii > 0 && jj > 0 ? ij / std::sqrt(ii * jj) : 0;
+  };
+  double differing = 0, spread = 0, pairs = 0;
+  for (int64_t i = 0; i < x.rows(); ++i)
+    for (int64_t j = i + 1; j < x.rows(); ++j) {
+      const double of_x = cosine(x, i, j), of_y = cosine(y, i, j), free = 1 - of_x * of_x;
+      if (free < 0.05) continue;  // nearly the same row
+      differing += (of_y - of_x) * (of_y - of_x) / (free * free), spread += of_x * of_x / (free * free), ++pairs;
+    }
+  if (pairs < 20) return;
+  const double n = static_cast<double>(outputs), off = std::sqrt(differing / pairs * n),
+               far = std::sqrt(spread / pairs * n);
+  const double related = std::fabs(correlation(failing.c.v, failing.r.v));
+  if (off > 1.7 || far < 4 || related > 0.3) return;
+  out.push_back(
+      {"linear.random_weight",
+       fmt::format("reference: x W^T + b with W = {}.weight; yours: keeps the angles between the rows of x as a "
+                   "weight drawn at random does ({:.2g} of what chance allows; no relation would be {:.2g})",
+                   failing.module, off, far),
+       fmt::format("{}.weight was never loaded: check its name in the loader", failing.module), "", r,
+       failing.tolerance, 2.2, 0, Blame::kWeights});
+}
+
+void search_given_weights(Case& failing, const LinearProbe& search, double r, Findings& out) {
   if (!failing.weights_c) return;
   const auto own = failing.weights_c->find(failing.module + ".weight");
   const auto own_bias = failing.weights_c->find(failing.module + ".bias");
@@ -319,17 +279,19 @@ void search_linear(Case& failing, Findings& out) {
     if (failing.reference_of(*input).rows() != failing.r.rows() ||
         failing.candidate_of(*input).rows() != failing.r.rows())
       continue;
-    const Search search(failing, *input, *weight);
+    const LinearProbe search(failing, *input, *weight);
     double r = 0;
     if (!search.explains_reference(r)) continue;
     if (failing.note_local(search.with_reference())) return;
     const size_t before = out.size();
     search_given_weights(failing, search, r, out);
     search_bias(failing, search, r, out);
-    search_own_weight(failing, search, r, out);
     if (out.size() == before) search_solved_bias(failing, search, r, out);
+    if (out.size() == before) search_changed_weight(search, r, out);
     if (out.size() == before) search_other_weights(failing, search, r, out);
+    if (out.size() == before) search_changed_input(search, r, out);
     if (out.size() == before) search_solved(failing, search, r, out);
+    if (out.size() == before) search_random_projection(failing, search, r, out);
     return;
   }
 }
@@ -341,7 +303,7 @@ bool confirm_linear(Case& failing) {
     if (failing.reference_of(*input).rows() != failing.r.rows() ||
         failing.candidate_of(*input).rows() != failing.r.rows())
       continue;
-    const Search search(failing, *input, *weight);
+    const LinearProbe search(failing, *input, *weight);
     double r = 0;
     return search.explains_reference(r) && failing.explains(search.with_reference());
   }

@@ -125,10 +125,35 @@ void search_complex(Case& failing, Findings& out) {
         "the positions start elsewhere: check the offset of the text after the image, and the centring of the grid",
         left, 1);
   }
-  for (const double factor : {2.0, 0.5, 1000.0, 0.001, 2 * M_PI, 1 / (2 * M_PI)})
+  // Angles are known up to whole turns: whole multiples can be told, of yours or of the reference's.
+  for (const double factor : {2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 16.0, 32.0, 64.0, 100.0, 1000.0}) {
+    if (const double left = misfit(c, [&](int64_t t, int64_t i) { return factor * r.at(t, i); }); left < limit)
+      return add("rotary.factor", fmt::format("{:g} a", factor), "positions or frequencies carry a factor", left, 1.2);
+    // Yours multiplied up has its errors multiplied too; beyond a small part of a turn that would fit anything.
+    const double enlarged = std::min(factor * limit, 0.05);
+    if (const double left = misfit(r, [&](int64_t t, int64_t i) { return factor * c.at(t, i); }); left < enlarged)
+      return add("rotary.factor", fmt::format("a / {:g}", factor), "positions or frequencies carry a factor", limit / 2,
+                 1.2);
+  }
+  for (const double factor : {0.5, 0.001, 2 * M_PI, 1 / (2 * M_PI)})
     if (const double left = misfit(c, [&](int64_t t, int64_t i) { return factor * r.at(t, i); }); left < limit)
       return add("rotary.factor", fmt::format("{:g} * a", factor), "positions or frequencies carry a factor", left,
                  1.2);
+  // Backwards along an axis: the angles of a column mirrored about a constant.
+  std::vector<double> mirror(static_cast<size_t>(r.pairs));
+  for (int64_t i = 0; i < r.pairs; ++i) {
+    bool same = true;
+    for (int64_t t = 0; t < r.tokens && same; ++t) same = std::fabs(wrapped(c.at(t, i) - r.at(t, i))) < limit;
+    mirror[static_cast<size_t>(i)] = same ? NAN : wrapped(c.at(0, i) + r.at(0, i));
+  }
+  if (const double left = misfit(c,
+                                 [&](int64_t t, int64_t i) {
+                                   const double m = mirror[static_cast<size_t>(i)];
+                                   return std::isnan(m) ? r.at(t, i) : m - r.at(t, i);
+                                 });
+      left < limit)
+    return add("rotary.sign", "a constant minus a in some columns: an axis runs backwards",
+               "count positions in the reference's direction", left, 1.1);
   double fit_r = 0, fit_c = 0;
   const double theta_r = theta_of(increments(r), fit_r), theta_c = theta_of(increments(c), fit_c);
   if (theta_r > 0 && theta_c > 0 && fit_r < 0.05 && fit_c < 0.05 && std::fabs(std::log(theta_c / theta_r)) > 0.02)
@@ -149,7 +174,13 @@ void search_complex(Case& failing, Findings& out) {
       one_way = one_way && (sign == 0 || (std::log(std::max(factor, 1e-12)) > 0) == (sign > 0));
       sign = std::log(std::max(factor, 1e-12));
     }
-    if (unchanged && changed && one_way)
+    double least = INFINITY, most = -INFINITY;
+    for (const double factor : factors)
+      if (std::fabs(factor - 1) >= 2e-3) least = std::min(least, factor), most = std::max(most, factor);
+    if (changed && most - least < 5e-3 * std::fabs(most))
+      add("rotary.factor", fmt::format("{:.4g} a in some columns: the positions of one axis carry a factor", most),
+          "scale the positions of each axis as the reference does", limit / 2, 0.9);
+    else if (unchanged && changed && one_way)
       add("rotary.theta",
           fmt::format("the angles of each column times a factor of its own, down to {:.3g}, with position and first "
                       "columns alike",
@@ -218,6 +249,26 @@ void search_real(Case& failing, Findings& out) {
   double halves_r = 0, halves_c = 0, even_r = 0, even_c = 0;
   const double theta_r = theta_of(first_half(r), halves_r), theta_c = theta_of(first_half(c), halves_c);
   theta_of(even(r), even_r), theta_of(even(c), even_c);
+  // cos and sin are two outputs of one call.
+  for (const size_t other : failing.structure().records_of(failing.module, Role::kOutput, failing.reference_record()))
+    if (other != failing.reference_record() && failing.load_reference(other).size() == failing.c.size() &&
+        failing.explains_candidate(relative_error(failing.c.v, failing.load_reference(other).v))) {
+      out.push_back({"rotary.cos_sin_exchanged", "reference: cos, then sin; yours: the other way round",
+                     "put cos first", "", 0, relative_error(failing.c.v, failing.load_reference(other).v), 0.7, 0,
+                     Blame::kNone});
+      return;
+    }
+  std::vector<double> ratios;
+  for (size_t i = 0; i < r.size(); ++i)
+    if (r[i] > 1e-3 && c[i] > 1e-3) ratios.push_back(c[i] / r[i]);
+  if (ratios.size() >= 3) {
+    const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
+    if (*most - *least < 2e-2 * *most && std::fabs(*most - 1) > 0.02) {
+      out.push_back({"rotary.factor", fmt::format("reference: angles a; yours: {:.4g} a", (*least + *most) / 2),
+                     "positions or frequencies carry a factor", "", 0, failing.tolerance, 0.9, 0, Blame::kNone});
+      return;
+    }
+  }
   constexpr double kFit = 0.15;  // slow columns give rough frequencies
   if (halves_r < kFit && halves_c < kFit && theta_r > 1 && theta_c > 1 && std::fabs(std::log(theta_c / theta_r)) > 0.1)
     out.push_back({"rotary.theta",

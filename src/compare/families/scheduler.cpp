@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "compare/families/fit.h"
+#include "compare/families/schedule.h"
 
 namespace lockstep {
 namespace {
@@ -66,52 +67,6 @@ std::vector<double> sigmas_of(const std::vector<double>& dt) {
   return out;
 }
 
-struct Schedule {
-  std::string words;
-  double residual = INFINITY;
-};
-
-// Flow matching schedules: even steps, shifted by mu, stretched to end at a terminal value.
-Schedule explain_schedule(const std::vector<double>& sigmas) {
-  const size_t n = sigmas.size() - 1;
-  Schedule best;
-  const auto consider = [&](const std::string& words, const std::vector<double>& s) {
-    double worst = 0;
-    for (size_t i = 0; i < n; ++i) worst = std::max(worst, std::fabs(s[i] - sigmas[i]));
-    if (worst < best.residual) best = {words, worst};
-  };
-  std::vector<double> even(n);
-  for (size_t i = 0; i < n; ++i) even[i] = 1 - static_cast<double>(i) / static_cast<double>(n);
-  consider("even steps", even);
-  const auto shifted = [&](double mu) {
-    std::vector<double> s(n);
-    for (size_t i = 0; i < n; ++i) s[i] = std::exp(mu) / (std::exp(mu) + 1 / even[i] - 1);
-    return s;
-  };
-  const auto stretched = [&](std::vector<double> s, double terminal) {
-    const double factor = (1 - s[n - 1]) / (1 - terminal);
-    for (double& value : s) value = 1 - (1 - value) / factor;
-    return s;
-  };
-  if (n < 3) return best;
-  for (int i = -300; i <= 400; ++i) {
-    const double mu = 0.01 * i;
-    if (i) consider(fmt::format("shifted by mu near {:.2f}", mu), shifted(mu));
-    for (const double terminal : {0.02, 0.1, 0.05})
-      if (n > 1)
-        consider(
-            fmt::format("{}stretched to end at {}", i ? fmt::format("shifted by mu near {:.2f}, ", mu) : "", terminal),
-            stretched(shifted(mu), terminal));
-  }
-  return best;
-}
-
-std::string list(const std::vector<double>& x) {
-  std::string out;
-  for (size_t i = 0; i < std::min<size_t>(x.size(), 6); ++i) out += (i ? ", " : "") + fmt::format("{:.4g}", x[i]);
-  return out + (x.size() > 6 ? ", ..." : "");
-}
-
 std::vector<double> all_dt(Case& failing, bool candidate, const std::string& prediction) {
   const RunView& run = candidate ? failing.candidate_run() : failing.reference_run();
   std::vector<double> out;
@@ -158,8 +113,8 @@ Finding describe(Case& failing, const Step& r, const Step& c, const std::string&
   const std::vector<double> s_r = sigmas_of(dt_r), s_c = sigmas_of(dt_c);
   if (s_r.size() > 2 && s_c.size() == s_r.size()) {
     const Schedule of_r = explain_schedule(s_r), of_c = explain_schedule(s_c);
-    out.explanation = fmt::format("reference: sigmas {}{}; yours: {}{}", list(s_r),
-                                  of_r.residual < 5e-3 ? " (" + of_r.words + ")" : "", list(s_c),
+    out.explanation = fmt::format("reference: sigmas {}{}; yours: {}{}", numbers(s_r),
+                                  of_r.residual < 5e-3 ? " (" + of_r.words + ")" : "", numbers(s_c),
                                   of_c.residual < 5e-3 ? " (" + of_c.words + ")" : "");
     set("scheduler.sigmas", of_r.residual < 5e-3
                                 ? "make the schedule as the reference does: " + of_r.words
@@ -168,6 +123,60 @@ Finding describe(Case& failing, const Step& r, const Step& c, const std::string&
   }
   set("scheduler.dt", fmt::format("dt must be {}", number(r.dt)));
   return out;
+}
+
+// x' = a x + b v + c w with one more tensor: an older prediction, the noise, another sample.
+bool search_third(Case& failing, const std::vector<const Item*>& items, const Item& x, const Item& v, const Step& r,
+                  Findings& out) {
+  const auto of = [&](const Item& item) -> std::span<const float> { return failing.candidate_of(item).v; };
+  const auto add = [&](std::string yours, std::string fix, double residual) {
+    out.push_back({"scheduler.formula",
+                   fmt::format("reference: x + {} v with v = {}; yours: {}", number(r.dt), v.label(), yours),
+                   std::move(fix), "", r.residual, residual, 0.7, 0, Blame::kNone});
+    return true;
+  };
+  // Predictions of other steps are no neighbours, but samplers of higher order use them.
+  std::vector<std::pair<std::string, const Values*>> others;
+  for (const Item* item : items)
+    if (item != &x && item != &v) others.emplace_back(item->label(), &failing.candidate_of(*item));
+  const RunView& run = failing.candidate_run();
+  for (size_t i = failing.candidate_record(); i-- > 0 && others.size() < 24;)
+    if ((run.records[i].key.name == v.name || run.records[i].key.name == failing.name) && run.records[i].load &&
+        same_size_shape(run.records[i].shape, failing.r.shape) && run.records[i].key.step != failing.step)
+      others.emplace_back(to_string(run.records[i].key), &failing.load_candidate(i));
+  for (const auto& [label, w] : others) {
+    if (w->size() != failing.c.size()) continue;
+    const std::vector<double> k = least_squares({of(x), of(v), w->v}, failing.c.v);
+    double dd = 0, yy = 0;
+    for (size_t i = 0; i < failing.c.v.size(); ++i) {
+      const double d = k[0] * of(x)[i] + k[1] * of(v)[i] + k[2] * w->v[i] - failing.c.v[i];
+      dd += d * d, yy += static_cast<double>(failing.c.v[i]) * failing.c.v[i];
+    }
+    const double residual = yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+    if (failing.explains_candidate(residual))
+      return add(fmt::format("{} x + {} v + {} * {}", number(k[0]), number(k[1]), number(k[2]), label),
+                 "the step of the reference uses the latest latents and the latest prediction alone", residual);
+  }
+  // What is left over looks like noise drawn anew.
+  double ss = 0, sum = 0, fourth = 0;
+  std::vector<float> rest(failing.c.v.size());
+  for (size_t i = 0; i < rest.size(); ++i) {
+    rest[i] = static_cast<float>(failing.c.v[i] - of(x)[i] - r.dt * of(v)[i]);
+    sum += rest[i], ss += static_cast<double>(rest[i]) * rest[i];
+  }
+  const double n = static_cast<double>(rest.size()), mean = sum / n, variance = ss / n - mean * mean;
+  for (const float value : rest) fourth += std::pow(value - mean, 4);
+  const double limit = 5 / std::sqrt(n);
+  if (n < 256 || !(variance > 0) || std::fabs(fourth / n / (variance * variance) - 3) > 5 * limit) return false;
+  if (std::fabs(mean) > limit * std::sqrt(variance) || std::fabs(correlation(rest, of(x))) > limit ||
+      std::fabs(correlation(rest, of(v))) > limit)
+    return false;
+  out.push_back({"scheduler.noise",
+                 fmt::format("reference: x + {} v; yours: the same plus normal noise of deviation {}", number(r.dt),
+                             number(std::sqrt(variance))),
+                 "use the deterministic step: no noise is added while sampling", "", r.residual, failing.tolerance, 1.5,
+                 0, Blame::kNone});
+  return true;
 }
 
 }  // namespace
@@ -198,6 +207,7 @@ void search_scheduler(Case& failing, Findings& out) {
                          "pass the combined prediction to the step", "", r.residual, o.residual, 0.8, 0, Blame::kNone});
           return;
         }
+        search_third(failing, items, *x, *v, r, out);
       }
       return;
     }

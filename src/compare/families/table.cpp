@@ -4,15 +4,18 @@ namespace lockstep {
 
 const std::vector<Family>& families() {
   static const std::vector<Family> kFamilies = {
-      {"garbage", search_garbage},
-      {"precision", search_precision},
-      {"layout", search_layout},
+      {"garbage", search_garbage, nullptr, false, true},
+      {"precision", search_precision, nullptr, false, true},
+      {"layout", search_layout, nullptr, false, true},
       {"capture", search_capture},
-      {"affine", search_affine},
+      {"affine", search_affine, nullptr, false, true},
+      {"elementwise", search_elementwise, nullptr, false, true},
+      {"parts", search_parts},
       {"norm", search_norm, confirm_norm, true},
       {"activation", search_activation, confirm_activation, true},
       {"channelwise", search_channelwise, nullptr, true},
       {"linear", search_linear, confirm_linear, true},
+      {"embedding", search_embedding, nullptr, true},
       {"convolution", search_convolution, nullptr, true},
       {"resample", search_resample},
       {"attention", search_attention, nullptr, true},
@@ -21,6 +24,7 @@ const std::vector<Family>& families() {
       {"guidance", search_guidance, nullptr, true},
       {"scheduler", search_scheduler, nullptr, true},
       {"latents", search_latents, nullptr, true},
+      {"picture", search_picture},
   };
   return kFamilies;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compare/families/fit.h"
+#include "compare/families/schedule.h"
 
 namespace lockstep {
 namespace {
@@ -14,12 +15,13 @@ struct Features {
   bool cos_first = true;
   double factor = 1000, theta = 1e4;
   double shift = 0;  // the exponent divides by half - shift
+  int sine = 1;      // its sign
   double residual = INFINITY;
 };
 
 std::string formula(const Features& f) {
-  return fmt::format("[{}](t * {:g} * {:g}^(-i/{}))", f.cos_first ? "cos, sin" : "sin, cos", f.factor, f.theta,
-                     f.shift == 0 ? "half" : "(half - 1)");
+  return fmt::format("[{}](t * {:.5g} * {:.5g}^(-i/{})){}", f.cos_first ? "cos, sin" : "sin, cos", f.factor, f.theta,
+                     f.shift == 0 ? "half" : "(half - 1)", f.sine < 0 ? ", sines negated" : "");
 }
 
 double residual_of(const Features& f, const Values& t, const Values& y) {
@@ -29,7 +31,8 @@ double residual_of(const Features& f, const Values& t, const Values& y) {
     for (int64_t i = 0; i < half; ++i) {
       const double a = t.v[static_cast<size_t>(row)] * f.factor *
                        std::exp(-std::log(f.theta) * static_cast<double>(i) / (static_cast<double>(half) - f.shift));
-      const double first = f.cos_first ? std::cos(a) : std::sin(a), second = f.cos_first ? std::sin(a) : std::cos(a);
+      const double sine = f.sine * std::sin(a);
+      const double first = f.cos_first ? std::cos(a) : sine, second = f.cos_first ? sine : std::cos(a);
       const double d0 = first - y.row(row)[static_cast<size_t>(i)],
                    d1 = second - y.row(row)[static_cast<size_t>(i + half)];
       dd += d0 * d0 + d1 * d1;
@@ -38,13 +41,36 @@ double residual_of(const Features& f, const Values& t, const Values& y) {
   return std::sqrt(dd / yy);
 }
 
+// Any theta and the factors between the usual ones.
+Features fit_unusual(const Values& t, const Values& y, const Features& usual) {
+  Features best = usual;
+  const auto consider = [&](Features f) {
+    f.residual = residual_of(f, t, y);
+    if (f.residual < best.residual) best = f;
+  };
+  for (const bool cos_first : {true, false})
+    for (const int sine : {1, -1})
+      for (const double shift : {0.0, 1.0})
+        for (const double factor : {1000.0, 1.0, 0.001, 2000.0, 500.0, 100.0, 10.0, 999.0, 1024.0, 2 * M_PI, 1e6}) {
+          consider({cos_first, factor, 1e4, shift, sine, 0});
+          for (double theta = 2; theta < 3e6; theta *= 1.05) consider({cos_first, factor, theta, shift, sine, 0});
+        }
+  for (double step = 1.03; step > 1.00002; step = std::sqrt(step))
+    for (const double theta : {best.theta * step, best.theta / step}) {
+      Features f = best;
+      f.theta = theta;
+      consider(f);
+    }
+  return best;
+}
+
 Features fit(const Values& t, const Values& y) {
   Features best;
   for (const bool cos_first : {true, false})
     for (const double factor : {1000.0, 1.0, 0.001, 1e6})
       for (const double theta : {1e4, 1e3, 1e5, 1e6, 100.0, 256.0, 2e4, 5e3})
         for (const double shift : {0.0, 1.0}) {
-          Features f{cos_first, factor, theta, shift, 0};
+          Features f{cos_first, factor, theta, shift, 1, 0};
           f.residual = residual_of(f, t, y);
           if (f.residual < best.residual) best = f;
         }
@@ -59,9 +85,11 @@ void search_features(Case& failing, Findings& out) {
     const double limit = std::max(2e-3, failing.tolerance);  // sines of large arguments in f32
     if (r.residual > limit) continue;
     if (failing.note_local(residual_of(r, failing.candidate_of(item), failing.c))) return;
-    const Features c = fit(failing.candidate_of(item), failing.c);
+    Features c = fit(failing.candidate_of(item), failing.c);
+    if (c.residual > limit) c = fit_unusual(failing.candidate_of(item), failing.c, c);
     if (c.residual > limit || c.residual > 0.3 * residual_of(r, failing.candidate_of(item), failing.c)) return;
     const char* cause = c.cos_first != r.cos_first ? "timestep.cos_sin_order"
+                        : c.sine != r.sine         ? "timestep.sign"
                         : c.factor != r.factor     ? "timestep.factor"
                         : c.theta != r.theta       ? "timestep.theta"
                                                    : "timestep.frequencies";
@@ -69,6 +97,32 @@ void search_features(Case& failing, Findings& out) {
                    r.residual, std::min(c.residual, failing.tolerance), 0.7, 0, Blame::kNone});
     return;
   }
+}
+
+// The timesteps of all steps make another schedule: both must fall, as noise does.
+void search_schedule(std::vector<std::array<double, 3>> all, Findings& out) {
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a[2] < b[2]; });
+  std::vector<double> r, c;
+  double latest = -1;
+  for (const auto& [theirs, mine, step] : all) {
+    if (step == latest) continue;  // each step once
+    latest = step;
+    r.push_back(theirs), c.push_back(mine);
+  }
+  const auto falls = [](const std::vector<double>& x) {
+    return std::is_sorted(x.rbegin(), x.rend()) && x.front() > x.back();
+  };
+  if (r.size() < 2 || !falls(r) || !falls(c)) return;
+  const double unit = r[0] > 2 ? 1000 : 1;  // timesteps or sigmas
+  for (double& value : r) value /= unit;
+  for (double& value : c) value /= unit;
+  r.push_back(0), c.push_back(0);
+  const Schedule of_r = explain_schedule(r), of_c = explain_schedule(c);
+  const auto said = [](const Schedule& s) { return s.residual < 5e-3 ? " (" + s.words + ")" : ""; };
+  out.push_back({"scheduler.sigmas",
+                 fmt::format("reference: sigmas {}{}; yours: {}{}", numbers(r), said(of_r), numbers(c), said(of_c)),
+                 "make the schedule as the reference does: shift and terminal stretch", "", 0, 0, 1.2, 0,
+                 Blame::kNone});
 }
 
 // One number a sample: what is it, in terms of the reference's?
@@ -96,9 +150,20 @@ void search_value(Case& failing, Findings& out) {
   const auto holds = [&](const auto& rule) {
     return std::all_of(all.begin(), all.end(), [&](const auto& step) { return rule(step[0], step[1], step[2]); });
   };
-  if (failing.step >= 0 && !is(r, c) && holds([](double, double mine, double index) { return mine == index; }))
-    return add("timestep.index_as_value", values + ", the index of the step",
-               "pass the timestep's value, not its index");
+  // The index of the step, counted from 0 or 1, up or down, perhaps scaled like a sigma.
+  double last = 0;
+  for (const auto& step : all) last = std::max(last, step[2]);
+  if (failing.step >= 0 && !is(r, c))
+    for (const double unit : {1.0, 0.001, 1 / (last + 1)})
+      for (const double first : {0.0, 1.0})
+        for (const bool down : {false, true})
+          if (holds([&](double, double mine, double index) {
+                return std::fabs(mine - unit * ((down ? last - index : index) + first)) < 1e-6 * std::max(1.0, mine);
+              }))
+            return add("timestep.index_as_value",
+                       values + fmt::format(", the index of the step{}{}{}", down ? " counted down" : "",
+                                            first == 0 ? "" : " counted from 1", unit == 1 ? "" : ", scaled"),
+                       "pass the timestep's value, not its index");
   if (holds([&](double theirs, double mine, double) { return is(mine, 1000 * theirs); }))
     return add("timestep.scale", values + ", 1000 times as large: a timestep where a sigma is wanted",
                "divide by 1000 (num_train_timesteps)");
@@ -118,8 +183,28 @@ void search_value(Case& failing, Findings& out) {
     return add("timestep.step_index", values + fmt::format(", which is the reference's at step {}", record.key.step),
                fmt::format("the index is off by {}", record.key.step - failing.step));
   }
+  // The same rule at all steps: a factor, an offset, a power.
+  if (all.size() >= 3) {
+    double sx = 0, sy = 0, sxx = 0, sxy = 0;
+    for (const auto& [x, y, index] : all) sx += x, sy += y, sxx += x * x, sxy += x * y;
+    const double n = static_cast<double>(all.size()), variance = sxx - sx * sx / n;
+    const double a = variance > 0 ? (sxy - sx * sy / n) / variance : 1, b = (sy - a * sx) / n;
+    if (holds([&](double theirs, double mine, double) { return is(mine, a * theirs + b); }) && a != 0) {
+      const bool offset = std::fabs(b) > 2e-3 * std::fabs(sy / n);
+      return add(offset ? "timestep.offset" : "timestep.scale",
+                 values + fmt::format(", which is {} t{}", number(a), offset ? fmt::format(" {:+.5g}", b) : ""),
+                 "pass the timestep as the reference does");
+    }
+    for (const auto& [power, words] : {std::pair{2.0, "t^2"}, {0.5, "sqrt(t)"}, {-1.0, "1/t"}})
+      for (const double unit : {1.0, 1000.0})
+        if (holds([&](double theirs, double mine, double) {
+              return theirs > 0 && is(mine, unit * std::pow(theirs / unit, power));
+            }))
+          return add("timestep.function", values + fmt::format(", which is {}", words), "pass t itself");
+  }
   if (c == std::trunc(c) && r != std::trunc(r) && std::fabs(c - r) < 1)
-    add("precision.integer", values + ", cut to a whole number", "keep the timestep a float");
+    return add("precision.integer", values + ", cut to a whole number", "keep the timestep a float");
+  search_schedule(all, out);
 }
 
 }  // namespace

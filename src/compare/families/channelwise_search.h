@@ -1,0 +1,74 @@
+// y = a[c] * x + g[c] * f + b[c]: the coefficients are solved for, then recognised among the vectors that were recorded
+// (parts of a modulation, weights), up to a function, a factor and an offset of them.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compare/families/fit.h"
+
+namespace lockstep {
+
+struct Coefficient {
+  double constant = 0;  // when there is no vector
+  int vector = -1;      // of the dictionary
+  int function = 0;     // of the vector, see the names in the .cpp; 0: itself
+  double factor = 1, offset = 0;
+  int times = -1;  // another term's coefficient goes with it: index of that term
+
+  bool is_vector() const { return vector >= 0; }
+  bool is(double value) const { return !is_vector() && constant == value; }
+  bool is_plain() const { return is_vector() && function == 0 && offset == 0 && times < 0; }
+  bool is_one_plus() const { return is_vector() && function == 0 && factor == 1 && offset == 1 && times < 0; }
+  friend bool operator==(const Coefficient&, const Coefficient&) = default;
+};
+
+struct ChannelFormula {
+  struct Term {
+    int item = -1;
+    Coefficient coefficient;
+  };
+  std::vector<Term> terms;
+  Coefficient offset;
+  double residual = INFINITY;
+
+  const Coefficient* of(int item) const;
+};
+
+class ChannelSearch {
+ public:
+  explicit ChannelSearch(Case& failing);
+  bool possible() const;
+  ChannelFormula best(bool candidate) const;
+  // The candidate in terms of the reference's tensor itself and one more.
+  ChannelFormula best_from_reference() const;
+  double residual(const ChannelFormula& formula, bool candidate) const;
+
+  std::string words(const Coefficient& k) const;
+  std::string words(const ChannelFormula& formula) const;
+  std::string label(int item) const;
+  const Item* item(int index) const {
+    return items_.size() > static_cast<size_t>(index) ? items_[static_cast<size_t>(index)] : nullptr;
+  }
+  bool is_reference(int index) const { return index == static_cast<int>(items_.size()); }
+  // The candidate's tensor with all but this term taken away, and the term's tensor as it should be: [rows, channels].
+  std::pair<Values, Values> implied(const ChannelFormula& reference, size_t term) const;
+
+ private:
+  Values rows(const Values& x) const;
+  ChannelFormula fit(const std::vector<int>& chosen, bool candidate) const;
+  std::optional<Coefficient> recognise(const std::vector<double>& k, bool candidate, double small) const;
+  double value(const Coefficient& k, bool candidate, size_t channel) const;
+  double value(const ChannelFormula& formula, const Coefficient& k, bool candidate, size_t channel) const;
+
+  Case& failing_;
+  std::vector<const Item*> items_;
+  int axis_ = 0;
+  int64_t item_ = 0;  // of the batch
+  int64_t channels_ = 1;
+  Values y_[2];
+  std::vector<Values> x_[2];  // one for each item; the candidate's list ends with the reference's tensor
+  std::vector<NamedVector> words_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+// y = table[ids]: which rows, and of which table.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compare/families/fit.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMostTable = 1 << 26;  // elements
+
+double residual_of(const Values& y, const Values& table, const std::vector<int64_t>& ids, int64_t offset) {
+  double dd = 0, yy = 0;
+  for (int64_t i = 0; i < y.rows(); ++i) {
+    const int64_t id = ids[static_cast<size_t>(i)] + offset;
+    if (id < 0 || id >= table.rows()) continue;
+    for (size_t j = 0; j < y.row(i).size(); ++j) {
+      const double target = y.row(i)[j], d = table.row(id)[j] - target;
+      dd += d * d, yy += target * target;
+    }
+  }
+  return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+}
+
+}  // namespace
+
+void search_embedding(Case& failing, Findings& out) {
+  if (!failing.is_leaf || failing.role == Role::kInput || !failing.weights_r || !std::isfinite(failing.error)) return;
+  const std::string own = failing.module + ".weight";
+  const auto shape = failing.weights_r->shapes().find(own);
+  if (shape == failing.weights_r->shapes().end() || shape->second.size() != 2 || shape->second[1] != failing.r.last() ||
+      checked_numel(shape->second) > kMostTable)
+    return;
+  for (const Item& item : failing.items) {
+    if (item.relation != Relation::kOwnInput || checked_numel(item.shape) != failing.r.rows() ||
+        is_floating(failing.reference_run().records[item.reference].dtype))
+      continue;
+    const auto table = failing.weight_r(own);
+    if (!table) return;
+    std::vector<int64_t> ids, own_ids;
+    for (const float id : failing.reference_of(item).v) ids.push_back(static_cast<int64_t>(id));
+    for (const float id : failing.candidate_of(item).v) own_ids.push_back(static_cast<int64_t>(id));
+    const double r = residual_of(failing.r, *table, ids, 0);
+    if (!failing.explains(r) || own_ids.size() != ids.size()) return;
+    if (failing.note_local(residual_of(failing.c, *table, own_ids, 0))) return;
+    const auto add = [&](const char* cause, std::string yours, std::string fix, double residual, Blame blame) {
+      out.push_back({cause, "reference: table[id]; yours: " + yours, std::move(fix), "", r, residual, 0.8, 0, blame});
+    };
+    for (const int64_t offset : {1, -1, 2, -2, 3, -3, 4, -4})
+      if (const double residual = residual_of(failing.c, *table, own_ids, offset); failing.explains_candidate(residual))
+        return add("embedding.offset", fmt::format("table[id {:+d}]", offset),
+                   fmt::format("the rows of the table are off by {}", offset), residual, Blame::kNone);
+    for (const auto& [name, other_shape] : failing.weights_r->shapes()) {
+      if (other_shape != shape->second || name == own) continue;
+      const auto other = failing.weight_r(name);
+      if (!other) continue;
+      if (const double residual = residual_of(failing.c, *other, own_ids, 0); failing.explains_candidate(residual))
+        return add("linear.other_weight", "rows of " + name, "load " + own + " here", residual, Blame::kWeights);
+    }
+    const Values turned = reshaped(permuted(reshaped(*table, {table->last(), table->rows()}), {1, 0}), table->shape);
+    if (const double residual = residual_of(failing.c, turned, own_ids, 0); failing.explains_candidate(residual))
+      add("linear.transposed_weight", "rows of the table read as [width, ids]", "do not transpose the table", residual,
+          Blame::kWeights);
+    return;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+// y = x W^T + b on sampled rows and columns, the ones where the two sides differ: what all the questions about a linear
+// layer are asked of.
+#pragma once
+#include <vector>
+
+#include "compare/families/fit.h"
+
+namespace lockstep {
+
+class LinearProbe {
+ public:
+  LinearProbe(Case& failing, const Item& input, Values weight);
+
+  bool explains_reference(double& residual) const;
+  double with_reference() const { return with_reference_; }
+  // ||x W^T + b - y|| / ||y|| for the candidate with another weight, bias or input.
+  double candidate(const Values& w, const std::vector<float>* b) const;
+  double candidate_rows(const Values& rows) const;  // the same with these rows of W: [columns looked at, inputs]
+  double candidate_with_input(const Values& x, bool quick = false) const;
+  bool good(double residual) const;
+
+  const std::vector<float>* bias() const { return bias_.empty() ? nullptr : &bias_; }
+  const Values& weight() const { return w_; }
+  const Values& input() const { return x_c_; }  // [rows, inputs], the candidate's
+  const std::vector<int64_t>& columns() const { return columns_; }
+  int64_t rows() const { return x_c_.rows(); }
+  // What is left of the candidate's output when the bias is taken away, and the right product: [rows, columns].
+  Values without_bias(const std::vector<int64_t>& columns) const;
+  Values product(const std::vector<int64_t>& columns) const;
+  Values without_bias() const { return without_bias(columns_); }
+  Values product() const { return product(columns_); }
+  // What is left of the candidate's output when the right product is taken away, by column.
+  std::vector<float> own_bias() const;
+  Case& failing() const { return failing_; }
+  std::string region() const { return region_; }  // " (columns 5 and later)" when only some columns differ
+
+ private:
+  void choose();
+  Case& failing_;
+  Values w_, x_r_, x_c_, y_r_, y_c_;
+  std::vector<float> bias_;
+  std::vector<int64_t> rows_, columns_;
+  std::string region_;
+  double with_reference_ = 0;
+};
+
+// What can be said of the weight or the input when the layer's own weight was meant; false when nothing was found.
+bool search_changed_weight(const LinearProbe& probe, double reference_residual, Findings& out);
+bool search_changed_input(const LinearProbe& probe, double reference_residual, Findings& out);
+
+}  // namespace lockstep

@@ -1,0 +1,354 @@
+// The layer's own weight, changed on its way: turned, rearranged, scaled, rounded, quantised; or its input changed
+// inside.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <tuple>
+
+#include "compare/families/functions.h"
+#include "compare/families/linear_probe.h"
+#include "compare/layouts.h"
+#include "compare/small_solve.h"
+#include "compare/weight_relation.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kHopeless = 0.5;
+constexpr int64_t kMostOrders = 4096;  // inputs beyond which their orders are not tried one by one
+
+using Order = std::vector<int64_t>;
+
+class Reporter {
+ public:
+  Reporter(const LinearProbe& probe, double r, Findings& out) : probe_(probe), r_(r), out_(out) {}
+  bool add(const char* cause, const std::string& yours, std::string fix, double residual, double complexity,
+           Blame blame = Blame::kWeights) {
+    out_.push_back({cause,
+                    fmt::format("reference: x W^T + b with W = {}.weight; yours: {}{}", probe_.failing().module, yours,
+                                probe_.region()),
+                    std::move(fix), "", r_, residual, complexity, 0, blame});
+    return true;
+  }
+
+ private:
+  const LinearProbe& probe_;
+  double r_;
+  Findings& out_;
+};
+
+// sum_k x[k] W[order[k]]: as if the input were moved to meet the weight.
+Values moved_input(const Values& x, const Order& order) {
+  Values out = x;
+  for (int64_t row = 0; row < x.rows(); ++row)
+    for (size_t k = 0; k < order.size(); ++k) out.row(row)[static_cast<size_t>(order[k])] = x.row(row)[k];
+  return out;
+}
+
+// Orders in which inputs may come: parts exchanged, blocks against interleaved, reversed, rolled.
+bool try_orders(int64_t n, const std::function<bool(const Order&, const std::string&)>& works) {
+  Order order(static_cast<size_t>(n));
+  const auto fill = [&](auto&& rule) {
+    for (int64_t i = 0; i < n; ++i) order[static_cast<size_t>(i)] = rule(i);
+  };
+  for (const int64_t parts : {2, 3, 4, 5, 6}) {
+    if (n % parts) continue;
+    const int64_t size = n / parts;
+    Order of_parts(static_cast<size_t>(parts));
+    std::iota(of_parts.begin(), of_parts.end(), int64_t{0});
+    while (std::next_permutation(of_parts.begin(), of_parts.end())) {
+      fill([&](int64_t i) { return of_parts[static_cast<size_t>(i / size)] * size + i % size; });
+      if (works(order, fmt::format("the input's {} parts in another order", parts))) return true;
+    }
+  }
+  for (int64_t a = 2; a <= n / 2; ++a) {
+    if (n % a) continue;
+    const int64_t b = n / a;
+    fill([&](int64_t i) { return i % a * b + i / a; });
+    if (works(order, fmt::format("the input read as {} x {} in place of {} x {}", b, a, a, b))) return true;
+    fill([&](int64_t i) { return i / b * b + (b - 1 - i % b); });
+    if (works(order, fmt::format("the input reversed within its {} parts", a))) return true;
+    fill([&](int64_t i) { return (a - 1 - i / b) * b + i % b; });
+    if (a > 6 && works(order, fmt::format("the input's {} parts in reverse order", a))) return true;
+  }
+  fill([&](int64_t i) { return n - 1 - i; });
+  if (works(order, "the input in reverse order")) return true;
+  for (const int64_t shift : {1, -1, 2, -2, 4, 8, 16, 32, 64, 128}) {
+    if (std::abs(shift) >= n) continue;
+    fill([&](int64_t i) { return ((i + shift) % n + n) % n; });
+    if (works(order, fmt::format("the input rolled by {}", shift))) return true;
+  }
+  return false;
+}
+
+bool search_turned(const LinearProbe& probe, Reporter& report) {
+  const Values& w = probe.weight();
+  if (const double residual = probe.candidate(make_values(w.shape), probe.bias()); probe.good(residual))
+    return report.add("linear.zero_weight", "0 x + b: every row is the bias",
+                      "the weight is zeros: it was never loaded", residual, 0.7);
+  if (w.shape[0] == w.shape[1]) {
+    const double residual = probe.candidate(permuted(w, {1, 0}), probe.bias());
+    if (probe.good(residual))
+      return report.add("linear.transposed_weight", "x W + b",
+                        "transpose the weight when it is loaded, or multiply by its transpose", residual, 0.7);
+  }
+  // [out, in] memory read as [in, out]
+  const double residual = probe.candidate(reshaped(permuted(w, {1, 0}), w.shape), probe.bias());
+  if (w.shape[0] != w.shape[1] && probe.good(residual))
+    return report.add("linear.transposed_weight", "x V^T + b, V = the memory of W^T read as W's shape",
+                      "transpose the weight, do not only rename its axes", residual, 0.8);
+  if (w.shape[0] != w.shape[1] && w.size() % w.shape[1] == 0) {
+    const double other =
+        probe.candidate(reshaped(permuted(reshaped(w, {w.shape[1], w.shape[0]}), {1, 0}), w.shape), probe.bias());
+    if (probe.good(other))
+      return report.add("linear.transposed_weight", "x V^T + b, V = W's memory taken for [in, out] and transposed",
+                        "the weight lies as [out, in] already: do not transpose it", other, 0.8);
+  }
+  return false;
+}
+
+bool search_orders(const LinearProbe& probe, Reporter& report) {
+  const Values& w = probe.weight();
+  if (w.shape[1] <= kMostOrders && try_orders(w.shape[1], [&](const Order& order, const std::string& words) {
+        const Values moved = moved_input(probe.input(), order);
+        if (probe.candidate_with_input(moved, true) > kHopeless) return false;  // few rows rule most orders out
+        const double residual = probe.candidate_with_input(moved);
+        return probe.good(residual) && report.add("linear.input_parts_exchanged", words,
+                                                  "join or split the input in the reference's order", residual, 1);
+      }))
+    return true;
+  // The outputs in another order, the bias not: found by content.
+  if (!probe.bias() || w.shape[0] > kMostOrders || w.shape[1] > kMostOrders || probe.rows() < 4) return false;
+  const std::vector<int64_t> all = sample_indices(w.shape[0], w.shape[0]);
+  const Values mine = probe.without_bias(all), right = probe.product(all);
+  for (const Rearrangement& found : find_rearrangements("", mine, right, probe.failing().tolerance))
+    if (probe.failing().explains_candidate(found.residual))
+      return report.add(found.id.c_str(), "the same product, " + found.words + ", and then the bias in its own order",
+                        "the rows of the weight are in another order than those of the bias", found.residual, 1.2);
+  return false;
+}
+
+// t = k P: one factor, or one for each output channel.
+bool search_scales(const LinearProbe& probe, Reporter& report) {
+  const Values mine = probe.without_bias(), right = probe.product();
+  double all_xy = 0, all_xx = 0, yy = 0;
+  const size_t columns = probe.columns().size();
+  std::vector<double> xy(columns), xx(columns);
+  for (int64_t i = 0; i < mine.rows(); ++i)
+    for (size_t k = 0; k < columns; ++k) {
+      const double x = right.row(i)[k], y = mine.row(i)[k];
+      xy[k] += x * y, xx[k] += x * x, yy += y * y;
+    }
+  for (size_t k = 0; k < columns; ++k) all_xy += xy[k], all_xx += xx[k];
+  if (!(all_xx > 0) || !(yy > 0)) return false;
+  const double factor = all_xy / all_xx;
+  double one = 0, each = 0;
+  for (int64_t i = 0; i < mine.rows(); ++i)
+    for (size_t k = 0; k < columns; ++k) {
+      const double x = right.row(i)[k], y = mine.row(i)[k];
+      const double own = xx[k] > 0 ? xy[k] / xx[k] : 0;
+      one += (y - factor * x) * (y - factor * x), each += (y - own * x) * (y - own * x);
+    }
+  const double residual_one = std::sqrt(one / yy), residual_each = std::sqrt(each / yy);
+  if (probe.good(residual_one) && std::fabs(factor - 1) > 10 * probe.failing().tolerance) {
+    // Without a bias the whole output is scaled, which is said more plainly elsewhere.
+    const std::string named = constant_name(factor, probe.weight().shape, probe.failing().tolerance);
+    return report.add("linear.weight_scaled",
+                      fmt::format("{} x W^T + b{}", number(factor), named.empty() ? "" : " (= " + named + ")"),
+                      "a scale of the weight (of its quantisation, of an adapter) is missing or applied twice",
+                      residual_one, probe.bias() ? 1 : 2.1);
+  }
+  if (probe.rows() >= 6 && probe.good(residual_each))
+    return report.add("linear.weight_row_scale", "x W^T with a factor of its own for each output channel, plus b",
+                      "the scales of the weight's rows are missing, or those of other rows", residual_each, 1.5);
+  return false;
+}
+
+// Every number to the nearest of evenly spaced ones between the ends of the whole weight.
+Values quantised_as_one(const Values& rows, float low, float high, int bits, bool affine) {
+  Values out = rows;
+  const double levels = affine ? (1 << bits) - 1 : (1 << (bits - 1)) - 1, base = affine ? low : 0;
+  const double step =
+      affine ? (static_cast<double>(high) - low) / levels : std::max(std::fabs(low), std::fabs(high)) / levels;
+  if (step > 0)
+    for (float& value : out.v) value = static_cast<float>(base + step * std::nearbyint((value - base) / step));
+  return out;
+}
+
+// Only the rows that are looked at are made: weights are large.
+bool search_precision_of_weight(const LinearProbe& probe, Reporter& report) {
+  const Values& w = probe.weight();
+  const Values rows = take_rows(w, probe.columns());
+  const auto works = [&](const Values& changed, double& residual) {
+    residual = probe.candidate_rows(changed);
+    return probe.good(residual);
+  };
+  double residual = 0;
+  static const std::pair<const char*, float (*)(float)> kRoundings[] = {
+      {"bfloat16", [](float x) { return float_from(bfloat16_from(x)); }},
+      {"float16", [](float x) { return float_from(half_from(x)); }},
+      {"float8 e4m3", [](float x) { return float_from(float8_e4m3_from(x)); }},
+      {"float8 e5m2", [](float x) { return float_from(float8_e5m2_from(x)); }}};
+  for (const auto& [format, round] : kRoundings) {
+    Values rounded = rows;
+    for (float& value : rounded.v) value = round(value);
+    if (works(rounded, residual))
+      return report.add("linear.weight_rounded", fmt::format("W rounded to {}", format),
+                        "keep the weight in its own dtype", residual, 1);
+  }
+  const auto quantised_words = [&](int bits, const std::string& groups, bool affine) {
+    return report.add("linear.weight_quantised",
+                      fmt::format("W in {} bits, {}{}", bits, groups, affine ? ", affine" : ""),
+                      "expected when the candidate is quantised; else load the full weight", residual, 1);
+  };
+  const auto [low, high] = std::minmax_element(w.v.begin(), w.v.end());
+  for (const int bits : {8, 4, 6, 5, 3, 2})
+    for (const bool affine : {false, true}) {
+      for (const int64_t group : {int64_t{32}, int64_t{64}, int64_t{128}, w.last(), int64_t{16}, int64_t{256}})
+        if (w.last() % group == 0 && works(quantised(rows, bits, group, affine), residual))
+          return quantised_words(bits, group == w.last() ? "one scale a row" : fmt::format("groups of {}", group),
+                                 affine);
+      if (works(quantised_as_one(rows, *low, *high, bits, affine), residual))
+        return quantised_words(bits, "one scale for all", affine);
+    }
+  // Held to a bound: the largest weights cut off.
+  const double largest = std::max(std::fabs(*low), std::fabs(*high));
+  for (const double share : {0.9, 0.75, 0.5, 0.25, 0.1}) {
+    Values held = rows;
+    const float limit = static_cast<float>(share * largest);
+    for (float& value : held.v) value = std::clamp(value, -limit, limit);
+    if (works(held, residual))
+      return report.add("linear.different_weight", fmt::format("W held to {:.3g}", limit), "do not clamp the weight",
+                        residual, 1.4);
+  }
+  return false;
+}
+
+// y_j - b_j = sum over groups g of s[j, g] (x_g . W[j, g]): right numbers with the scales of other groups.
+bool search_group_scales(const LinearProbe& probe, Reporter& report) {
+  const Values &w = probe.weight(), &x = probe.input();
+  const Values mine = probe.without_bias();
+  for (const int64_t group : {int64_t{128}, int64_t{64}, int64_t{32}, int64_t{16}}) {
+    if (w.last() % group) continue;
+    const size_t n = static_cast<size_t>(w.last() / group);
+    if (n < 2 || static_cast<int64_t>(2 * n) > x.rows()) continue;
+    double dd = 0, yy = 0;
+    for (size_t k = 0; k < probe.columns().size(); ++k) {
+      const auto weights = w.row(probe.columns()[k]);
+      std::vector<std::vector<double>> basis(static_cast<size_t>(x.rows()), std::vector<double>(n));
+      std::vector<double> gram(n * n), right(n);
+      for (int64_t i = 0; i < x.rows(); ++i) {
+        auto& row = basis[static_cast<size_t>(i)];
+        for (size_t a = 0; a < weights.size(); ++a)
+          row[a / static_cast<size_t>(group)] += static_cast<double>(x.row(i)[a]) * weights[a];
+        for (size_t a = 0; a < n; ++a) {
+          for (size_t b = 0; b < n; ++b) gram[a * n + b] += row[a] * row[b];
+          right[a] += row[a] * mine.row(i)[k];
+        }
+      }
+      if (!solve_symmetric(gram, right, n)) return false;
+      for (int64_t i = 0; i < x.rows(); ++i) {
+        double value = -mine.row(i)[k];
+        for (size_t a = 0; a < n; ++a) value += right[a] * basis[static_cast<size_t>(i)][a];
+        dd += value * value, yy += static_cast<double>(mine.row(i)[k]) * mine.row(i)[k];
+      }
+    }
+    const double residual = yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+    if (probe.good(residual))
+      return report.add(
+          "linear.weight_quantised", fmt::format("W with a factor of its own for each group of {} inputs", group),
+          "the scales belong to other groups: check the size and the order of the quantisation groups", residual, 1.6);
+  }
+  return false;
+}
+
+// The difference of the outputs, over more rows than its rank: an adapter merged on one side.
+bool search_low_rank(const LinearProbe& probe, Reporter& report) {
+  const Values mine = probe.without_bias(), right = probe.product();
+  std::vector<std::vector<double>> left;
+  double total = 0;
+  for (int64_t i = 0; i < mine.rows(); ++i) {
+    auto& row = left.emplace_back();
+    for (size_t k = 0; k < mine.row(i).size(); ++k)
+      row.push_back(static_cast<double>(mine.row(i)[k]) - right.row(i)[k]);
+    for (const double value : row) total += value * value;
+  }
+  const size_t most = std::min(left.size(), probe.columns().size()) / 3;
+  double yy = squared_norm(mine.v);
+  for (size_t rank = 1; rank <= most; ++rank) {  // Gram-Schmidt, the largest row first
+    const auto size = [](const std::vector<double>& row) {
+      return std::inner_product(row.begin(), row.end(), row.begin(), 0.0);
+    };
+    const std::vector<double> pivot =
+        *std::max_element(left.begin(), left.end(), [&](const auto& a, const auto& b) { return size(a) < size(b); });
+    const double norm = size(pivot);
+    if (!(norm > 0)) return false;
+    double rest = 0;
+    for (auto& row : left) {
+      const double share = std::inner_product(row.begin(), row.end(), pivot.begin(), 0.0) / norm;
+      for (size_t k = 0; k < row.size(); ++k) row[k] -= share * pivot[k];
+      rest += size(row);
+    }
+    const double residual = std::sqrt(rest / yy);
+    if (probe.good(residual) && rest < 1e-3 * total)
+      return report.add(
+          "linear.different_weight",
+          fmt::format("x (W + D)^T + b with D of rank {}: an adapter (LoRA) merged on one side only", rank),
+          "load the same adapters with the same strength on both sides", residual, 1.7);
+  }
+  return false;
+}
+
+}  // namespace
+
+bool search_changed_weight(const LinearProbe& probe, double r, Findings& out) {
+  Reporter report(probe, r, out);
+  return search_turned(probe, report) || search_scales(probe, report) || search_orders(probe, report) ||
+         search_precision_of_weight(probe, report) || search_group_scales(probe, report) ||
+         search_low_rank(probe, report);
+}
+
+bool search_changed_input(const LinearProbe& probe, double r, Findings& out) {
+  Reporter report(probe, r, out);
+  const Values& x = probe.input();
+  static const std::tuple<const char*, const char*, float (*)(float)> kRoundings[] = {
+      {"precision.bf16", "bfloat16", [](float v) { return float_from(bfloat16_from(v)); }},
+      {"precision.f16", "float16", [](float v) { return float_from(half_from(v)); }},
+      {"precision.f8_e4m3", "float8 e4m3", [](float v) { return float_from(float8_e4m3_from(v)); }},
+      {"precision.f8_e5m2", "float8 e5m2", [](float v) { return float_from(float8_e5m2_from(v)); }}};
+  for (const auto& [cause, format, round] : kRoundings) {
+    Values rounded = x;
+    for (float& value : rounded.v) value = round(value);
+    if (const double residual = probe.candidate_with_input(rounded); probe.good(residual))
+      return report.add(cause, fmt::format("the same with x rounded to {} first", format),
+                        "do not cast the input of this layer", residual, 1, Blame::kNone);
+  }
+  for (const ElementFunction& function : element_functions().subspan(1)) {
+    if (!function.is_activation) continue;
+    Values changed = x;
+    for (float& value : changed.v) value = static_cast<float>(function.f(value));
+    if (const double residual = probe.candidate_with_input(changed); probe.good(residual))
+      return report.add("activation.added", fmt::format("the same on {} of its input", function.name),
+                        fmt::format("remove {} before this layer", function.name), residual, 1, Blame::kNone);
+  }
+  for (const bool centred : {false, true}) {
+    Values normal = x;
+    for (int64_t i = 0; i < x.rows(); ++i) {
+      double sum = 0, squares = 0;
+      for (const float value : x.row(i)) sum += value;
+      const double n = static_cast<double>(x.last()), mean = centred ? sum / n : 0;
+      for (const float value : x.row(i)) squares += (value - mean) * (value - mean);
+      const double factor = 1 / std::sqrt(squares / n + 1e-6);
+      for (float& value : normal.row(i)) value = static_cast<float>((value - mean) * factor);
+    }
+    if (const double residual = probe.candidate_with_input(normal); probe.good(residual))
+      return report.add("norm.added", fmt::format("the same on the {} of its input", centred ? "LayerNorm" : "RMSNorm"),
+                        "do not normalise before this layer", residual, 1, Blame::kNone);
+  }
+  return false;
+}
+
+}  // namespace lockstep

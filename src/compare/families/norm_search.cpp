@@ -1,0 +1,361 @@
+#include "compare/families/norm_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep {
+namespace {
+
+float rounded(double x, Rounding rounding) {
+  const float value = static_cast<float>(x);
+  return rounding == Rounding::kBf16  ? float_from(bfloat16_from(value))
+         : rounding == Rounding::kF16 ? float_from(half_from(value))
+                                      : value;
+}
+
+std::optional<std::vector<float>> vector_of(std::optional<Values> values) {
+  if (!values) return std::nullopt;
+  return std::move(values->v);
+}
+
+// Normalises `n` numbers that lie `stride` apart.
+void normalise(double* x, int64_t n, int64_t stride, const NormParams& p) {
+  double sum = 0, squares = 0, absolute = 0, largest = 0;
+  for (int64_t i = 0; i < n; ++i) sum += x[i * stride];
+  const double count = static_cast<double>(n);
+  const bool centred = p.kind == NormKind::kLayer || p.kind == NormKind::kCentred || p.kind == NormKind::kSample ||
+                       p.kind == NormKind::kVariance;
+  const double mean = centred ? sum / count : 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double d = x[i * stride] - mean;
+    squares += d * d, absolute += std::fabs(d), largest = std::max(largest, std::fabs(d));
+  }
+  const auto root = [&](double variance) {
+    return p.eps_outside ? 1 / (std::sqrt(variance) + p.eps) : 1 / std::sqrt(variance + p.eps);
+  };
+  double factor = 1;
+  switch (p.kind) {
+    case NormKind::kRms:
+    case NormKind::kLayer:
+      factor = root(squares / count);
+      break;
+    case NormKind::kSample:
+      factor = root(squares / std::max(1.0, count - 1));
+      break;
+    case NormKind::kVariance:
+      factor = 1 / (squares / count + p.eps);
+      break;
+    case NormKind::kUnit:
+      factor = 1 / std::sqrt(std::max(squares, 1e-24));
+      break;
+    case NormKind::kMeanAbs:
+      factor = 1 / (absolute / count + p.eps);
+      break;
+    case NormKind::kLargest:
+      factor = 1 / (largest + p.eps);
+      break;
+    case NormKind::kNone:
+    case NormKind::kCentred:
+      break;
+  }
+  for (int64_t i = 0; i < n; ++i) x[i * stride] = (x[i * stride] - mean) * factor;
+}
+
+double weight_factor(WeightUse use, double w) {
+  switch (use) {
+    case WeightUse::kPlain:
+      return w;
+    case WeightUse::kOnePlus:
+      return 1 + w;
+    case WeightUse::kTwice:
+      return w * w;
+    case WeightUse::kInverse:
+      return w == 0 ? 0 : 1 / w;
+    case WeightUse::kNone:
+    case WeightUse::kBefore:
+      break;
+  }
+  return 1;
+}
+
+}  // namespace
+
+const char* kind_name(NormKind kind) {
+  static const char* const kNames[] = {
+      "RMSNorm",     "LayerNorm", "x", "x / ||x||", "x - mean(x)", "(x - mean) / variance", "LayerNorm with n - 1",
+      "x / mean|x|", "x / max|x|"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+const char* span_name(NormSpan span) {
+  static const char* const kNames[] = {"", " over all heads together", " over the tokens", " over the whole tensor",
+                                       " in groups of channels"};
+  return kNames[static_cast<size_t>(span)];
+}
+
+std::string formula(const NormParams& p) {
+  std::string out = kind_name(p.kind);
+  if (p.kind == NormKind::kRms || p.kind == NormKind::kLayer)
+    out += fmt::format("(x, eps {:g}{}){}", p.eps, p.eps_outside ? " outside the root" : "", span_name(p.span));
+  const std::string weight = p.weight.empty() ? "weight" : p.weight;
+  if (p.use == WeightUse::kPlain) out += " * " + weight;
+  if (p.use == WeightUse::kOnePlus) out += " * (1 + " + weight + ")";
+  if (p.use == WeightUse::kTwice) out += " * " + weight + "^2";
+  if (p.use == WeightUse::kInverse) out += " / " + weight;
+  if (p.use == WeightUse::kBefore) out += ", x multiplied by " + weight + " before";
+  if (!p.bias) out += ", without bias";
+  if (p.twice) out += ", and the same once more on the result";
+  if (p.input != Rounding::kNone) out += p.input == Rounding::kBf16 ? ", x in bfloat16" : ", x in float16";
+  if (p.normal != Rounding::kNone)
+    out += p.normal == Rounding::kBf16 ? ", its result in bfloat16" : ", its result in float16";
+  return out;
+}
+
+NormSearch::NormSearch(Case& failing, const Item& input) : failing_(failing) {
+  const int axis = channel_axis(failing.name, failing.r.shape);
+  channels_ = failing.r.dim(axis);
+  heads_ = failing.r.rank() == 4 && axis == 3 ? failing.r.dim(2) : 1;
+  Values x_r = failing.reference_of(input), x_c = failing.candidate_of(input);
+  x_r.shape = x_c.shape = failing.r.shape;
+  r_ = side_of(x_r, failing.r, axis), c_ = side_of(x_c, failing.c, axis);
+  for (const char* leaf : {".weight", ".gamma", ".scale"})
+    if (!weight_r_)
+      weight_r_ = vector_of(failing.weight_r(failing.module + leaf)),
+      weight_c_ = vector_of(failing.weight_c(failing.module + leaf));
+  bias_r_ = vector_of(failing.weight_r(failing.module + ".bias")),
+  bias_c_ = vector_of(failing.weight_c(failing.module + ".bias"));
+  const auto fits = [&](const auto& v) { return !v || static_cast<int64_t>(v->size()) == channels_; };
+  if (!fits(weight_r_) || !fits(weight_c_)) weight_r_.reset(), weight_c_.reset();
+  if (!fits(bias_r_) || !fits(bias_c_)) bias_r_.reset(), bias_c_.reset();
+  if (!weight_r_) infer_weight();
+}
+
+NormSearch::Side NormSearch::side_of(const Values& x, const Values& y, int axis) const {
+  Side out;
+  out.whole = channels_last(x, axis);
+  const Values all_y = channels_last(y, axis);
+  const int64_t most = channels_ > 1024 ? 64 : kFitRows;
+  for (const int64_t token : sample_indices(out.whole.rows() / heads_, std::max<int64_t>(1, most / heads_)))
+    for (int64_t h = 0; h < heads_; ++h) out.rows.push_back(token * heads_ + h);
+  out.x = take_rows(out.whole, out.rows), out.y = take_rows(all_y, out.rows);
+  return out;
+}
+
+std::vector<double> NormSearch::normal(const Side& side, const NormParams& p, const std::vector<float>* weight) const {
+  const bool whole = p.span == NormSpan::kTokens || p.span == NormSpan::kAll;
+  const Values& from = whole ? side.whole : side.x;
+  std::vector<double> x(from.v.begin(), from.v.end());
+  if (p.input != Rounding::kNone)
+    for (double& value : x) value = rounded(value, p.input);
+  const auto times_weight = [&](WeightUse use) {
+    if (!weight) return;
+    for (size_t i = 0; i < x.size(); ++i) x[i] *= weight_factor(use, (*weight)[i % static_cast<size_t>(channels_)]);
+  };
+  if (p.use == WeightUse::kBefore) times_weight(WeightUse::kPlain);
+  for (int time = 0; time < (p.twice ? 2 : 1); ++time) {
+    if (time) times_weight(p.use);
+    const int64_t rows = from.rows();
+    if (p.span == NormSpan::kAll) {
+      normalise(x.data(), static_cast<int64_t>(x.size()), 1, p);
+    } else if (p.span == NormSpan::kTokens) {
+      // Each head's channels over the tokens.
+      const int64_t width = heads_ * channels_, tokens = rows / heads_;
+      for (int64_t j = 0; j < width; ++j) normalise(x.data() + j, tokens, width, p);
+    } else {
+      const int64_t length = p.span == NormSpan::kHeads    ? heads_ * channels_
+                             : p.span == NormSpan::kGroups ? channels_ / p.groups
+                                                           : channels_;
+      for (int64_t at = 0; at + length <= static_cast<int64_t>(x.size()); at += length)
+        normalise(x.data() + at, length, 1, p);
+    }
+  }
+  if (whole) {
+    std::vector<double> chosen;
+    for (const int64_t row : side.rows)
+      chosen.insert(chosen.end(), x.begin() + row * channels_, x.begin() + (row + 1) * channels_);
+    x = std::move(chosen);
+  }
+  if (p.normal != Rounding::kNone)
+    for (double& value : x) value = rounded(value, p.normal);
+  return x;
+}
+
+double NormSearch::residual(const Side& side, const NormParams& p, const std::vector<float>* weight,
+                            const std::vector<float>* bias) const {
+  const std::vector<double> x = normal(side, p, weight);
+  double dd = 0, yy = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t channel = i % static_cast<size_t>(channels_);
+    double value = x[i];
+    if (weight) value *= weight_factor(p.use, (*weight)[channel]);
+    if (bias && p.bias) value += (*bias)[channel];
+    const double target = side.y.v[i];
+    dd += (value - target) * (value - target), yy += target * target;
+  }
+  return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+}
+
+double NormSearch::measure(bool candidate, const NormParams& p) const {
+  const auto& weight = candidate ? weight_c_ : weight_r_;
+  const auto& bias = candidate ? bias_c_ : bias_r_;
+  if (p.use != WeightUse::kNone && !weight) return INFINITY;
+  return residual(candidate ? c_ : r_, p, weight ? &*weight : nullptr, bias ? &*bias : nullptr);
+}
+
+NormParams NormSearch::reference() const {
+  NormParams out;
+  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer, NormKind::kUnit, NormKind::kNone})
+    for (const double eps : {1e-6, 1e-5, 1e-8, 1e-12, 1e-3, 1e-2, 1e-4, 0.0}) {
+      if ((kind == NormKind::kNone || kind == NormKind::kUnit) && eps != 1e-6) continue;
+      for (const NormSpan span : {NormSpan::kChannels, NormSpan::kHeads}) {
+        if (span == NormSpan::kHeads && (heads_ < 2 || kind == NormKind::kNone)) continue;
+        for (const WeightUse use : {WeightUse::kNone, WeightUse::kPlain, WeightUse::kOnePlus}) {
+          NormParams p;
+          p.kind = kind, p.eps = eps, p.span = span, p.use = use, p.bias = use != WeightUse::kNone;
+          p.residual = measure(false, p);
+          if (p.residual < 0.97 * out.residual) out = p;  // a better eps must be better by more than rounding
+        }
+      }
+    }
+  return out;
+}
+
+// Starting from the reference's own form: each way to be different, then those that take a search.
+NormParams NormSearch::candidate(const NormParams& r) const {
+  NormParams out;
+  const auto consider = [&](const NormParams& changed) {
+    NormParams p = changed;
+    p.residual = measure(true, p);
+    if (p.residual < 0.97 * out.residual) out = p;
+  };
+  const auto with = [&](auto&& change) {
+    NormParams p = r;
+    change(p);
+    consider(p);
+  };
+  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer, NormKind::kUnit, NormKind::kNone, NormKind::kCentred,
+                              NormKind::kVariance, NormKind::kSample, NormKind::kMeanAbs, NormKind::kLargest})
+    for (const WeightUse use : {WeightUse::kNone, WeightUse::kPlain, WeightUse::kOnePlus})
+      with([&](NormParams& p) { p.kind = kind, p.use = use, p.bias = r.bias && use != WeightUse::kNone; });
+  for (const double eps : {1e-6, 1e-5, 1e-8, 1e-12, 1e-3, 1e-2, 1e-4, 0.0}) {
+    with([&](NormParams& p) { p.eps = eps; });
+    with([&](NormParams& p) { p.eps = eps, p.eps_outside = true; });
+  }
+  for (const NormSpan span : {NormSpan::kChannels, NormSpan::kHeads, NormSpan::kTokens, NormSpan::kAll}) {
+    if (span == NormSpan::kHeads && heads_ < 2) continue;
+    with([&](NormParams& p) { p.span = span; });
+  }
+  for (int64_t groups = 2; groups <= 64 && groups < channels_; groups *= 2)
+    if (channels_ % groups == 0) with([&](NormParams& p) { p.span = NormSpan::kGroups, p.groups = groups; });
+  if (weight_c_)
+    for (const WeightUse use : {WeightUse::kTwice, WeightUse::kInverse, WeightUse::kBefore})
+      with([&](NormParams& p) { p.use = use; });
+  if (bias_c_) with([](NormParams& p) { p.bias = !p.bias; });
+  for (const Rounding rounding : {Rounding::kBf16, Rounding::kF16}) {
+    with([&](NormParams& p) { p.input = rounding; });
+    with([&](NormParams& p) { p.normal = rounding; });
+    with([&](NormParams& p) { p.input = p.normal = rounding; });
+  }
+  return unusual(out, r);
+}
+
+// An eps that nobody would think of, or the norm of the norm.
+NormParams NormSearch::unusual(NormParams usual, const NormParams& r) const {
+  if (failing_.explains_candidate(usual.residual) && usual.residual < 2 * failing_.tolerance) return usual;
+  NormParams out = usual, p = r, best = r;
+  p.twice = true, p.residual = measure(true, p);
+  if (p.residual < 0.3 * out.residual) out = p;
+  p.twice = false, best.residual = INFINITY;
+  for (double eps = 1e-9; eps < 1e4; eps *= 1.25) {  // coarse first: only what is found around the best one counts
+    p.eps = eps, p.residual = measure(true, p);
+    if (p.residual < best.residual) best = p;
+  }
+  best = finer_eps(best);
+  return best.residual < 0.3 * out.residual ? best : out;
+}
+
+NormParams NormSearch::finer_eps(NormParams out) const {
+  for (double step = 1.1; step > 1.0005; step = std::sqrt(step))
+    for (const double eps : {out.eps * step, out.eps / step}) {
+      NormParams p = out;
+      p.eps = eps, p.residual = measure(true, p);
+      if (p.residual < out.residual) out = p;
+    }
+  const double magnitude = std::pow(10, std::floor(std::log10(out.eps)) - 1);
+  NormParams round = out;
+  round.eps = std::round(out.eps / magnitude) * magnitude, round.residual = measure(true, round);
+  return round.residual < 1.5 * out.residual || failing_.explains(round.residual) ? round : out;
+}
+
+// The weight of another norm in the candidate's place.
+NormParams NormSearch::other_weight(const NormParams& r) const {
+  NormParams out = r;
+  out.residual = INFINITY;
+  if (!failing_.weights_r || r.use == WeightUse::kNone) return out;
+  const std::vector<double> x = normal(c_, r, weight());
+  size_t loads = 0;
+  for (const auto& [name, shape] : failing_.weights_r->shapes()) {
+    if (checked_numel(shape) != channels_ || name.starts_with(failing_.module + ".") || ++loads > 800) continue;
+    const auto other = vector_of(failing_.weight_r(name));
+    if (!other) continue;
+    double dd = 0, yy = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const size_t channel = i % static_cast<size_t>(channels_);
+      const double target = c_.y.v[i], d = x[i] * weight_factor(r.use, (*other)[channel]) +
+                                           (bias_c_ && r.bias ? (*bias_c_)[channel] : 0) - target;
+      dd += d * d, yy += target * target;
+    }
+    const double left = yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+    if (left < out.residual) out.residual = left, out.weight = name;
+  }
+  return out;
+}
+
+NormSearch::FreeWeight NormSearch::free_weight(const NormParams& r) const {
+  FreeWeight out;
+  NormParams plain = r;
+  plain.use = WeightUse::kNone;
+  const std::vector<double> x = normal(c_, plain, nullptr);
+  const size_t n = static_cast<size_t>(channels_), rows = x.size() / n;
+  if (rows < 12) return out;
+  double dd = 0, yy = 0;
+  for (size_t j = 0; j < n; ++j) {
+    double sx = 0, sy = 0, sxx = 0, sxy = 0;
+    for (size_t i = 0; i < rows; ++i) {
+      const double a = x[i * n + j], b = c_.y.v[i * n + j];
+      sx += a, sy += b, sxx += a * a, sxy += a * b;
+    }
+    const double m = static_cast<double>(rows), variance = sxx - sx * sx / m;
+    const double a = variance > 1e-9 * sxx ? (sxy - sx * sy / m) / variance : 0, b = (sy - a * sx) / m;
+    out.a.push_back(static_cast<float>(a)), out.b.push_back(static_cast<float>(b));
+    for (size_t i = 0; i < rows; ++i) {
+      const double y = c_.y.v[i * n + j], d = a * x[i * n + j] + b - y;
+      dd += d * d, yy += y * y;
+    }
+  }
+  out.residual = yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+  return out;
+}
+
+// Without a checkpoint the reference's own weight is what its output says it is, if one kind of norm fits to rounding.
+void NormSearch::infer_weight() {
+  if (r_.x.rows() < 8) return;
+  double best = failing_.tolerance;
+  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    NormParams p;
+    p.kind = kind;
+    const std::vector<double> x = normal(r_, p, nullptr);
+    const size_t n = static_cast<size_t>(channels_);
+    std::vector<double> xy(n), xx(n);
+    for (size_t i = 0; i < x.size(); ++i) xy[i % n] += x[i] * r_.y.v[i], xx[i % n] += x[i] * x[i];
+    std::vector<float> weight(n);
+    for (size_t j = 0; j < n; ++j) weight[j] = static_cast<float>(xx[j] > 0 ? xy[j] / xx[j] : 1);
+    p.use = WeightUse::kPlain;
+    const double left = residual(r_, p, &weight, nullptr);
+    if (left < best) best = left, weight_r_ = weight, weight_c_ = weight;
+  }
+}
+
+}  // namespace lockstep

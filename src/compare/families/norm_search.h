@@ -1,0 +1,73 @@
+// y = norm(x) * weight + bias, with everything that can be different about it.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compare/families/fit.h"
+
+namespace lockstep {
+
+// kUnit: divided by the length, without sqrt(channels). kCentred: the mean taken away, no more. kVariance: divided by
+// the variance, its root not taken. kSample: LayerNorm with n - 1. kMeanAbs, kLargest: divided by those.
+enum class NormKind { kRms, kLayer, kNone, kUnit, kCentred, kVariance, kSample, kMeanAbs, kLargest };
+enum class NormSpan { kChannels, kHeads, kTokens, kAll, kGroups };
+enum class WeightUse { kNone, kPlain, kOnePlus, kTwice, kInverse, kBefore };
+enum class Rounding { kNone, kBf16, kF16 };
+
+struct NormParams {
+  NormKind kind = NormKind::kRms;
+  double eps = 1e-6;
+  NormSpan span = NormSpan::kChannels;
+  WeightUse use = WeightUse::kNone;
+  bool bias = true;          // its own, where it has one
+  bool eps_outside = false;  // added to the root, not under it
+  bool twice = false;        // the norm of the norm
+  int64_t groups = 1;        // of kGroups
+  Rounding input = Rounding::kNone, normal = Rounding::kNone;
+  std::string weight = {};  // of another module, when not its own
+  double residual = INFINITY;
+};
+
+std::string formula(const NormParams& p);
+const char* kind_name(NormKind kind);
+const char* span_name(NormSpan span);
+
+class NormSearch {
+ public:
+  NormSearch(Case& failing, const Item& input);
+  NormParams reference() const;
+  NormParams candidate(const NormParams& reference) const;
+  NormParams other_weight(const NormParams& reference) const;
+  double measure(bool candidate, const NormParams& p) const;
+
+  // y = norm(x) * a + b with any a and b for each channel.
+  struct FreeWeight {
+    std::vector<float> a, b;
+    double residual = INFINITY;
+  };
+  FreeWeight free_weight(const NormParams& reference) const;
+  const std::vector<float>* weight() const { return weight_r_ ? &*weight_r_ : nullptr; }
+  const std::vector<float>* bias() const { return bias_r_ ? &*bias_r_ : nullptr; }
+
+ private:
+  struct Side {
+    Values x, y;   // [rows, channels], sampled; whole groups of heads
+    Values whole;  // [all rows, channels]: for statistics over tokens
+    std::vector<int64_t> rows;
+  };
+  Side side_of(const Values& x, const Values& y, int axis) const;
+  std::vector<double> normal(const Side& side, const NormParams& p, const std::vector<float>* weight) const;
+  double residual(const Side& side, const NormParams& p, const std::vector<float>* weight,
+                  const std::vector<float>* bias) const;
+  void infer_weight();
+  NormParams unusual(NormParams usual, const NormParams& reference) const;
+  NormParams finer_eps(NormParams found) const;
+
+  Case& failing_;
+  int64_t channels_ = 1, heads_ = 1;
+  Side r_, c_;
+  std::optional<std::vector<float>> weight_r_, weight_c_, bias_r_, bias_c_;
+};
+
+}  // namespace lockstep
