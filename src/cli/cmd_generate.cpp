@@ -246,7 +246,7 @@ void run_generate(App& app, const Options& options) {
     write_image(options.sheet, {contact_sheet(pictures, options.columns),
                                 {{"software", std::string("lockstep ") + LOCKSTEP_VERSION}}});
   }
-  if (debug) debug->finish(true, model.path());
+  if (debug) app.status = debug->finish(true, model.path());
   const double secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (app.global.json) {
     Json result{{"images", Json::array()},
