@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "compare/unread.h"
+
 namespace lockstep {
 namespace {
 
@@ -126,21 +128,15 @@ void fill_curve(const RunView& reference, Comparison& out) {
 }
 
 void fill_notes(const RunView& reference, const RunView& candidate, Comparison& out) {
-  size_t unread = 0, layouts = 0;
+  size_t layouts = 0;
   for (const PairResult& result : out.results) {
     const RecordedTensor& record = reference.records[result.pair.reference];
-    unread += result.state == PairState::kUnread;
     if (result.state == PairState::kLayout && ++layouts <= 3)
       out.notes.push_back(fmt::format("{}: {}", to_string(record.key), result.note));
   }
   if (layouts > 3) out.notes.push_back(fmt::format("{} tensors in all have another layout", layouts));
-  if (unread)
-    out.notes.push_back(fmt::format(
-        "{} pairs have no values on one side; record them in full: lockstep record --full '{}'", unread, [&] {
-          for (const PairResult& result : out.results)
-            if (result.state == PairState::kUnread) return reference.records[result.pair.reference].key.name;
-          return std::string("*");
-        }()));
+  if (std::string note = unread_note(reference, candidate, out.results); !note.empty())
+    out.notes.push_back(std::move(note));
   const auto count_names = [](const RunView& run, const std::vector<size_t>& records) {
     std::set<std::string> names;
     for (const size_t i : records) names.insert(run.records[i].key.name);

@@ -18,6 +18,7 @@ RunView view_of(std::shared_ptr<const Run> run) {
     seen.dtype = record.dtype.value_or(DType::kF32);
     seen.shape = record.shape;
     seen.checksum = record.checksum;
+    seen.stats = record.stats;
     if (!record.where.file.empty())
       seen.where = fmt::format("{}:{} {}", record.where.file, record.where.line, record.where.function);
     if (run->has_values(record)) seen.load = [run, i] { return run->tensor(run->records()[i]); };

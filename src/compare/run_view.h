@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct RecordedTensor {
   Shape shape;
   std::string where;             // "file:line function", empty when unknown
   std::string checksum;          // of the bytes; equal checksums of equal dtype and shape need no reading
+  std::optional<Statistics> stats;
   std::function<Tensor()> load;  // empty: only statistics were kept
 };
 

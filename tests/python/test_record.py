@@ -119,6 +119,26 @@ def test_inputs_and_filters(record):
     assert {record["name"] for record in run.records if record["file"]} == {"Net.listed.0", "Net.listed.1"}
 
 
+def test_a_second_run_keeps_what_compare_names(record, tmp_path):
+    """Statistics of everything first; compare names the suspect and how to record it; the second run is compared in full."""
+
+    def compare():
+        command = [str(BINARY), "--json", "--home", str(tmp_path / "home"), "compare", "latest:reference", "latest:mine"]
+        return json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+
+    wrong = NET.replace("self.proj(x) * scale", "self.proj(x) * 1.5")
+    record(NET, "--stats-only", "--name", "reference")
+    record(wrong, "--stats-only", "--name", "mine")
+    first = compare()
+    (note,) = [note for note in first["notes"] if "--full" in note]
+    assert "Net.first.0 is the first to differ" in note or "Net.first.0" in note.split("is the first")[0]
+    glob = note.split("--full '")[1].split("'")[0]
+    record(NET, "--full", glob, "--name", "reference")
+    record(wrong, "--full", glob, "--name", "mine")
+    second = compare()
+    assert second["verdict"] == "mismatch" and second["first_divergence"]["name"] == "Net.first.0"
+
+
 def test_how_programs_end(record):
     failed = record(NET + "\nsys.exit(5)")
     assert failed.done.returncode == 3
@@ -440,6 +460,13 @@ def test_runs_commands(record, tmp_path):
     assert [run["id"] for run in listed] == [second.path.name, first.path.name]
     assert [run["archived"] for run in listed] == [False, True]
     assert lockstep("runs", "show", first.path.name)["summary"]["records"] == 19
+    assert lockstep("runs", "limits") == {"used_bytes": lockstep("runs", "limits")["used_bytes"], "warn_bytes": 10**9, "refuse_bytes": 10**10}
+    assert lockstep("runs", "show", "latest", "--verify")["verified"] == {"tensors": 19, "bad": []}
+    changed = second.path / second.records[3]["file"]
+    values = np.load(changed)
+    changed.unlink()  # the same values may stand in several records
+    np.save(changed, values + 1)
+    assert len(lockstep("runs", "show", "latest", "--verify", status=1)["verified"]["bad"]) == 1
     assert lockstep("runs", "limits", "--warn", "1MB", "--refuse", "2MB")["refuse_bytes"] == 2_000_000
     assert lockstep("runs", "limits")["warn_bytes"] == 1_000_000
     lockstep("runs", "limits", "--warn", "3MB", status=2)
