@@ -84,7 +84,7 @@ def _load_fast():
             continue
         module.set_slow_path(_record_call)
         module.set_off(_off)
-        return module
+        return module if hasattr(module, "debug_checkpoint") else None  # one of an older build
     return None
 
 
@@ -110,10 +110,16 @@ _set_off(_off)
 
 def _given(tensor, named):
     """What a checkpoint that records nothing returns: the tensor, or the named ones in order."""
-    values = [value for key, value in named.items() if key != "step" and key != "tags"]
+    if "step" in named:
+        del named["step"]
+    if "tags" in named:
+        del named["tags"]
     if tensor is not None and tensor is not _ABSENT:
-        values.insert(0, tensor)
-    return values[0] if len(values) == 1 else tuple(values) if values else None
+        return (tensor, *named.values()) if named else tensor
+    if len(named) == 1:
+        (tensor,) = named.values()
+        return tensor
+    return tuple(named.values()) or None
 
 
 def _place(frame):
@@ -164,6 +170,12 @@ def debug_checkpoint(
         _record(checkpoint_name, _ABSENT, step, tags, variables, sys._getframe(1), skip)
     if terminate_after:
         sys.exit(0)
+
+
+_python_debug_checkpoint = debug_checkpoint
+if _fast is not None:
+    _fast.set_debug_path(debug_checkpoint)
+    debug_checkpoint = _fast.debug_checkpoint
 
 
 @contextlib.contextmanager

@@ -46,7 +46,7 @@ table { border-collapse: collapse; width: 100% }
 th { position: sticky; top: 0; background: var(--band); text-align: left; font-size: 13px; padding: 6px 8px;
   cursor: pointer; z-index: 1; white-space: nowrap }
 td { padding: 0 8px; height: 24px; border-top: 1px solid var(--line); white-space: nowrap }
-td.number { text-align: right } #body tr { cursor: pointer } #body tr:hover td { background: var(--soft) }
+td.number, th.number { text-align: right } #body tr { cursor: pointer } #body tr:hover td { background: var(--soft) }
 tr.first td { background: color-mix(in srgb, var(--bad) 14%, transparent) }
 tr.chosen td, #body tr.chosen:hover td { background: color-mix(in srgb, var(--ref) 22%, transparent) }
 tr.mismatch td.state, tr.incomparable td.state, tr.source td:first-child { color: var(--bad); font-weight: 600 }

@@ -43,6 +43,7 @@ function drawCurve() {
     g.beginPath(), g.moveTo(LEFT, y), g.lineTo(w - RIGHT, y), g.stroke();
     g.fillText(e === lo ? "0" : `1e${e}`, 8, y + 4);
   }
+  g.save(), g.beginPath(), g.rect(LEFT, 0, w - LEFT - RIGHT, h), g.clip();  // half a stage at either end
   g.strokeStyle = css("--dim"), g.setLineDash([3, 3]), g.beginPath();
   for (let k = a; k < b; ++k) g.lineTo(X(k), Y(limitOf(ROWS[shown[k]])));
   g.stroke(), g.setLineDash([]);
@@ -54,6 +55,7 @@ function drawCurve() {
       g.fillStyle = pass ? bad : good;
       g.beginPath(), g.arc(X(k), Y(isNaN(error) ? Infinity : error), size, 0, 7), g.fill();
     }
+  g.restore();
   const line = (k, colour, text, y) => {
     if (k < a || k >= b) return;
     g.strokeStyle = g.fillStyle = colour;
@@ -67,7 +69,7 @@ function drawCurve() {
     for (let k = a; k < b; ++k) {
       g.save(), g.translate(X(k) + 4, bottom + 8), g.rotate(.9);
       const text = ROWS[shown[k]][NAME];
-      g.fillText((ROWS[shown[k]][ROLE] === "input" ? "→ " : "") + (text.length > 24 ? "…" + text.slice(-23) : text), 0, 0);
+      g.fillText((ROWS[shown[k]][ROLE] === "input" ? "→ " : "") + (text.length > 21 ? "…" + text.slice(-20) : text), 0, 0);
       g.restore();
     }
   else

@@ -33,7 +33,7 @@ if (D.ledger) {
   box.append(make("h2", "Error ledger"));
   box.append(make("div", `${told.length} of ${D.ledger.entries.length} stages carry an error; a source makes one of its own` +
       `${told.length > most ? `; the first ${most} are shown` : ""}`, "dim"));
-  for (const k of ["word", "total", "local", "inherited", "gain", "stage"]) head.append(make("th", k));
+  for (const k of ["word", "total", "local", "inherited", "gain", "stage"]) head.append(make("th", k, k === "word" || k === "stage" ? "" : "number"));
   table.append(head);
   for (const e of told.slice(0, most)) {
     const r = make("tr", undefined, e.word), words = [short(e.total), short(e.local), short(e.inherited), short(e.gain)];

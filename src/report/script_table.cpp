@@ -9,7 +9,7 @@ const COLUMNS = [["state", STATE], ["error", ERROR], ["limit", FLOOR], ["largest
 const HEIGHT = 24;
 let order = [], sortBy = null, down = true;
 for (const [words, column] of COLUMNS) {
-  const th = make("th", words);
+  const th = make("th", words, column >= ERROR && column <= COSINE ? "number" : "");
   th.onclick = () => (down = sortBy === column ? !down : true, sortBy = column, refresh());
   $("head").append(th);
 }
