@@ -13,7 +13,7 @@ from program import PROGRAM
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 pytest.importorskip("diffusers")
 ENVIRONMENT = {**{key: value for key, value in os.environ.items() if not key.startswith("LOCKSTEP_")}, "OMP_NUM_THREADS": "2"}
-SETTINGS = ["--prompt", "a cat", "--negative-prompt", " ", "--steps", "4", "--guidance", "4", "--width", "64", "--height", "64"]
+SETTINGS = ["--prompt", "a cat", "--negative-prompt", " ", "--steps", "6", "--guidance", "4", "--width", "64", "--height", "64"]
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +126,6 @@ def test_the_engine_is_recorded_like_any_program(reference, tmp_path):
     engine = [PROGRAM, "generate", "--model", str(model), *SETTINGS, "--seed", "1", "--output", str(tmp_path / "mine.png")]
     done = run(PROGRAM, "--json", "--home", str(home), "record", "--name", "engine", "--tap", "latents", "--", *engine, status=0)
     document = json.loads(done.stdout)
-    assert document["records"] == 4 and document["status"] == "finished"
+    assert document["records"] == 6 and document["status"] == "finished"
     manifest = json.loads(pathlib.Path(document["path"], "run.json").read_text())
     assert manifest["name"] == "engine" and manifest["producer"]["language"] == "c++"
