@@ -20,8 +20,8 @@ struct RecordedTensor {
   Role role = Role::kOutput;
   DType dtype = DType::kF32;
   Shape shape;
-  std::string where;             // "file:line function", empty when unknown
-  std::string checksum;          // of the bytes; equal checksums of equal dtype and shape need no reading
+  std::string where;     // "file:line function", empty when unknown
+  std::string checksum;  // of the bytes; equal checksums of equal dtype and shape need no reading
   std::optional<Statistics> stats;
   std::function<Tensor()> load;  // empty: only statistics were kept
 };
