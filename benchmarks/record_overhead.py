@@ -2,6 +2,8 @@
 
     python benchmarks/record_overhead.py [--layers 6] [--tokens 1024] [--text 128] [--dtype bf16] [--forwards 3] [--repeat 3]
 
+    python benchmarks/record_overhead.py --only off      # what a checkpoint costs while nothing is recorded; no torch needed
+
 One run records several forwards, as denoising does, and its time includes opening the run and closing it, when all is on its
 way to the disk. Prints ratios. Runs are interleaved and the minimum counts, so that a busy machine disturbs all sides alike; CPU seconds are
 printed beside wall seconds, because they bear a busy machine better.
@@ -15,15 +17,53 @@ import shutil
 import sys
 import tempfile
 import time
+import timeit
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
-import torch  # noqa: E402
-from diffusers import QwenImageTransformer2DModel  # noqa: E402
+import lockstep  # noqa: E402
+
+
+def off_costs(calls=200_000):
+    """Nanoseconds of a checkpoint while nothing is recorded, in both forms of the package, without the loop around it."""
+    x = object()
+    forms = {"C": (lockstep.checkpoint, lockstep.debug_checkpoint)} if lockstep._fast is not None else {}
+    forms["Python"] = (lockstep._python_checkpoint, lockstep._python_debug_checkpoint)
+
+    def best(function):
+        return min(timeit.repeat(function, number=1, repeat=15)) / calls * 1e9
+
+    def empty():
+        for _ in range(calls):
+            pass
+
+    loop = best(empty)
+    for form, (checkpoint, debug_checkpoint) in forms.items():
+
+        def one():
+            for _ in range(calls):
+                checkpoint("x", x)
+
+        def named():
+            for _ in range(calls):
+                checkpoint("x", hidden=x, step=1)
+
+        def debug():
+            for _ in range(calls):
+                debug_checkpoint("x", hidden=x)
+
+        costs = [best(function) - loop for function in (one, named, debug)]
+        print(
+            f"off, {form} form: checkpoint(name, x) {costs[0]:.0f} ns, checkpoint(name, hidden=x, step=1) {costs[1]:.0f} ns, "
+            f"debug_checkpoint(name, hidden=x) {costs[2]:.0f} ns (bar: 100 ns)"
+        )
 
 
 def make_model(layers, dtype):
+    import torch
+    from diffusers import QwenImageTransformer2DModel
+
     with torch.device("meta"):
         model = QwenImageTransformer2DModel(num_layers=layers)
     model = model.to(dtype).to_empty(device="cpu")
@@ -40,6 +80,8 @@ def make_model(layers, dtype):
 
 
 def make_inputs(tokens, text, dtype):
+    import torch
+
     side = int(tokens**0.5)
     return {
         "hidden_states": torch.randn(1, side * side, 64).to(dtype),
@@ -58,6 +100,8 @@ def timed(function):
 
 
 def save_hooks(model, folder):
+    import torch
+
     count = iter(range(1 << 30))
 
     def hook(module, inputs, output):
@@ -77,14 +121,19 @@ def main():
     parser.add_argument("--forwards", type=int, default=3, help="in one run")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--folder", default=None, help="where files go (default: a temporary folder)")
-    parser.add_argument("--only", choices=("stats", "full"), help="one of the two comparisons")
+    parser.add_argument("--only", choices=("off", "stats", "full"), help="one of the comparisons")
     options = parser.parse_args()
+    if options.only in (None, "off"):
+        off_costs()
+    if options.only == "off":
+        return
+    import torch
+
     dtype = {"bf16": torch.bfloat16, "f32": torch.float32}[options.dtype]
     model = make_model(options.layers, dtype)
     inputs = make_inputs(options.tokens, options.text, dtype)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-bench-", dir=options.folder))
 
-    import lockstep
     from lockstep.recorder import install
 
     def forwards():

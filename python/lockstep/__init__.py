@@ -45,21 +45,32 @@ _off = not _session.asked_for()
 _debugger = None  # set by a live debugger: called with each checkpoint, whether it is recorded or not
 
 
-def checkpoint(name=None, tensor=None, /, *, step=None, tags=None, **named):
-    """Records a tensor and returns it, or the reference's value where that is to be substituted.
+class _Absent:
+    """Stands where no tensor was given: None is a value that programs pass."""
+
+    def __repr__(self):
+        return "no tensor"
+
+
+_ABSENT = _Absent()
+
+
+# No keyword but those in **named: each default of its own would be looked up in a dictionary at every call.
+def checkpoint(name=None, tensor=None, /, **named):
+    """checkpoint(name=None, tensor=None, /, *, step=None, tags=None, **named)
+
+    Records a tensor and returns it, or the reference's value where that is to be substituted.
 
     checkpoint("latents", x)                       one tensor
     checkpoint("block", hidden=h, temb=t, step=i)  several: block.hidden, block.temb; returns them in that order
     checkpoint() or checkpoint("block")            all tensors among the caller's local variables
     """
-    if _off:
-        return tensor if not named else _given(tensor, named)
-    return _record(name, tensor, step, tags, named, sys._getframe(1))
+    return _given(tensor, named) if named else tensor
 
 
-def _record_call(name=None, tensor=None, /, *, step=None, tags=None, **named):
-    # Called from C, which has no Python frame: one up is the program.
-    return _record(name, tensor, step, tags, named, sys._getframe(1))
+def _record_call(name=None, tensor=_ABSENT, /, **named):
+    # Called from C, which has no Python frame, or in checkpoint's place: one up is the program.
+    return _record(name, tensor, named.pop("step", None), named.pop("tags", None), named, sys._getframe(1))
 
 
 def _load_fast():
@@ -73,25 +84,42 @@ def _load_fast():
             continue
         module.set_slow_path(_record_call)
         module.set_off(_off)
-        return module
+        return module if hasattr(module, "debug_checkpoint") else None  # one of an older build
     return None
 
 
+_python_checkpoint = checkpoint
+_forms = {off: (form.__code__, form.__defaults__) for off, form in ((True, checkpoint), (False, _record_call))}
 _fast = _load_fast()
 if _fast is not None:
-    _python_checkpoint, checkpoint = checkpoint, _fast.checkpoint
+    checkpoint = _fast.checkpoint
 
 
 def _set_off(value):
     global _off
-    _off = value
+    _off = bool(value)
+    # The function that programs have imported changes what it does: while nothing is recorded it has not even a branch.
+    # Both forms bear each other's defaults for the moment that another thread may see them.
+    _python_checkpoint.__code__, _python_checkpoint.__defaults__ = _forms[_off]
     if _fast is not None:
-        _fast.set_off(value)
+        _fast.set_off(_off)
+
+
+_set_off(_off)
 
 
 def _given(tensor, named):
-    values = ([tensor] if tensor is not None else []) + list(named.values())
-    return values[0] if len(values) == 1 else tuple(values)
+    """What a checkpoint that records nothing returns: the tensor, or the named ones in order."""
+    if "step" in named:
+        del named["step"]
+    if "tags" in named:
+        del named["tags"]
+    if tensor is not None and tensor is not _ABSENT:
+        return (tensor, *named.values()) if named else tensor
+    if len(named) == 1:
+        (tensor,) = named.values()
+        return tensor
+    return tuple(named.values()) or None
 
 
 def _place(frame):
@@ -101,21 +129,23 @@ def _place(frame):
 
 def _record(name, tensor, step, tags, named, frame, skip=False):
     if _debugger is not None:
-        _debugger(name, tensor, step, tags, named, frame, skip)
+        _debugger(name, None if tensor is _ABSENT else tensor, step, tags, named, frame, skip)
     session = _session.current()
     if session is None:
-        return _given(tensor, named) if named else tensor
+        return _given(tensor, named)
     where = _place(frame)
-    if tensor is None and not named:
+    if tensor is _ABSENT and not named:
         _record_locals(session, name, step, tags, frame, where)
         return None
     name = where[2] if name is None else name
-    values = []
-    if tensor is not None:
-        values.append(session.offer(name, tensor, step=step, tags=tags, where=where))
-    for key, value in named.items():
-        values.append(session.offer(f"{name}.{key}", value, step=step, tags=tags, where=where))
-    return values[0] if len(values) == 1 else tuple(values)
+
+    def offer(full_name, value):
+        # A mask or an embedding that is absent in this call is no mistake: there is nothing to record.
+        return value if value is None else session.offer(full_name, value, step=step, tags=tags, where=where)
+
+    if tensor is not None and tensor is not _ABSENT:
+        tensor = offer(name, tensor)
+    return _given(tensor, {key: offer(f"{name}.{key}", value) for key, value in named.items()})
 
 
 def _record_locals(session, name, step, tags, frame, where):
@@ -137,9 +167,15 @@ def debug_checkpoint(
             tags["stream"] = str(stream)
         step = tags.pop("timestep", None)
         step = int(step) if isinstance(step, str) and step.isdigit() else None
-        _record(checkpoint_name, None, step, tags, variables, sys._getframe(1), skip)
+        _record(checkpoint_name, _ABSENT, step, tags, variables, sys._getframe(1), skip)
     if terminate_after:
         sys.exit(0)
+
+
+_python_debug_checkpoint = debug_checkpoint
+if _fast is not None:
+    _fast.set_debug_path(debug_checkpoint)
+    debug_checkpoint = _fast.debug_checkpoint
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ import os
 import pathlib
 
 ABI_VERSION = 1
-OK, REPLACED = 0, 1
+OK, REPLACED, NOT_FOUND = 0, 1, -2
 
 DTYPES = (
     "float64",
@@ -31,6 +31,10 @@ ROLES = {"checkpoint": 0, "output": 1, "input": 2, "variable": 3}
 
 class LockstepError(RuntimeError):
     """A call into the capture library failed; the message says what and what to try."""
+
+
+class NotFound(LockstepError, FileNotFoundError):
+    """No tensor of that name is saved."""
 
 
 class CView(ctypes.Structure):
@@ -152,7 +156,8 @@ def encode(text):
 
 def check(status):
     if status < 0:
-        raise LockstepError(library().lockstep_last_error().decode("utf-8", "replace"))
+        kind = NotFound if status == NOT_FOUND else LockstepError
+        raise kind(library().lockstep_last_error().decode("utf-8", "replace"))
     return status
 
 

@@ -8,7 +8,7 @@ import pathlib
 import sys
 import urllib.parse
 
-from . import _library, _views
+from . import _library, _session, _views
 from ._library import LockstepError, encode
 
 
@@ -17,43 +17,38 @@ def _home():
 
 
 def save(tensor, name):
-    """Keeps a copy of the tensor under this name, replacing an older one; returns the tensor."""
+    """Keeps a copy of the tensor under this name, replacing an older one; returns the tensor.
+
+    What cannot be kept costs one warning: the program goes on, and load() will say that the tensor is not there.
+    """
     try:
-        view = _views.view_of(tensor)
+        c_view, keep = _library.c_view(_views.view_of(tensor))
+        _library.check(_library.library().lockstep_save(None, encode(name), ctypes.byref(c_view)))
+        del keep
     except _views.Unreadable as error:
-        raise LockstepError(f"[save] '{name}' cannot be read: {error}") from None
-    c_view, keep = _library.c_view(view)
-    _library.check(_library.library().lockstep_save(None, encode(name), ctypes.byref(c_view)))
-    del keep
+        _session.warn_once(("save", str(error)), f"'{name}' is not saved: {error}")
+    except Exception as error:
+        _session.warn_once(("save", type(error)), f"'{name}' is not saved: {error}")
     return tensor
 
 
 def load(name, like=None, *, to=None, device=None, dtype=None):
-    """The tensor saved under this name; LockstepError when there is none.
+    """The tensor saved under this name; NotFound, a FileNotFoundError, when there is none.
 
     like: a tensor whose framework, device and dtype the result takes. to: "torch" ("pytorch"), "mlx" or "numpy" instead.
+    dtype: of that framework, or its name.
     """
     handle = ctypes.c_void_p()
     _library.check(_library.library().lockstep_load(None, encode(name), ctypes.byref(handle)))
     kind, shape, data = _library.tensor_parts(handle)
-    if like is not None:
-        return _views.restored(like, kind, shape, data)
     framework = {"pytorch": "torch", None: "numpy"}.get(to, to)
-    if framework == "torch":
-        import torch
-
-        values = torch.frombuffer(data, dtype=getattr(torch, kind)) if data else torch.empty(0, dtype=getattr(torch, kind))
-        return values.reshape(shape).to(device=device, dtype=dtype)
-    if framework == "mlx":
-        import mlx.core as mx
-
-        values = _views.restored(mx.array(0), kind, shape, data)
-        return values if dtype is None else values.astype(dtype)
-    if framework == "numpy":
-        import numpy
-
-        array = _views.numpy_from(numpy, kind, shape, data)
-        return array if dtype is None else array.astype(dtype)
+    try:
+        if like is not None:
+            return _views.restored(like, kind, shape, data)
+        if framework in ("torch", "mlx", "numpy"):
+            return _views.made(framework, kind, shape, data, device, dtype)
+    except _views.Unreadable as error:
+        raise LockstepError(f"[load] '{name}': {error}") from None
     raise LockstepError(f"[load] unknown framework; expected torch, mlx or numpy, got {to!r}")
 
 
@@ -90,7 +85,7 @@ def debug_info(name):
     """What is known of a saved tensor, without reading its values."""
     file = _files().get(name)
     if file is None:
-        raise LockstepError(f"[info] no tensor '{name}' in {_home() / 'saved'}")
+        raise _library.NotFound(f"[info] no tensor '{name}' in {_home() / 'saved'}; expected one of debug_list()")
     about = {"name": name, "file": str(file), "bytes": file.stat().st_size}
     try:
         about.update(json.loads(file.with_suffix(".json").read_text("utf-8")))
@@ -100,20 +95,29 @@ def debug_info(name):
 
 
 def debug_clear(name=None, confirm=True):
-    """Removes exactly the tensor of this name, or all of them with name=None and confirm=False."""
+    """Removes exactly the tensor of this name; without a name all of them, once that is confirmed. Returns how many."""
     files = _files()
-    if name is None and confirm:
-        raise LockstepError("[clear] would remove every saved tensor; try confirm=False")
     chosen = files if name is None else {name: files[name]} if name in files else {}
+    if name is None and confirm and chosen and not _is_confirmed(len(chosen)):
+        return 0
     for file in chosen.values():
         file.unlink(missing_ok=True)
         file.with_suffix(".json").unlink(missing_ok=True)
     return len(chosen)
 
 
+def _is_confirmed(count):
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise LockstepError(f"[clear] would remove all {count} saved tensors, and nobody can be asked; try confirm=False")
+    return input(f"remove all {count} saved tensors? [y/N] ").strip().lower() in ("y", "yes")
+
+
 def debug_show_all():
-    for name in _files():
+    """Prints the saved tensors and what they take together."""
+    total = 0
+    names = debug_list()
+    for name in names:
         about = debug_info(name)
+        total += about["bytes"]
         print(f"{name}  {about.get('dtype', '?')} {about.get('shape', '?')}  {about['bytes']} bytes")
-
-
+    print(f"{len(names)} tensors, {total / 1e6:.1f} MB in {_home() / 'saved'}")

@@ -228,32 +228,87 @@ def _dlpack_view(value):
 def restored(like, dtype, shape, data):
     """A tensor of the same framework, device and dtype as `like` from packed bytes."""
     if isinstance(like, _type_of("torch", "Tensor")):
-        torch = sys.modules["torch"]
-        if like.is_complex():
-            kind = {"float32": torch.complex64, "float64": torch.complex128, "float16": torch.complex32}[dtype]
-            values = torch.frombuffer(data, dtype=kind) if data else torch.empty(0, dtype=kind)
-            shape = shape[:-1]
-        else:
-            kind = getattr(torch, dtype)
-            values = torch.frombuffer(data, dtype=kind) if data else torch.empty(0, dtype=kind)
-        return values.reshape(shape).to(device=like.device, dtype=like.dtype)
+        return _torch_like(like, _torch_from(dtype, shape, data))
     if isinstance(like, _type_of("mlx.core", "array")):
         mx = sys.modules["mlx.core"]
-        if dtype == "bfloat16":
-            return mx.array(memoryview(data).cast("H")).view(mx.bfloat16).reshape(shape)
-        return mx.array(memoryview(data).cast(_CASTS[dtype])).reshape(shape)
+        values = _mlx_from(mx, dtype, shape, data)
+        if like.dtype == mx.complex64 and values.dtype != mx.complex64:
+            values = values[..., 0] + 1j * values[..., 1]  # [..., 2] → [...]
+        return values if values.dtype == like.dtype else values.astype(like.dtype)
     numpy = sys.modules.get("numpy")
     if numpy is None:
-        raise Unreadable(f"cannot make a {type(like).__name__}")
+        raise Unreadable(f"cannot make a {type(like).__name__} without NumPy")
+    if isinstance(like, (numpy.ndarray, numpy.generic)):
+        array = _numpy_like(numpy, like.dtype, dtype, shape, data)
+        return array if isinstance(like, numpy.ndarray) else array[()]
     array = numpy_from(numpy, dtype, shape, data)
-    if isinstance(like, _type_of("numpy", "ndarray")):
-        return array.astype(like.dtype) if array.dtype != like.dtype and array.dtype.kind != "V" else array.view(like.dtype)
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(like, jax.Array):
         return jax.numpy.asarray(array)
     if isinstance(like, (bool, int, float)):
         return type(like)(array.item())
     raise Unreadable(f"cannot make a {type(like).__name__}")
+
+
+def made(framework, dtype, shape, data, device=None, as_dtype=None):
+    """A tensor of a framework by its name; this one is imported if it has to be."""
+    if framework == "torch":
+        import torch
+
+        as_dtype = getattr(torch, as_dtype) if isinstance(as_dtype, str) else as_dtype
+        return _torch_from(dtype, shape, data).to(device=device, dtype=as_dtype)
+    if framework == "mlx":
+        import mlx.core as mx
+
+        as_dtype = getattr(mx, as_dtype) if isinstance(as_dtype, str) else as_dtype
+        values = _mlx_from(mx, dtype, shape, data)
+        return values if as_dtype is None else values.astype(as_dtype)
+    import numpy
+
+    if as_dtype is None:
+        return numpy_from(numpy, dtype, shape, data)
+    return _numpy_like(numpy, numpy.dtype(as_dtype), dtype, shape, data)
+
+
+def _torch_from(dtype, shape, data):
+    torch = sys.modules["torch"]
+    kind = getattr(torch, dtype)
+    return (torch.frombuffer(data, dtype=kind) if data else torch.empty(0, dtype=kind)).reshape(shape)
+
+
+def _torch_like(like, values):
+    torch = sys.modules["torch"]
+    if like.is_quantized:  # values were recorded dequantised
+        values = values.to(device=like.device, dtype=torch.float32)
+        if like.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+            return torch.quantize_per_tensor(values, like.q_scale(), like.q_zero_point(), like.dtype)
+        scales, zeros = like.q_per_channel_scales(), like.q_per_channel_zero_points()
+        return torch.quantize_per_channel(values, scales, zeros, like.q_per_channel_axis(), like.dtype)
+    if like.is_complex():
+        values = torch.view_as_complex(values.contiguous())  # [..., 2] → [...]
+    values = values.to(device=like.device, dtype=like.dtype)
+    return values if like.layout == torch.strided else values.to_sparse(layout=like.layout)
+
+
+def _mlx_from(mx, dtype, shape, data):
+    if dtype == "bfloat16":
+        return mx.array(memoryview(data).cast("H")).view(mx.bfloat16).reshape(shape)
+    if dtype not in _CASTS:
+        raise Unreadable(f"MLX has no {dtype}")
+    return mx.array(memoryview(data).cast(_CASTS[dtype])).reshape(shape)
+
+
+def _numpy_like(numpy, wanted, dtype, shape, data):
+    array = numpy_from(numpy, dtype, shape, data)
+    if wanted.kind == "c":
+        array = numpy.ascontiguousarray(array).view(f"c{2 * array.dtype.itemsize}").reshape(shape[:-1])  # [..., 2] → [...]
+    if array.dtype == wanted:
+        return array
+    if array.dtype.type is not numpy.void:
+        return array.astype(wanted)
+    if dtype == "bfloat16":  # without ml_dtypes: its bits are the upper half of a float32
+        return (array.view("<u2").astype("<u4") << 16).view("<f4").astype(wanted)
+    raise Unreadable(f"{dtype} as {wanted} needs ml_dtypes, which the program has not imported")
 
 
 _CASTS = {

@@ -26,6 +26,10 @@ constexpr size_t kDirectBytes = 1 << 20;
 
 constexpr size_t kMostSeen = 1 << 20;  // values that are remembered to be known again
 
+// Tensors, lines and run.json fail together when a disk is full or a folder is gone: whichever is first says so for
+// all.
+constexpr const char* kDiskTopic = "disk";
+
 std::atomic<uint64_t> fork_count{0};
 
 void watch_forks() {
@@ -213,7 +217,12 @@ void RunWriter::record_inline(Record& record, const Tensor& tensor, bool full) {
       record.file = folder_.write_tensor(record, packed.contiguous_bytes());
     } catch (const Error& error) {
       tensors_broken_ = true;
-      warn_once("tensors", std::string(error.what()) + "; no more full tensors, statistics go on");
+      {
+        const std::lock_guard lock(mutex_);
+        --counts_.tensors, ++counts_.skipped_tensors;
+        counts_.tensor_bytes -= packed.bytes();
+      }
+      warn_once(kDiskTopic, std::string(error.what()) + "; no more full tensors, statistics go on where they fit");
     }
   }
   if (record_statistics_now(record)) return;
@@ -280,7 +289,7 @@ void RunWriter::write_line(Record& record) {
     log_broken_ = true;
     ++counts_.lost;
     // warn_once takes the lock that is held here.
-    if (warned_.insert("log").second) {
+    if (warned_.insert(kDiskTopic).second) {
       const std::string message = std::string(error.what()) + "; recording stops here, the program goes on";
       if (options_.warn)
         options_.warn(message);
@@ -305,7 +314,12 @@ void RunWriter::finish(Pending& pending) {
   } catch (const Error& error) {
     tensors_broken_ = true;
     pending.record.file.clear();
-    warn_once("tensors", std::string(error.what()) + "; no more full tensors, statistics go on");
+    {
+      const std::lock_guard lock(mutex_);
+      --counts_.tensors, ++counts_.skipped_tensors;
+      counts_.tensor_bytes -= packed.size();
+    }
+    warn_once(kDiskTopic, std::string(error.what()) + "; no more full tensors, statistics go on where they fit");
   }
 }
 
@@ -349,7 +363,7 @@ void RunWriter::update(const Json& patch) noexcept {
     merge_into(manifest, patch);
     folder_.write_manifest(manifest);
   } catch (const std::exception& error) {
-    warn_once("manifest", error.what());
+    warn_once(kDiskTopic, error.what());
   }
 }
 

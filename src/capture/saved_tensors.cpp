@@ -1,11 +1,16 @@
 #include "capture/saved_tensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "base/number_text.h"
 #include "capture/file_names.h"
 #include "capture/store.h"
 #include "io/npy.h"
@@ -17,12 +22,35 @@ fs::path saved_file(const fs::path& home, std::string_view name, const char* ext
   return home / "saved" / (escape_name(name) + extension);
 }
 
+// The limits of the store hold for saved tensors too. It is walked once a process; from then on what is saved is added.
+void take_room(const fs::path& home, uint64_t bytes) {
+  static std::mutex mutex;
+  static std::map<fs::path, uint64_t> taken;
+  static bool warned = false;
+  const std::lock_guard lock(mutex);
+  const Store store(home);
+  const StoreLimits limits = store.limits();
+  const auto [at, is_new] = taken.try_emplace(fs::absolute(home).lexically_normal(), 0);
+  if (is_new) at->second = store.size_bytes();
+  if (at->second + bytes > limits.refuse_bytes) at->second = store.size_bytes();  // something may have been removed
+  if (at->second + bytes > limits.refuse_bytes)
+    fail(Code::kIo, "save",
+         "the store " + home.string() + " has reached its limit of " + text_from_bytes(limits.refuse_bytes),
+         {.hint = "'lockstep runs remove', 'lockstep tensors clear' or 'lockstep runs limits'"});
+  at->second += bytes;
+  if (at->second <= limits.warn_bytes || warned) return;
+  warned = true;
+  fmt::print(stderr, "lockstep: the store {} holds more than {}; nothing is saved beyond {}\n", home.string(),
+             text_from_bytes(limits.warn_bytes), text_from_bytes(limits.refuse_bytes));
+}
+
 }  // namespace
 
 void save_tensor(const fs::path& home, std::string_view name, const Tensor& tensor) {
   std::error_code error;
   fs::create_directories(home / "saved", error);
   if (error) fail(Code::kIo, "save", (home / "saved").string() + ": " + error.message());
+  take_room(home, tensor.bytes());
   // The name and dtype beside it: file names may be cut, and an .npy file cannot say "bf16".
   const Json about{{"name", std::string(name)},
                    {"dtype", std::string(dtype_name(tensor.dtype()))},

@@ -20,7 +20,7 @@ struct RunSummary {
 };
 
 struct StoreLimits {
-  uint64_t warn_bytes = 1ull << 30, refuse_bytes = 10ull << 30;
+  uint64_t warn_bytes = 1'000'000'000, refuse_bytes = 10'000'000'000;
 };
 
 class Store {

@@ -256,7 +256,7 @@ void run_generate(App& app, const Options& options) {
   for (size_t i = 0; i < jobs.size(); ++i) write_result(jobs[i], images[i], model.path());
   if (!options.sheet.empty())
     write_image(options.sheet, {make_sheet(images), {{"software", std::string("lockstep ") + LOCKSTEP_VERSION}}});
-  if (debug) debug->finish(true, model.path());
+  if (debug) app.status = debug->finish(true, model.path());
   const double secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (app.global.json) {
     Json result{{"images", Json::array()},

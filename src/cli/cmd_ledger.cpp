@@ -8,12 +8,13 @@
 #include "cli/app.h"
 #include "cli/terminal.h"
 #include "compare/ledger.h"
+#include "report/html_report.h"
 
 namespace lockstep {
 namespace {
 
 struct LedgerArguments {
-  std::string reference, only, python;
+  std::string reference, only, python, report;
   std::vector<std::string> argv;
   bool inputs = false, all = false;
 };
@@ -46,11 +47,17 @@ void run_ledger(App& app, const LedgerArguments& arguments) {
   request.reference = fs::absolute(reference_path).string();
   request.substitute = arguments.only.empty() ? "*" : arguments.only;
   const std::string substituted = run("ledger-substituted");
-  const Ledger ledger = make_ledger(reference, open_run(as_it_is, request.home), open_run(substituted, request.home));
+  const RunView candidate = open_run(as_it_is, request.home);
+  const Ledger ledger = make_ledger(reference, candidate, open_run(substituted, request.home));
   if (ledger.entries.empty())
     fail(Code::kBadInput, "ledger", "no tensor was recorded in all three runs",
          {.expected = "a program that uses our checkpoints, hooks or taps, under the reference's names",
           .hint = "lockstep compare shows what is unpaired"});
+  if (!arguments.report.empty()) {
+    CompareOptions options;
+    options.only = arguments.only;
+    write_html_report(arguments.report, compare_runs(reference, candidate, options), reference, candidate, &ledger);
+  }
   if (app.global.json) {
     Json out = json_from(ledger);
     out["runs"] = {{"as_it_is", as_it_is}, {"substituted", substituted}};
@@ -78,6 +85,7 @@ void add_ledger(App& app) {
       ->type_name("FILE");
   command->add_flag("--inputs", arguments->inputs, "take the inputs of modules into the ledger too");
   command->add_flag("--all", arguments->all, "show every stage");
+  command->add_option("--report", arguments->report, "write a self-contained page")->type_name("OUT.html");
   command->callback([&app, arguments] { run_ledger(app, *arguments); });
 }
 

@@ -34,6 +34,8 @@ void add_record(App& app) {
     if (!request->budget.empty() && !bytes_from_text(request->budget))
       fail(Code::kUsage, "record", "--budget is not a size",
            {.expected = "such as 500MB", .got = "'" + request->budget + "'"});
+    if (!request->substitute.empty() && request->reference.empty())
+      fail(Code::kUsage, "record", "--substitute without a run to take tensors from", {.hint = "--reference RUN"});
     request->home = home_folder(app.global.home);
     request->output_to_stderr = app.global.json;
     request->quiet = app.global.quiet;
@@ -48,6 +50,11 @@ void add_record(App& app) {
     else if (!app.global.quiet)
       fmt::print(stderr, "lockstep: run {} {}, {} records in {}\n", outcome.id, outcome.status, outcome.records,
                  outcome.run.string());
+    if (outcome.records == 0 && !app.global.quiet)
+      fmt::print(
+          stderr,
+          "lockstep: the program recorded nothing; expected calls of torch or MLX modules, or checkpoints, within the "
+          "filters, in a Python that reads PYTHONPATH (not python -I or -E)\n");
     if (outcome.exit_code != 0) app.status = exit_status(Code::kIo);
   });
 }

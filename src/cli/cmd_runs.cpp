@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/json.h"
 #include "capture/run_reader.h"
 #include "capture/store.h"
@@ -32,11 +33,32 @@ void list_runs(const App& app) {
                run.created.substr(0, 19), text_from_bytes(folder_bytes(run.path)), run.archived ? "  archived" : "");
 }
 
-void show_run(const App& app, const std::string& spec) {
+// Do the files still hold what was captured? {"tensors": N, "bad": [...]}
+Json verified(const Run& run) {
+  int64_t tensors = 0;
+  Json bad = Json::array();
+  for (const Record& record : run.records()) {
+    if (!run.has_values(record)) continue;
+    check_interrupt("verify");
+    ++tensors;
+    bool good = false;
+    try {
+      good = run.checksum_matches(record);
+    } catch (const Error&) {  // a file that is gone, cut or foreign
+    }
+    if (!good) bad.push_back(to_string(record.key));
+  }
+  return {{"tensors", tensors}, {"bad", bad}};
+}
+
+void show_run(App& app, const std::string& spec, bool verify) {
   const Run run = Run::open(spec, home_folder(app.global.home));
-  const Json summary = run_summary(run);
+  const Json summary = run_summary(run), found = verify ? verified(run) : Json();
+  if (verify && !found["bad"].empty()) app.status = 1;
   if (app.global.json) {
-    print_json(run_json(run));
+    Json document = run_json(run);
+    if (verify) document["verified"] = found;
+    print_json(document);
     return;
   }
   fmt::print("{}  {}  {}\n{}\n", run.id(), run.name(), run.status(), run.path().string());
@@ -51,6 +73,11 @@ void show_run(const App& app, const std::string& spec) {
              summary["full_tensors"].get<int64_t>(), summary["not_finite"].get<int64_t>(),
              text_from_bytes(summary["bytes"].get<uint64_t>()));
   if (run.skipped_lines() > 0) fmt::print("{} lines of records.jsonl are torn or malformed\n", run.skipped_lines());
+  if (!verify) return;
+  const size_t bad = found["bad"].size();
+  fmt::print("{} of {} tensors hold the values of their capture\n",
+             found["tensors"].get<int64_t>() - static_cast<int64_t>(bad), found["tensors"].get<int64_t>());
+  for (size_t i = 0; i < std::min<size_t>(bad, 20); ++i) fmt::print("  not {}\n", found["bad"][i].get<std::string>());
 }
 
 void remove_runs(const App& app, const std::vector<std::string>& specs) {
@@ -122,7 +149,9 @@ void add_runs(App& app) {
   CLI::App* show = command->add_subcommand("show", "what a run is and holds");
   show->footer("lockstep runs show\nlockstep runs show latest:reference --json");
   show->add_option("run", *spec, "id, unique prefix, latest, latest:NAME or a path");
-  show->callback([&app, spec] { show_run(app, *spec); });
+  auto verify = std::make_shared<bool>(false);
+  show->add_flag("--verify", *verify, "read every tensor and check it against the checksum of its capture");
+  show->callback([&app, spec, verify] { show_run(app, *spec, *verify); });
 
   auto removed = std::make_shared<std::vector<std::string>>();
   CLI::App* remove = command->add_subcommand("remove", "delete runs of the store");

@@ -2,22 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <cstdlib>
 
-#include "capture/store.h"
+#include "base/error.h"
+#include "capture/session.h"
 #include "cli/terminal.h"
 #include "compare/comparison.h"
 #include "compare/metrics.h"
 
 namespace lockstep {
-namespace {
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-}  // namespace
 
 void add_debug_options(CLI::App& command, DebugOptions& options) {
   const char* group = "Recording (with --debug)";
@@ -33,31 +27,43 @@ void add_debug_options(CLI::App& command, DebugOptions& options) {
 }
 
 std::unique_ptr<DebugRun> DebugRun::start(const App& app, DebugOptions options, const Json& details) {
-  if (options.reference.empty()) options.reference = environment("LOCKSTEP_REFERENCE");
-  if (const std::string globs = environment("LOCKSTEP_SUBSTITUTE"); !globs.empty() && options.substitute.empty())
-    options.substitute.push_back(globs);
-  if (!app.global.debug && options.reference.empty() && options.substitute.empty()) return nullptr;
+  const bool compares = !options.reference.empty();
+  if (!compares && !options.substitute.empty())
+    fail(Code::kUsage, "debug", "--substitute without a run to take tensors from", {.hint = "--reference RUN"});
+  // What LOCKSTEP_RECORD and its kin say counts here as in any other program; options that are given come first.
+  const std::optional<SessionSettings> told = settings_from_environment(options.name);
+  const bool recorded_by_another = told && told->record;  // `lockstep record`, `lockstep ledger`
+  if (!app.global.debug && !compares && !told) return nullptr;
   std::unique_ptr<DebugRun> run(new DebugRun);
+  run->compares_ = compares;
+  run->quiet_ = app.global.quiet;
   const fs::path home = home_folder(app.global.home);
   RunOptions settings;
-  settings.home = home;
-  settings.name = options.name;
-  settings.details = details;
-  settings.stats_only = options.stats_only;
   TapOptions tap;
-  tap.filter = {options.tap, options.no_tap, steps_from_text(options.steps)};
+  settings.name = options.name;
+  if (recorded_by_another) settings = told->run, tap.filter = told->filter;
+  settings.home = home;
+  settings.details = details;
+  settings.stats_only = settings.stats_only || options.stats_only;
+  if (!options.tap.empty()) tap.filter.tap = options.tap;
+  if (!options.no_tap.empty()) tap.filter.no_tap = options.no_tap;
+  if (!options.steps.empty()) tap.filter.steps = steps_from_text(options.steps);
+  if (!compares && told) options.reference = told->reference, options.substitute = told->substitute;
+  run->substitute_ = options.substitute;
   if (!options.reference.empty()) {
     run->reference_ = std::make_shared<const Run>(
         Run::open(options.reference, home));  // before create(): "latest" must not be the new run
     tap.reference = run->reference_.get();
     tap.substitute = options.substitute;
-    tap.compared = [raw = run.get()](const TensorKey& key, const Tensor& candidate, const Tensor& reference) {
-      raw->compared(key, candidate, reference);
-    };
-    run->live_table_ = !app.global.quiet && !app.global.json;
+    if (compares)
+      tap.compared = [raw = run.get()](const TensorKey& key, const Tensor& candidate, const Tensor& reference) {
+        raw->compared(key, candidate, reference);
+      };
+    run->live_table_ = compares && !app.global.quiet && !app.global.json;
     run->color_ = Terminal(app.global).color();
   }
-  run->writer_ = RunWriter::create(settings);
+  if (recorded_by_another && !told->attach.empty()) run->writer_ = RunWriter::attach(told->attach, settings);
+  if (!run->writer_) run->writer_ = RunWriter::create(settings);
   run->tap_ = std::make_unique<RecordingTap>(*run->writer_, std::move(tap));
   return run;
 }
@@ -68,15 +74,19 @@ void DebugRun::compared(const TensorKey& key, const Tensor& candidate, const Ten
   if (!live_table_) return;
   if (rows_.size() == 1) fmt::print("{:<78} {:>11} {:>11}\n", "tensor", "relative L2", "max abs");
   fmt::print("{:<78} {:>11.2e} {:>11.2e}\n", to_string(key), rows_.back().relative_l2, rows_.back().max_abs);
+  std::fflush(stdout);  // live also when it goes through a pipe
 }
 
-void DebugRun::finish(bool ok, const fs::path& weights) {
+int DebugRun::finish(bool ok, const fs::path& weights) {
   writer_->close(ok ? "finished" : "failed");
-  if (ok && reference_ && !rows_.empty()) judge(weights);
+  if (!ok || !compares_) return 0;
+  if (!substitute_.empty() && tap_->substituted() == 0 && !quiet_)
+    fmt::print(stderr, "lockstep: no tensor of the reference matched --substitute {}\n", fmt::join(substitute_, " "));
+  return judge(weights);
 }
 
 // The live table shows numbers; what they mean is known when all of them are in.
-void DebugRun::judge(const fs::path& weights) {
+int DebugRun::judge(const fs::path& weights) {
   const RunView reference = view_of(reference_),
                 candidate = view_of(std::make_shared<const Run>(Run::open(writer_->path().string(), "")));
   CompareOptions options;
@@ -84,9 +94,17 @@ void DebugRun::judge(const fs::path& weights) {
   const Comparison comparison = compare_runs(reference, candidate, options);
   const Json all = json_from(comparison, reference, candidate);
   for (const char* field : {"verdict", "compared", "first_divergence", "causes"}) verdict_[field] = all[field];
-  if (!live_table_) return;
-  const std::string text = text_from(comparison, reference, candidate, false, color_);
-  fmt::print("\n{}", text.substr(0, text.find("\nError over the stages")));
+  if (live_table_) {
+    const std::string text = text_from(comparison, reference, candidate, false, color_);
+    fmt::print("\n{}", text.substr(0, text.find("\nError over the stages")));
+  }
+  if (comparison.verdict != "nothing_compared") return comparison.verdict == "match" ? 0 : 1;
+  if (!quiet_)
+    fmt::print(stderr,
+               "lockstep: [debug] no tensor of this run could be compared with {}; expected one that recorded the "
+               "same stages, got {} and {} records; try 'lockstep reference generate'\n",
+               reference_->path().string(), reference.records.size(), candidate.records.size());
+  return exit_status(Code::kBadInput);
 }
 
 Json DebugRun::summary() const {

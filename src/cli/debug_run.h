@@ -21,13 +21,13 @@ void add_debug_options(CLI::App& command, DebugOptions& options);
 
 class DebugRun {
  public:
-  // Null when no option asks for it: then the engine has no tap at all. LOCKSTEP_REFERENCE and LOCKSTEP_SUBSTITUTE, set
-  // by `lockstep ledger`, count as options.
+  // Null when neither an option nor the environment asks for it: then the engine has no tap at all.
   static std::unique_ptr<DebugRun> start(const App& app, DebugOptions options, const Json& details);
 
   Tap* tap() { return tap_.get(); }
   // Closes the run; with a reference, says how the whole of it compares. `weights`: the checkpoint both sides load.
-  void finish(bool ok, const fs::path& weights = {});
+  // Returns the exit status: 0 a match or nothing to compare with, 1 a difference, 2 nothing could be compared.
+  int finish(bool ok, const fs::path& weights = {});
   const fs::path& path() const { return writer_->path(); }
   Json summary() const;
 
@@ -38,9 +38,12 @@ class DebugRun {
   };
   void compared(const TensorKey& key, const Tensor& candidate, const Tensor& reference);
 
-  void judge(const fs::path& weights);
+  int judge(const fs::path& weights);
 
-  bool live_table_ = false, color_ = false;
+  // The ledger's runs have a reference too, but only to be substituted: it compares them itself.
+  bool compares_ = false;
+  bool live_table_ = false, color_ = false, quiet_ = false;
+  std::vector<std::string> substitute_;
   std::shared_ptr<const Run> reference_;
   Json verdict_;
   std::unique_ptr<RunWriter> writer_;

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "compare/range_cards.h"
-#include "compare/record_plan.h"
+#include "compare/unread.h"
 
 namespace lockstep {
 namespace {
@@ -129,25 +129,15 @@ void fill_curve(const RunView& reference, Comparison& out) {
 }
 
 void fill_notes(const RunView& reference, const RunView& candidate, Comparison& out) {
-  size_t unread = 0, layouts = 0;
+  size_t layouts = 0;
   for (const PairResult& result : out.results) {
     const RecordedTensor& record = reference.records[result.pair.reference];
-    unread += result.state == PairState::kUnread;
     if (result.state == PairState::kLayout && ++layouts <= 3)
       out.notes.push_back(fmt::format("{}: {}", to_string(record.key), result.note));
   }
   if (layouts > 3) out.notes.push_back(fmt::format("{} tensors in all have another layout", layouts));
-  if (unread) {
-    std::vector<std::string> names;
-    for (const PairResult& result : out.results) {
-      const std::string& name = reference.records[result.pair.reference].key.name;
-      if (result.state == PairState::kUnread && names.size() < 6 &&
-          std::find(names.begin(), names.end(), name) == names.end())
-        names.push_back(name);
-    }
-    out.notes.push_back(
-        fmt::format("{} pairs have no values on one side; record them in full: {}", unread, record_command(names)));
-  }
+  if (std::string note = unread_note(reference, candidate, out.results); !note.empty())
+    out.notes.push_back(std::move(note));
   size_t alarms = 0;
   for (const PairResult& result : out.results) {
     const std::string& name = reference.records[result.pair.reference].key.name;

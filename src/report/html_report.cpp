@@ -1,79 +1,44 @@
 #include "report/html_report.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/file.h"
+#include "base/interrupt.h"
+#include "report/base64.h"
 #include "report/page.h"
+#include "report/tensor_maps.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMapSide = 128;       // cells of a heat map, at most
-constexpr int kBins = 64;               // bars of a histogram
 constexpr int64_t kPictureSide = 1024;  // larger pictures are thinned
 
-std::string base64(const std::vector<uint8_t>& bytes) {
-  static const char kAlphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t left = std::min<size_t>(3, bytes.size() - i);
-    uint32_t word = 0;
-    for (size_t k = 0; k < 3; ++k) word = word << 8 | (k < left ? bytes[i + k] : 0);
-    for (size_t k = 0; k < 4; ++k) out += k <= left ? kAlphabet[word >> (18 - 6 * k) & 63] : '=';
-  }
-  return out;
+// What is shown of a pair: nothing where values were not kept, one side where both are the same.
+int maps_of(const PairResult& result, const RunView& reference, const RunView& candidate) {
+  const bool r = !!reference.records[result.pair.reference].load, c = !!candidate.records[result.pair.candidate].load;
+  if (result.error.identical) return r || c ? 1 : 0;
+  return r && c ? 3 : 0;
 }
 
-Json numbers(const std::vector<double>& values) {
+// In the order of the rows; null where there is nothing to show.
+Json all_maps(const Comparison& comparison, const RunView& reference, const RunView& candidate) {
+  int64_t count = 0;
+  for (const PairResult& result : comparison.results) count += maps_of(result, reference, candidate);
+  const int64_t side = map_side(count);
   Json out = Json::array();
-  for (const double value : values) out.push_back(json_number(value));
-  return out;
-}
-
-// A tensor as a picture: its last axis across, all others down; each cell the value farthest from zero in its block.
-Json heat_map(const Values& x) {
-  const int64_t rows = std::max<int64_t>(1, x.rows()), columns = x.last();
-  const int64_t height = std::min(rows, kMapSide), width = std::min(columns, kMapSide);
-  std::vector<double> cells(static_cast<size_t>(height * width), 0);
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j) {
-      double& cell = cells[static_cast<size_t>(i * height / rows * width + j * width / columns)];
-      const double value = x.v[static_cast<size_t>(i * columns + j)];
-      if (!std::isfinite(value) || std::fabs(value) > std::fabs(cell)) cell = value;
-    }
-  return {{"height", height}, {"width", width}, {"rows", rows}, {"columns", columns}, {"cells", numbers(cells)}};
-}
-
-Json histogram(const Values& x, double low, double high) {
-  std::vector<double> bins(kBins);
-  for (const float value : x.v) {
-    if (!std::isfinite(value) || !(high > low)) continue;
-    const int bin = static_cast<int>((value - low) / (high - low) * kBins);
-    ++bins[static_cast<size_t>(std::clamp(bin, 0, kBins - 1))];
-  }
-  return numbers(bins);
-}
-
-Json first_tensor(const Comparison& comparison, const RunView& reference, const RunView& candidate) {
-  if (!comparison.first) return Json();
-  const Pair& pair = comparison.results[comparison.first->result].pair;
-  const RecordedTensor &r = reference.records[pair.reference], &c = candidate.records[pair.candidate];
-  if (!r.load || !c.load) return Json();
-  const Values a = values_from(r.load()), b = values_from(c.load());
-  Json out = {{"reference", heat_map(a)}, {"candidate", heat_map(b)}};
-  double low = INFINITY, high = -INFINITY;
-  for (const Values* side : {&a, &b})
-    for (const float value : side->v)
-      if (std::isfinite(value)) low = std::min<double>(low, value), high = std::max<double>(high, value);
-  out["histogram"] = {{"low", json_number(low)},
-                      {"high", json_number(high)},
-                      {"reference", histogram(a, low, high)},
-                      {"candidate", histogram(b, low, high)}};
-  if (a.shape == b.shape) {
-    Values d = b;
-    for (size_t i = 0; i < d.v.size(); ++i) d.v[i] -= a.v[i];
-    out["difference"] = heat_map(d);
+  for (size_t i = 0; i < comparison.results.size(); ++i) {
+    check_interrupt("report");
+    const PairResult& result = comparison.results[i];
+    const RecordedTensor& r = reference.records[result.pair.reference];
+    const RecordedTensor& c = candidate.records[result.pair.candidate];
+    const bool first = comparison.first && comparison.first->result == i;
+    const int maps = maps_of(result, reference, candidate);
+    if (maps == 0)
+      out.push_back(Json());
+    else if (maps == 1)
+      out.push_back(tensor_maps(r.load ? r.load() : c.load(), std::nullopt, side));
+    else
+      out.push_back(tensor_maps(r.load(), c.load(), first ? kLargestMap : side));
   }
   return out;
 }
@@ -120,13 +85,14 @@ Json rows(const Comparison& comparison, const RunView& reference) {
 }
 
 // "</script>" inside a name must not end the script.
-std::string script_safe(std::string json) {
+std::string script_safe(const std::string& json) {
   std::string out;
-  for (size_t i = 0; i < json.size(); ++i)
-    if (json[i] == '<')
+  out.reserve(json.size() + json.size() / 64);
+  for (const char c : json)
+    if (c == '<')
       out += "\\u003c";
     else
-      out += json[i];
+      out += c;
   return out;
 }
 
@@ -142,15 +108,11 @@ std::string html_report(const Comparison& comparison, const RunView& reference, 
   Json data = {{"summary", summary},
                {"rows", rows(comparison, reference)},
                {"first", comparison.first ? Json(comparison.first->result) : Json()},
-               {"tensor", first_tensor(comparison, reference, candidate)},
+               {"maps", all_maps(comparison, reference, candidate)},
                {"pictures", pictures(comparison, reference, candidate)},
                {"ledger", ledger ? json_from(*ledger) : Json()},
                {"factor", kFloorFactor}};
-  const std::string page(kPage);
-  const std::string mark = "/*DATA*/null";
-  const size_t at = page.find(mark);
-  const std::string text = data.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return page.substr(0, at) + script_safe(text) + page.substr(at + mark.size());
+  return page_with(script_safe(data.dump(-1, ' ', false, Json::error_handler_t::replace)));
 }
 
 void write_html_report(const fs::path& path, const Comparison& comparison, const RunView& reference,

@@ -118,7 +118,7 @@ TEST(Robustness, AFullDiskStopsTheRecordingNotTheProgram) {
       sum += static_cast<double>(tensor.data<float>()[99]);
     }
     writer->close();
-    std::_Exit(sum == 200 && warnings >= 1 && warnings <= 3 ? 0 : 1);
+    std::_Exit(sum == 200 && warnings == 1 ? 0 : 1);
   });
   int status = 0;
   ::waitpid(pid, &status, 0);
@@ -171,8 +171,7 @@ TEST(Robustness, AFolderThatVanishesCostsOneWarning) {
   fs::remove_all(writer->path());
   for (int i = 0; i < 50; ++i) writer->record(named("after", i), filled(100'000, 1));
   writer->close();
-  EXPECT_GE(home.warnings.size(), 1u);
-  EXPECT_LE(home.warnings.size(), 2u);  // the tensors, and run.json at the end
+  EXPECT_EQ(home.warnings.size(), 1u);
 }
 
 TEST(Robustness, TheSpoolOfADeletedRunIsRemoved) {

@@ -342,6 +342,28 @@ TEST(Run, APlainFolderIsARun) {
   EXPECT_THROW(lockstep::Run::open((home.path() / "nowhere").string(), home.path()), Error);
 }
 
+TEST(Run, ValuesThatChangeAfterTheCaptureAreNoticed) {
+  ScratchHome home;
+  auto writer = RunWriter::create(home.options());
+  writer->record(named("x"), ramp(100));
+  writer->close();
+  // On the way to the disk: the checksum of the capture is not that of what is about to be written.
+  RunFolder folder(writer->path());
+  Record record = named("y");
+  const Tensor values = ramp(100);
+  record.dtype = values.dtype(), record.dtype_text = "f32", record.shape = values.shape(), record.file = "pending";
+  record.checksum = lockstep::Run::open_path(writer->path()).records()[0].checksum;
+  EXPECT_TRUE(finish_record(folder, record, values.contiguous_bytes()));
+  record.stats.reset(), record.key.name = "z";
+  const Tensor changed = ramp(100, 1);
+  EXPECT_FALSE(finish_record(folder, record, changed.contiguous_bytes()));
+  // And on the disk.
+  const lockstep::Run run = lockstep::Run::open_path(writer->path());
+  EXPECT_TRUE(run.checksum_matches(run.records()[0]));
+  write_npy(run.path() / run.records()[0].file, changed);
+  EXPECT_FALSE(run.checksum_matches(run.records()[0]));
+}
+
 TEST(RecordingTap, CountsHitsOncePerNameStepAndTags) {
   ScratchHome home;
   auto writer = RunWriter::create(home.options());

@@ -6,7 +6,6 @@ import pathlib
 import subprocess
 import sys
 import threading
-import timeit
 
 import numpy as np
 import pytest
@@ -24,6 +23,14 @@ ml_dtypes = pytest.importorskip("ml_dtypes")
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
+
+
+@pytest.fixture(params=["c", "python"])
+def checkpoint(request):
+    """checkpoint() in both its forms: the C one, and the Python one of an installation without it."""
+    if request.param == "c" and lockstep._fast is None:
+        pytest.skip("lockstep_fast.abi3.so is not built")
+    return lockstep.checkpoint if request.param == "c" else lockstep._python_checkpoint
 
 
 def records_of(path):
@@ -227,25 +234,6 @@ def test_save_and_load(home):
     assert not list(home.parent.glob("b*"))
 
 
-def test_off_costs_a_branch():
-    value = object()
-    checkpoint = lockstep.checkpoint
-    count = 200_000
-
-    def loop():
-        for _ in range(count):
-            checkpoint("x", value)
-
-    def empty():
-        for _ in range(count):
-            pass
-
-    cost = (min(timeit.repeat(loop, number=1, repeat=7)) - min(timeit.repeat(empty, number=1, repeat=7))) / count
-    if lockstep._fast is None:
-        pytest.skip("lockstep_fast.abi3.so is not built")
-    assert cost < 100e-9, f"{cost * 1e9:.0f} ns"
-
-
 def test_off_returns_what_it_was_given():
     a, b = object(), object()
     for checkpoint in {lockstep.checkpoint, getattr(lockstep, "_python_checkpoint", lockstep.checkpoint)}:
@@ -253,7 +241,199 @@ def test_off_returns_what_it_was_given():
         assert checkpoint("x", a, step=1, tags={}) is a
         assert checkpoint("x", hidden=a) is a
         assert checkpoint("x", hidden=a, temb=b, step=1) == (a, b)
-        assert checkpoint() is None and checkpoint("x") is None
+        assert checkpoint("x", a, temb=b) == (a, b) and checkpoint("x", None, temb=b) is b
+        assert checkpoint() is None and checkpoint("x") is None and checkpoint("x", None) is None
+        assert checkpoint("x", step=1) is None
+
+
+def test_both_forms_record_alike(checkpoint):
+    def stage(hidden):
+        own = hidden + 1
+        checkpoint("all")
+        checkpoint()
+        return own
+
+    x = torch.ones(2)
+    with lockstep.run("t") as run:
+        assert checkpoint("x", x) is x
+        assert checkpoint("x", x, step=2, tags={"pass": "cond"}) is x
+        assert checkpoint("x", x, mask=None) == (x, None)
+        assert checkpoint("x", None) is None  # a mask that is absent: nothing is recorded, least of all the local variables
+        assert checkpoint("pair", a=x, b=None) == (x, None)
+        stage(x)
+    assert checkpoint("x", x) is x  # off again
+    records = records_of(run.path)
+    names = [record["name"] for record in records]
+    function = "test_both_forms_record_alike.<locals>.stage"
+    assert names == ["x", "x", "x", "pair.a", "all.hidden", "all.own", f"{function}.hidden", f"{function}.own"]
+    assert all(record["where"]["file"] == __file__ for record in records)
+    assert records[1]["step"] == 2 and records[1]["tags"] == {"pass": "cond"}
+
+
+def test_quantised_and_small_floats():
+    x = torch.linspace(-1, 1, 12).reshape(3, 4)
+    by_tensor = torch.quantize_per_tensor(x, 0.01, 3, torch.quint8)
+    by_channel = torch.quantize_per_channel(x, torch.tensor([0.01, 0.02, 0.03]), torch.tensor([0, 1, 2]), 0, torch.qint8)
+    cases = {"tensor": by_tensor, "channel": by_channel, "f8": x.to(torch.float8_e4m3fn), "f8b": x.to(torch.float8_e5m2)}
+    with lockstep.run("reference") as run:
+        for name, value in cases.items():
+            assert lockstep.checkpoint(name, value) is value
+    records = {record["name"]: record for record in records_of(run.path)}
+    for name in ("tensor", "channel"):
+        np.testing.assert_array_equal(values_of(run.path, records[name]), cases[name].dequantize().numpy())
+    for name, kind in (("f8", ml_dtypes.float8_e4m3fn), ("f8b", ml_dtypes.float8_e5m2)):
+        values = np.load(pathlib.Path(run.path, records[name]["file"])).view(kind)
+        np.testing.assert_array_equal(values.astype("f4"), cases[name].float().numpy())
+    with lockstep.run("mine", reference="latest:reference", substitute="*"):
+        for name, value in cases.items():
+            replaced = lockstep.checkpoint(name, torch.zeros_like(value) if not value.is_quantized else value.clone())
+            assert replaced.dtype == value.dtype
+            assert torch.equal(replaced.dequantize() if value.is_quantized else replaced.float(),
+                               value.dequantize() if value.is_quantized else value.float()), name  # fmt: skip
+
+
+def test_mlx_quantised_and_complex():
+    mx = pytest.importorskip("mlx.core")
+    weights, scales, biases = mx.quantize(mx.arange(128, dtype=mx.float32).reshape(2, 64), group_size=32, bits=4)
+    waves = mx.array([1 + 2j, 3 - 4j])
+    with lockstep.run("reference") as run:
+        lockstep.checkpoint("quantised", weights=weights, scales=scales, biases=biases)
+        lockstep.checkpoint("waves", waves)
+    records = {record["name"]: record for record in records_of(run.path)}
+    np.testing.assert_array_equal(values_of(run.path, records["quantised.weights"]), np.array(weights))
+    assert records["quantised.weights"]["dtype"] == "u32" and records["waves"]["preview"] == [1, 2, 3, -4]
+    with lockstep.run("mine", reference="latest:reference", substitute="*"):
+        assert lockstep.checkpoint("waves", mx.zeros(2, dtype=mx.complex64)).tolist() == [1 + 2j, 3 - 4j]
+
+
+def test_modes_of_torch_and_a_program_in_two_files(tmp_path, monkeypatch):
+    for name in ("first", "second"):
+        (tmp_path / f"{name}_part.py").write_text(
+            "from lockstep import checkpoint\ndef forward(x):\n    for i in range(3):\n        x = checkpoint('x', x + 1)\n    return x\n"
+        )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import first_part
+    import second_part
+
+    with lockstep.run("t") as run:
+        with torch.no_grad():
+            x = first_part.forward(torch.zeros(2))
+        with torch.inference_mode():
+            x = second_part.forward(x)
+        layer = torch.nn.Linear(2, 2)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = lockstep.checkpoint("autocast", layer(torch.ones(1, 2)))
+        y.sum().backward()  # the graph goes through the checkpoint
+    records = records_of(run.path)
+    assert [record["hit"] for record in records] == [0, 1, 2, 3, 4, 5, 0]  # one run, one count, whichever file
+    assert [record["preview"][0] for record in records[:6]] == [1, 2, 3, 4, 5, 6]
+    assert {pathlib.Path(record["where"]["file"]).name for record in records[:6]} == {"first_part.py", "second_part.py"}
+    assert records[6]["dtype"] == "bf16" and layer.weight.grad is not None
+    assert x.tolist() == [6, 6]
+
+
+def test_a_hundred_thousand_hits(checkpoint):
+    x = torch.zeros(4)
+    with lockstep.run("t", stats_only=True) as run:
+        for i in range(100_000):
+            checkpoint("loop", x)
+    count = 0
+    with open(pathlib.Path(run.path, "records.jsonl"), encoding="utf-8") as lines:
+        for count, line in enumerate(lines, 1):
+            if count in (1, 50_000, 100_000):
+                assert json.loads(line)["hit"] == count - 1
+    assert count == 100_000
+
+
+def test_load_takes_framework_and_dtype_from_like():
+    x = torch.tensor([[1.5, -2.0], [0.25, 3.0]])
+    for source in (x, x.bfloat16(), x.half(), x.numpy()):
+        lockstep.save(source, "x")
+        for like in (x, x.double(), x.bfloat16(), np.zeros(1, "f4"), np.zeros(1, "f8"), np.zeros(1, ml_dtypes.bfloat16)):
+            loaded = lockstep.load("x", like=like)
+            assert type(loaded) is type(like) and loaded.dtype == like.dtype
+            assert loaded.tolist() == x.tolist()
+    waves = torch.tensor([1 + 2j, 3 - 4j])
+    lockstep.save(waves, "waves")
+    assert torch.equal(lockstep.load("waves", like=waves), waves)
+    assert lockstep.load("waves", like=np.zeros(1, "c8")).tolist() == [1 + 2j, 3 - 4j]
+    mx = pytest.importorskip("mlx.core")
+    assert lockstep.load("x", like=mx.zeros(1, dtype=mx.float16)).dtype == mx.float16
+    for shape in ((), (0, 3)):
+        lockstep.save(np.full(shape, 7, "f4"), "odd")
+        for like in (x, np.zeros(1, "f4"), mx.zeros(1)):
+            assert tuple(lockstep.load("odd", like=like).shape) == shape
+
+
+def test_without_ml_dtypes_bfloat16_is_still_right(home):
+    lockstep.save(torch.tensor([1.5, -2.0]).bfloat16(), "x")
+    done = run_python(
+        "import numpy, lockstep\nprint(lockstep.load('x', like=numpy.zeros(1, 'f4')).tolist(), lockstep.load('x').dtype)", home
+    )
+    assert done.stdout == "[1.5, -2.0] |V2\n", done.stderr
+
+
+def test_the_names_of_mflux(home, capsys, monkeypatch):
+    """Each debug_* name, each argument."""
+    mx = pytest.importorskip("mlx.core")
+    x = torch.arange(4.0)
+    lockstep.debug_save(x, "skipped", exit_after=True, skip=True)
+    lockstep.debug_save(x, "x")
+    lockstep.debug_save(x * 2, "x")  # the newer one replaces the older
+    lockstep.debug_save(tensor=mx.array([1, 2]), name="ids")
+    assert lockstep.debug_list() == ["ids", "x"] and lockstep.debug_list("i*") == lockstep.debug_list(pattern="i*") == ["ids"]
+    assert lockstep.debug_load("x").tolist() == [0, 2, 4, 6] and isinstance(lockstep.debug_load("x"), mx.array)
+    assert lockstep.debug_load("x", to="mlx", dtype=mx.float16).dtype == mx.float16
+    loaded = lockstep.debug_load("x", exact_version=True, to="pytorch", device="cpu", dtype=torch.bfloat16)
+    assert loaded.dtype == torch.bfloat16 and loaded.device.type == "cpu"
+    assert lockstep.debug_load("x", to="torch", dtype="float16").dtype == torch.float16
+    assert lockstep.debug_load("x", to="numpy", dtype="f8").dtype == np.float64
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        lockstep.debug_load("nothing")
+    with pytest.raises(lockstep.LockstepError, match="tensorflow"):
+        lockstep.debug_load("x", to="tensorflow")
+    about = lockstep.debug_info("x")
+    assert about["shape"] == [4] and about["dtype"] == "f32" and about["bytes"] > 16
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        lockstep.debug_info("nothing")
+    lockstep.debug_show_all()
+    shown = capsys.readouterr().out
+    assert "ids" in shown and "[4]" in shown and "2 tensors" in shown
+    monkeypatch.setattr("sys.stdin", open(os.devnull))
+    with pytest.raises(lockstep.LockstepError, match="confirm=False"):
+        lockstep.debug_clear()
+    for answer, removed in (("n", 0), ("y", 2)):
+        monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+        monkeypatch.setattr("builtins.input", lambda question: answer)
+        assert lockstep.debug_clear() == removed
+    assert lockstep.debug_list() == [] and lockstep.debug_clear(confirm=False) == 0 and lockstep.debug_clear("x") == 0
+    lockstep.debug_checkpoint("off", x=x)
+    with lockstep.run("t") as run:
+        local = x + 1  # noqa: F841
+        lockstep.debug_checkpoint("locals", skip=True)
+        lockstep.debug_checkpoint(
+            "all", stream="img", context={"block": 3, "timestep": 7}, metadata={"note": "n"}, skip=True, verified=True, hidden=x, scale=2.0
+        )
+        with pytest.raises(SystemExit):
+            lockstep.debug_checkpoint("last", terminate_after=True, x=x)
+    records = {record["name"]: record for record in records_of(run.path)}
+    assert {"locals.x", "locals.local", "all.hidden", "all.scale", "last.x"} <= set(records)
+    assert records["all.hidden"]["step"] == 7
+    assert records["all.hidden"]["tags"] == {"block": "3", "note": "n", "stream": "img", "verified": "true"}
+    with pytest.raises(SystemExit):
+        lockstep.debug_checkpoint("off", terminate_after=True)
+
+
+def test_what_cannot_be_saved_costs_one_warning(home):
+    source = (
+        "import array, sys\nimport lockstep\nx = array.array('d', [1])\n"
+        "assert all(lockstep.save(x, f'x{i}') is x for i in range(20))\nlockstep.save('text', 'text')\nprint('same')\n"
+        "try: lockstep.load('x1')\nexcept lockstep.LockstepError: print('absent')\n"
+    )
+    (home.parent / "file").write_text("x")
+    done = run_python(source, home, LOCKSTEP_HOME=str(home.parent / "file" / "inside"))
+    assert done.stdout == "same\nabsent\n" and done.returncode == 0, done.stderr
+    assert done.stderr.count("lockstep:") == 2  # the folder once, the text once
 
 
 def run_python(source, home, **environment):

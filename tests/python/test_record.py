@@ -119,6 +119,26 @@ def test_inputs_and_filters(record):
     assert {record["name"] for record in run.records if record["file"]} == {"Net.listed.0", "Net.listed.1"}
 
 
+def test_a_second_run_keeps_what_compare_names(record, tmp_path):
+    """Statistics of everything first; compare names the suspect and how to record it; the second run is compared in full."""
+
+    def compare():
+        command = [str(BINARY), "--json", "--home", str(tmp_path / "home"), "compare", "latest:reference", "latest:mine"]
+        return json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+
+    wrong = NET.replace("self.proj(x) * scale", "self.proj(x) * 1.5")
+    record(NET, "--stats-only", "--name", "reference")
+    record(wrong, "--stats-only", "--name", "mine")
+    first = compare()
+    (note,) = [note for note in first["notes"] if "--full" in note]
+    assert "Net.first.0 is the first to differ" in note or "Net.first.0" in note.split("is the first")[0]
+    glob = note.split("--full '")[1].split("'")[0]
+    record(NET, "--full", glob, "--name", "reference")
+    record(wrong, "--full", glob, "--name", "mine")
+    second = compare()
+    assert second["verdict"] == "mismatch" and second["first_divergence"]["name"] == "Net.first.0"
+
+
 def test_how_programs_end(record):
     failed = record(NET + "\nsys.exit(5)")
     assert failed.done.returncode == 3
@@ -157,6 +177,138 @@ print(model(mx.ones((1, 3))).shape, step(mx.ones((1, 3))).shape)
     assert run.done.returncode == 0, run.done.stderr
     assert run.names() == ["Derived.layers.0", "Derived.layers.1", "Derived.tail", "Derived"]
     assert run.records[-1]["dtype"] == "bf16" and run.manifest["versions"]["mlx"]
+
+
+def test_mlx_shared_quantised_and_packed_outputs(record):
+    pytest.importorskip("mlx.core")
+    source = """
+import dataclasses, mlx.core as mx, mlx.nn as nn
+@dataclasses.dataclass
+class Result:
+    sample: mx.array
+    extra: tuple
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(64, 64)
+        self.again = self.first
+        self.parts = {"left": nn.Linear(64, 64), "right": [nn.Linear(64, 64)]}
+    def __call__(self, x, *, mask=None):
+        x = self.again(self.first(x))
+        return Result(sample=self.parts["right"][0](self.parts["left"](x)), extra=(x, {"half": x / 2}))
+net = Net()
+nn.quantize(net, group_size=32, bits=4)
+out = net(mx.ones((2, 64)), mask=mx.ones((2,)))
+print(out.sample.shape)
+"""
+    run = record(source, "--inputs")
+    assert run.done.returncode == 0, run.done.stderr
+    assert run.names("output") == [
+        "Net.first", "Net.first", "Net.parts.left", "Net.parts.right.0", "Net.sample", "Net.extra.0", "Net.extra.1.half"
+    ]  # fmt: skip
+    assert run.manifest["aliases"] == {"Net.first": ["Net.again"]}
+    assert [record["hit"] for record in run.records if record["name"] == "Net.first" and record["role"] == "output"] == [0, 1]
+    assert {"Net.x", "Net.mask"} <= set(run.names("input"))
+    np.testing.assert_array_equal(run.values("Net.extra.1.half") * 2, run.values("Net.extra.0"))
+
+
+PACKED = """
+import collections, dataclasses, torch
+Pair = collections.namedtuple("Pair", "left right")
+@dataclasses.dataclass
+class Result:
+    sample: torch.Tensor
+    hidden: tuple = ()
+    note: str = "text"
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.split, self.join = Split(), Join()
+    def forward(self, x):
+        pair = self.split(x)
+        assert isinstance(pair, Pair)
+        return self.join(pair, {"scale": torch.tensor(2.0)})
+class Split(torch.nn.Module):
+    def forward(self, x):
+        return Pair(*x.chunk(2, -1))
+class Join(torch.nn.Module):
+    def forward(self, pair, more):
+        return Result(torch.cat(list(pair), -1) * more["scale"], (pair.left, [pair.right]))
+with torch.no_grad():
+    result = Net()(torch.arange(4.0))
+assert isinstance(result, Result), result
+print(result.sample.tolist())
+"""
+
+
+def test_tuples_dicts_and_dataclasses_are_opened(record):
+    run = record(PACKED, "--inputs", "--name", "reference")
+    assert run.done.returncode == 0, run.done.stderr
+    joined = ["sample", "hidden.0", "hidden.1.0"]
+    assert run.names("output") == ["Net.split.left", "Net.split.right"] or run.names("output")[:2] == ["Net.split.0", "Net.split.1"]
+    assert run.names("output")[2:5] == [f"Net.join.{part}" for part in joined]
+    assert run.names("output")[5:] == [f"Net.{part}" for part in joined]
+    assert [name for name in run.names("input") if name.startswith("Net.join")] == ["Net.join.pair.0", "Net.join.pair.1", "Net.join.more.scale"]
+    assert run.values("Net.sample").tolist() == [0, 2, 4, 6]
+    # Replaced inside, whatever they are packed in; the types stay what they were.
+    wrong = PACKED.replace("x.chunk(2, -1)", "(3 * x).chunk(2, -1)")
+    healed = record(wrong, "--reference", "latest:reference", "--substitute", "Net.split*,Net.join.hidden*", "--name", "healed")
+    assert healed.done.returncode == 0, healed.done.stderr
+    assert healed.values("Net.sample").tolist() == [0, 2, 4, 6]
+
+
+def test_the_component_is_the_pipelines_attribute(record):
+    pytest.importorskip("diffusers")
+    source = """
+import torch
+from diffusers import DiffusionPipeline
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.proj = torch.nn.Linear(4, 4)
+    def forward(self, x):
+        return self.proj(x)
+class MyPipeline(DiffusionPipeline):
+    def __init__(self, denoiser, decoder):
+        super().__init__()
+        self.register_modules(denoiser=denoiser, decoder=decoder)
+    @torch.no_grad()
+    def __call__(self, x):
+        return self.decoder(self.denoiser(x))
+pipeline = MyPipeline(Net(), torch.nn.Sequential(torch.nn.Linear(4, 2)))
+pipeline(torch.ones(1, 4))
+Net()(torch.ones(1, 4))   # outside of any pipeline: its class
+"""
+    run = record(source)
+    assert run.done.returncode == 0, run.done.stderr
+    assert {"denoiser.proj", "decoder.0", "Net.proj", "Net"} <= set(run.names())
+
+
+def test_nothing_recorded_is_said(record, tmp_path):
+    run = record("print('no tensors here')")
+    assert run.done.returncode == 0 and "recorded nothing" in run.done.stderr
+    script = tmp_path / "isolated.py"
+    script.write_text(NET)
+    run = record("", program=[sys.executable, "-I", str(script)])
+    assert run.records == [] and "recorded nothing" in run.done.stderr
+
+
+def test_a_full_disk_changes_no_result(record):
+    """Tensors larger than a file may be: one warning, the same output, and statistics of every tensor."""
+    source = """
+import resource, torch
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, 1_500_000))
+torch.manual_seed(0)
+net = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(4)])
+with torch.no_grad():
+    print(float(net(torch.ones(1024, 512)).sum()))   # 2 MB each
+"""
+    plain = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    run = record(source)
+    assert run.done.returncode == 0 and (run.path / "output.log").read_text().startswith(plain.stdout)
+    assert run.done.stderr.count("lockstep: [record]") == 1, run.done.stderr
+    assert len(run.records) == 5 and all(record["stats"] and record["file"] is None for record in run.records)
+    assert not list((run.path / "tensors").iterdir())
 
 
 def test_traced_programs_are_left_alone(record):
@@ -273,6 +425,27 @@ def test_the_official_pipeline(tiny_model, tmp_path):
     assert passes == {"cond", "uncond", "combined"}
 
 
+def test_steps_and_globs_of_the_official_pipeline(tiny_model, tmp_path):
+    settings = ["--prompt", "a cat", "--negative-prompt", " ", "--seed", "1", "--steps", "3", "--guidance", "4"]
+    settings += ["--width", "32", "--height", "32", "--dtype", "f32", "--python", sys.executable]
+    done = subprocess.run(
+        [str(BINARY), "--json", "--home", str(tmp_path / "home"), "reference", "generate", "--model", str(tiny_model), *settings]
+        + ["--record-steps", "1", "--tap", "transformer.*,latents,noise_pred", "--no-tap", "*.attn.*"],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    assert done.returncode == 0, done.stderr
+    run = Recorded(done, json.loads(done.stdout)["path"])
+    assert {record["step"] for record in run.records} == {1}
+    names = set(run.names())
+    assert {"latents", "noise_pred"} < names and all(name.startswith("transformer.") for name in names - {"latents", "noise_pred"})
+    assert not any(".attn." in name for name in names)
+    passes = [record["tags"].get("pass") for record in run.records if record["name"] == "transformer.proj_out"]
+    assert passes == ["cond", "uncond"]
+    assert all(record["hit"] == 0 for record in run.records)
+
+
 def test_runs_commands(record, tmp_path):
     first = record(NET)
     second = record(NET)
@@ -287,6 +460,13 @@ def test_runs_commands(record, tmp_path):
     assert [run["id"] for run in listed] == [second.path.name, first.path.name]
     assert [run["archived"] for run in listed] == [False, True]
     assert lockstep("runs", "show", first.path.name)["summary"]["records"] == 19
+    assert lockstep("runs", "limits") == {"used_bytes": lockstep("runs", "limits")["used_bytes"], "warn_bytes": 10**9, "refuse_bytes": 10**10}
+    assert lockstep("runs", "show", "latest", "--verify")["verified"] == {"tensors": 19, "bad": []}
+    changed = second.path / second.records[3]["file"]
+    values = np.load(changed)
+    changed.unlink()  # the same values may stand in several records
+    np.save(changed, values + 1)
+    assert len(lockstep("runs", "show", "latest", "--verify", status=1)["verified"]["bad"]) == 1
     assert lockstep("runs", "limits", "--warn", "1MB", "--refuse", "2MB")["refuse_bytes"] == 2_000_000
     assert lockstep("runs", "limits")["warn_bytes"] == 1_000_000
     lockstep("runs", "limits", "--warn", "3MB", status=2)

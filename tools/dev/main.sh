@@ -73,7 +73,11 @@ cmd_demo() {
 # test: set everything up and run all checks, stopping at the first red
 #   In this order: formatting, layers, unit tests, the same under sanitizers, fuzz corpora, Python tests, documents.
 #   Logs are in build/test-logs. One test alone: see CONTRIBUTING.md.
-cmd_test() { cmd_setup; tools/dev/test.sh "$@"; }
+cmd_test() {
+  cmd_setup
+  (install_packages packages-test.txt) || say "without cargo or chromium the tests of Rust or of the report in a browser are skipped"
+  tools/dev/test.sh "$@"
+}
 
 # bench [NAME [ARGS]]: build and run one benchmark; without a name, list them
 cmd_bench() { cmd_setup; tools/dev/bench.sh "$@"; }
