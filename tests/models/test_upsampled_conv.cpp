@@ -50,7 +50,8 @@ TEST_F(UpsampledConvTest, EqualsDoublingAndThenConvolving) {
 }
 
 TEST_F(UpsampledConvTest, AWeightOfAnotherShapeIsListed) {
-  write_safetensors(file("model.safetensors"), {{"up.weight", random_tensor({4, 4, 2, 2})}, {"up.bias", random_tensor({4})}});
+  write_safetensors(file("model.safetensors"),
+                    {{"up.weight", random_tensor({4, 4, 2, 2})}, {"up.bias", random_tensor({4})}});
   const Checkpoint checkpoint = Checkpoint::open(file("model.safetensors"));
   const auto backend = make_backend("reference");
   const nn::Weights weights(checkpoint, *backend, {.dtype = DType::kF32});

@@ -281,7 +281,9 @@ def test_what_both_accept_has_the_same_content(verdicts):
     assert len(both) > 300
 
 
-def test_our_refusals_name_the_file_and_are_never_our_bug(verdicts):
+def test_our_refusals_name_the_file_and_the_place_and_are_never_our_bug(verdicts):
     for kind, data, ours, _ in verdicts:
         if "error" in ours:
+            assert f"file{FORMATS[kind]}" in ours["message"], show(kind, data, ours, {})
+            assert re.search(r"offset \d+|expected ", ours["message"]), show(kind, data, ours, {})
             assert ours["error"] in ("corrupt", "unsupported", "bad_input", "memory"), show(kind, data, ours, {})
