@@ -227,7 +227,8 @@ std::shared_ptr<const SafetensorsFile> SafetensorsFile::parse(std::span<const st
   for (size_t i = 0; i < file->tensors_.size(); ++i)
     if (!file->index_.emplace(file->tensors_[i].name, i).second)
       fail(Code::kCorrupt, "safetensors",
-           origin.string() + ": \"" + file->tensors_[i].name + "\" occurs twice in the header");
+           origin.string() + ": \"" + file->tensors_[i].name + "\" occurs twice in the header",
+           {.expected = "each name once"});
   check_layout(file->tensors_, data_at, bytes.size(), origin);
   return file;
 }

@@ -282,8 +282,10 @@ def test_what_both_accept_has_the_same_content(verdicts):
 
 
 def test_our_refusals_name_the_file_and_the_place_and_are_never_our_bug(verdicts):
+    bare = {}
     for kind, data, ours, _ in verdicts:
         if "error" in ours:
-            assert f"file{FORMATS[kind]}" in ours["message"], show(kind, data, ours, {})
-            assert re.search(r"offset \d+|expected ", ours["message"]), show(kind, data, ours, {})
             assert ours["error"] in ("corrupt", "unsupported", "bad_input", "memory"), show(kind, data, ours, {})
+            if f"file{FORMATS[kind]}" not in ours["message"] or not re.search(r"offset \d+|expected ", ours["message"]):
+                bare[re.sub(r"\d+", "N", ours["message"])] = show(kind, data, ours, {})
+    assert not bare, "\n".join(bare)
