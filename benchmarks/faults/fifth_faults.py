@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 
 import faults
-from faults import CALL, D, E, T, at, attention, block, interleaved, layer, rope, scheduler, static, theta, up
-from places import attended, class_method, denormal_bits, joint_attention, method, result, symmetric
+from faults import CALL, D, E, T, at, block, interleaved, layer, rope, scheduler, static, theta, up
+from places import attended, denormal_bits, joint_attention, method, result, symmetric
 from planting import attribute, code, forward, weights
 from recorder import RECORDER
 from worlds import World
@@ -85,8 +85,8 @@ fault("text.up_gated", "text encoder", f"input:{E}.2.mlp.act_fn", ("activation.g
                      ("self.act_fn(self.gate_proj(x)) * self.up_proj(x)", "(lambda gate, up: gate * self.act_fn(up))(self.gate_proj(x), self.up_proj(x))")))
 fault("text.norms_exchanged", "text encoder", f"output:{E}.1.input_layernorm", "norm.other_weight",
       lambda p: weights(layer(p, 1), faults.swap("input_layernorm.weight", "post_attention_layernorm.weight")))
-fault("text.prompt_weighted", "text encoder", "checkpoint:prompt_embeds", "affine.scale",  # the conditional prompt alone
-      lambda p: class_method(p, "encode_prompt", ("return prompt_embeds, prompt_embeds_mask", "return prompt_embeds * (1.1 if 'pear' in prompt[0] else 1), prompt_embeds_mask")))
+fault("text.output_scaled_by_depth", "text encoder", f"output:{E}.2.self_attn.o_proj", "affine.scale",  # 1/sqrt(2 layers), as GPT-2
+      lambda p: result(layer(p, 2).self_attn.o_proj, lambda y: y * 8**-0.5))
 
 # --- diffusion transformer -------------------------------------------------------------------------------------------
 fault("dit.gate_used_as_scale", "dit", f"input:{T}.1.img_mlp", "modulate.other_part",
@@ -117,7 +117,7 @@ fault("dit.gate_missing_once", "dit", f"output:{T}.1.1", "gate.missing",  # only
                        RECORDER=RECORDER))
 fault("dit.text_key_norm_not_called", "dit", (*attended(1), f"output:{T}.1.attn.norm_added_k"), "attention.norm_missing",
       lambda p: joint_attention(p, 1, ("txt_key = attn.norm_added_k(txt_key)", "pass")))
-fault("dit.uncond_mask_dropped", "dit", attended(0), "attention.mask_missing",
+fault("dit.uncond_mask_dropped", "dit", (*attended(0), "input:transformer.encoder_hidden_states_mask"), "attention.mask_missing",
       CALL(("encoder_hidden_states_mask=negative_prompt_embeds_mask", "encoder_hidden_states_mask=None")), world=PAIR)
 
 # --- VAE ---------------------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ fault("vae.upsampled_one_to_the_right", "vae", f"output:{D}.up_blocks.1.upsample
 fault("vae.layernorm_at_the_end", "vae", f"output:{D}.norm_out", "norm.kind",
       lambda p: forward(p.vae.decoder.norm_out, lambda self, old, x: old(x - x.mean(1, keepdim=True))))
 fault("vae.conv_saturated", "vae", f"output:{D}.up_blocks.1.resnets.1.conv2", "precision.saturated",
-      lambda p: result(up(p, 1, 1).conv2, lambda y: y.clamp(-1.5, 1.5)))
+      lambda p: result(up(p, 1, 1).conv2, lambda y: y.clamp(-0.75, 0.75)))
 fault("vae.channels_last_memory", "vae", f"output:{D}.up_blocks.2.resnets.0.conv1", ("layout.strided", "layout.axes"),
       lambda p: result(up(p, 2, 0).conv1, lambda y: y.permute(0, 2, 3, 4, 1).contiguous().view(y.shape)))
 
