@@ -191,13 +191,13 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.first = nn.Linear(64, 64)
-        self.again = self.first
         self.parts = {"left": nn.Linear(64, 64), "right": [nn.Linear(64, 64)]}
     def __call__(self, x, *, mask=None):
         x = self.again(self.first(x))
         return Result(sample=self.parts["right"][0](self.parts["left"](x)), extra=(x, {"half": x / 2}))
 net = Net()
 nn.quantize(net, group_size=32, bits=4)
+net.again = net.first   # shared only now: quantising makes new modules
 out = net(mx.ones((2, 64)), mask=mx.ones((2,)))
 print(out.sample.shape)
 """
@@ -305,7 +305,7 @@ with torch.no_grad():
 """
     plain = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, env=ENVIRONMENT)
     run = record(source)
-    assert run.done.returncode == 0 and (run.path / "output.log").read_text().startswith(plain.stdout)
+    assert run.done.returncode == 0 and plain.stdout in (run.path / "output.log").read_text()
     assert run.done.stderr.count("lockstep: [record]") == 1, run.done.stderr
     assert len(run.records) == 5 and all(record["stats"] and record["file"] is None for record in run.records)
     assert not list((run.path / "tensors").iterdir())
