@@ -112,7 +112,7 @@ static PyMethodDef methods[] = {
      "Records a tensor and returns it, or the reference's value where that is to be substituted."},
     {"debug_checkpoint", (PyCFunction)(void (*)(void))debug_checkpoint, METH_FASTCALL | METH_KEYWORDS,
      "debug_checkpoint(checkpoint_name, stream=None, context=None, metadata=None, skip=False, verified=False,\n"
-     "                 terminate_after=False, **variables)\n\n"
+     "                 terminate_after=False, **variables)\n--\n\n"
      "checkpoint() under the name and with the arguments that mflux ports use."},
     {"set_off", set_off, METH_O, NULL},
     {"set_slow_path", set_slow_path, METH_O, NULL},

@@ -11,8 +11,15 @@
 
 namespace {
 
-constexpr size_t kLargeBlock = 4096;  // smaller ones are shapes, names and lists
 std::atomic<int64_t> large_blocks = 0;
+
+}  // namespace
+
+// Sanitizers bring their own allocation: there only the pool is counted.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+namespace {
+
+constexpr size_t kLargeBlock = 4096;  // smaller ones are shapes, names and lists
 
 void* counted_block(size_t bytes, size_t alignment) {
   if (bytes >= kLargeBlock) ++large_blocks;
@@ -52,6 +59,7 @@ void operator delete(void* block, std::align_val_t) noexcept {
 void operator delete(void* block, size_t, std::align_val_t) noexcept {
   std::free(block);
 }
+#endif
 
 namespace lockstep {
 namespace {

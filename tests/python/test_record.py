@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 
@@ -130,11 +131,12 @@ def test_a_second_run_keeps_what_compare_names(record, tmp_path):
     record(NET, "--stats-only", "--name", "reference")
     record(wrong, "--stats-only", "--name", "mine")
     first = compare()
-    (note,) = [note for note in first["notes"] if "--full" in note]
-    assert "Net.first.0 is the first to differ" in note or "Net.first.0" in note.split("is the first")[0]
-    glob = note.split("--full '")[1].split("'")[0]
-    record(NET, "--full", glob, "--name", "reference")
-    record(wrong, "--full", glob, "--name", "mine")
+    assert first["verdict"] == "mismatch" and first["first_divergence"]["name"] == "Net.first.0"
+    hint = first["first_divergence"]["hint"]
+    options = shlex.split(hint[hint.index("lockstep record") :])[2:]
+    options = options[: options.index("--")] if "--" in options else options
+    record(NET, *options, "--name", "reference")
+    record(wrong, *options, "--name", "mine")
     second = compare()
     assert second["verdict"] == "mismatch" and second["first_divergence"]["name"] == "Net.first.0"
 
