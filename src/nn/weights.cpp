@@ -30,6 +30,13 @@ struct Weights::Account {
   std::set<std::string> used;
   std::vector<std::string> missing, misshapen, ignored;
   int64_t taken_bytes = 0, all_bytes = 0;
+
+  // A tensor of another shape is noted under its name.
+  bool fits(const std::string& name, const Tensor& tensor, const Shape& shape) {
+    if (tensor.shape() == shape) return true;
+    misshapen.push_back(name + " is " + to_string(tensor.shape()) + ", expected " + to_string(shape));
+    return false;
+  }
 };
 
 Weights::Weights(const Checkpoint& checkpoint, Backend& backend, WeightOptions options)
@@ -86,11 +93,7 @@ Tensor Weights::in_dtype(Tensor tensor) const {
 Tensor Weights::stored(std::string_view name, const Shape& shape) const {
   Tensor found = take(name);
   if (!found.defined()) return found;
-  if (found.shape() != shape) {
-    account_->misshapen.push_back(key(name) + " is " + to_string(found.shape()) + ", expected " + to_string(shape));
-    return {};
-  }
-  return found;
+  return account_->fits(key(name), found, shape) ? found : Tensor();
 }
 
 Tensor Weights::tensor(std::string_view name, const Shape& shape) const {
@@ -142,11 +145,7 @@ LinearWeight Weights::linear(std::string_view name, int64_t inputs, int64_t outp
     }
     linear.weight = weight;
   } else {
-    if (weight.shape() != Shape{outputs, inputs}) {
-      account_->misshapen.push_back(key(name) + ".weight is " + to_string(weight.shape()) + ", expected " +
-                                    to_string({outputs, inputs}));
-      return linear;
-    }
+    if (!account_->fits(scope.key("weight"), weight, {outputs, inputs})) return linear;
     linear.weight = in_dtype(weight);
     if (account_->options.quantize_bits) quantize_in_place(linear, account_->options.quantize_bits, kQuantizeGroup);
   }
@@ -164,11 +163,7 @@ ConvWeight Weights::conv(Tensor weight, std::string_view name, const Shape& shap
   ConvWeight conv;
   conv.bias = (*this / name).tensor("bias", {outputs});
   if (!weight.defined() || !conv.bias.defined()) return conv;
-  if (weight.shape() != shape) {
-    account_->misshapen.push_back(key(name) + ".weight is " + to_string(weight.shape()) + ", expected " +
-                                  to_string(shape));
-    return conv;
-  }
+  if (!account_->fits((*this / name).key("weight"), weight, shape)) return conv;
   conv.weight = in_dtype(weight).contiguous();
   if (!account_->backend.prepare(conv, account_->options.dtype) && account_->checkpoint.holds(conv.weight))
     conv.weight = counted(conv.weight);
@@ -195,12 +190,7 @@ std::array<ConvWeight, 4> Weights::conv2d_of_doubled(std::string_view name, int6
   std::array<ConvWeight, 4> phases;
   const Tensor weight = conv2d_kernel(name), bias = (*this / name).tensor("bias", {outputs});
   if (!weight.defined() || !bias.defined()) return phases;
-  const Shape shape{outputs, inputs, 3, 3};
-  if (weight.shape() != shape) {
-    account_->misshapen.push_back(key(name) + ".weight is " + to_string(weight.shape()) + ", expected " +
-                                  to_string(shape));
-    return phases;
-  }
+  if (!account_->fits((*this / name).key("weight"), weight, {outputs, inputs, 3, 3})) return phases;
   const Tensor nine = weight.to(DType::kF32).contiguous();
   const float* from = nine.data<float>();
   // Which of the two source rows a tap of the doubled picture falls on, by the parity of the result's row; columns

@@ -24,8 +24,8 @@ class Run {
       : model_(model), backend_(backend), settings_(settings) {}
 
   std::vector<Embeddings> encode(const std::vector<GenerateRequest>& requests) const;
-  std::vector<Tensor> denoise(const std::vector<GenerateRequest>& requests,
-                              const std::vector<Embeddings>& embeddings) const;  // packed
+  std::vector<Tensor> denoise(const std::vector<GenerateRequest>& requests, const std::vector<Embeddings>& embeddings,
+                              const SchedulerConfig& scheduler) const;  // packed
   std::vector<GeneratedImage> decode(const std::vector<GenerateRequest>& requests,
                                      const std::vector<Tensor>& latents) const;
 
@@ -148,11 +148,10 @@ Tensor Run::velocity(const models::QwenImageTransformer& transformer, const Gene
 }
 
 std::vector<Tensor> Run::denoise(const std::vector<GenerateRequest>& requests,
-                                 const std::vector<Embeddings>& embeddings) const {
+                                 const std::vector<Embeddings>& embeddings, const SchedulerConfig& scheduler) const {
   int64_t total = 0, done = 0;
   for (const GenerateRequest& request : requests)
     total += request.sigmas.empty() ? request.steps : static_cast<int64_t>(request.sigmas.size());
-  const SchedulerConfig scheduler = settings_.scheduler ? *settings_.scheduler : model_.scheduler();
   const models::QwenImageTransformer transformer =
       model_.transformer(backend_, settings_.dtype, settings_.quantize_bits, loading("load transformer"));
   settings_.progress("denoise", 0, total);
@@ -217,7 +216,7 @@ std::vector<GeneratedImage> generate(const ModelFolder& model, Backend& backend,
   for (const GenerateRequest& request : requests) check(request, scheduler);
   const Run run(model, backend, settings);
   const std::vector<Embeddings> embeddings = run.encode(requests);
-  const std::vector<Tensor> latents = run.denoise(requests, embeddings);
+  const std::vector<Tensor> latents = run.denoise(requests, embeddings, scheduler);
   return run.decode(requests, latents);
 }
 

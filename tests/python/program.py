@@ -9,6 +9,18 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
 
 
+def installed_frameworks():
+    """Of torch and MLX those that can be imported."""
+    found = []
+    for name in ("torch", "mlx.core"):
+        try:
+            __import__(name)
+            found.append(name.partition(".")[0])
+        except ImportError:
+            pass
+    return found
+
+
 def run(*arguments, cwd=None, timeout=120):
     return subprocess.run([PROGRAM, *map(str, arguments)], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
 

@@ -2,20 +2,9 @@
 
 import pytest
 from debug_client import Session, line_of, program
+from program import installed_frameworks
 
-
-def _frameworks():
-    found = []
-    for name in ("torch", "mlx.core"):
-        try:
-            __import__(name)
-            found.append(name.partition(".")[0])
-        except ImportError:
-            pass
-    return found
-
-
-pytestmark = [pytest.mark.parametrize("framework", _frameworks())]
+pytestmark = [pytest.mark.parametrize("framework", installed_frameworks())]
 
 HEAD = {"torch": "import torch as fw\nfw.manual_seed(0)\n", "mlx": "import mlx.core as fw\nfw.random.seed(0)\n"}
 MODEL = """

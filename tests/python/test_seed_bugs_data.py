@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from debug_client import ROOT, Session, program
-from program import PROGRAM, run, run_json
+from program import PROGRAM, installed_frameworks, run, run_json
 
 needs_program = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 GUIDE = (ROOT / "docs" / "debugger.md").read_text()
@@ -49,18 +49,7 @@ def test_b02_the_examples_run(tmp_path, lockstep):
     lockstep.debug_checkpoint("a", metadata={"ab_run_id": "1"}, context={"block": 3}, stream="img", verified=True, q=1)
 
 
-def frameworks():
-    found = ["numpy"]
-    for name in ("torch", "mlx.core"):
-        try:
-            __import__(name)
-            found.append(name.partition(".")[0])
-        except ImportError:
-            pass
-    return found
-
-
-@pytest.mark.parametrize("framework", frameworks())
+@pytest.mark.parametrize("framework", ["numpy", *installed_frameworks()])
 def test_b14_whole_numbers_stay_floats(lockstep, framework):
     """float32 tensors of whole, or only of large, numbers came back as integers."""
     import numpy
