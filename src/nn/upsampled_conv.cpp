@@ -2,16 +2,11 @@
 
 namespace lockstep::nn {
 
-UpsampledConv::UpsampledConv(const Weights& weights, std::string_view name, int64_t inputs, int64_t outputs) {
-  if (weights.dtype() == DType::kF32)
-    phases_ = weights.conv2d_of_doubled(name, inputs, outputs);
-  else
-    whole_ = Conv(weights.conv2d(name, inputs, outputs, 3), 1, {1, 1, 1, 1});
-}
+UpsampledConv::UpsampledConv(const Weights& weights, std::string_view name, int64_t inputs, int64_t outputs)
+    : phases_(weights.conv2d_of_doubled(name, inputs, outputs)) {}
 
 Tensor UpsampledConv::forward(const Tensor& x, const Ctx& ctx) const {
   Backend& backend = ctx.backend();
-  if (whole_.defined()) return whole_.forward(ops::upsample2x(backend, x), ctx, nullptr, false);
   const int64_t batch = x.dim(0), height = x.dim(1), width = x.dim(2), outputs = phases_[0].weight.dim(0);
   Tensor out = Tensor::empty(x.dtype(), {batch, 2 * height, 2 * width, outputs});
   // [B, H, row parity, W, column parity, O]: a phase is every second row and column.

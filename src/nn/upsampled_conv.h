@@ -11,12 +11,11 @@ class UpsampledConv {
   UpsampledConv() = default;
   UpsampledConv(const Weights& weights, std::string_view name, int64_t inputs, int64_t outputs);
   Tensor forward(const Tensor& x, const Ctx& ctx) const;  // [B, H, W, C] → [B, 2H, 2W, O]; tapped without a frame axis
-  bool defined() const { return whole_.defined() || phases_[0].weight.defined(); }
+  bool defined() const { return phases_[0].weight.defined(); }
 
  private:
-  // In f32 the doubled picture is never made. In bf16 the sums of weights would have to be rounded, which the official
-  // network does not do, so the doubled picture is convolved as it is.
-  Conv whole_;
+  // The doubled picture is never made. In bf16 a sum of weights is rounded where the official network rounds each of
+  // them: one rounding among the dozens before it.
   std::array<ConvWeight, 4> phases_;
 };
 

@@ -206,9 +206,9 @@ std::array<ConvWeight, 4> Weights::conv2d_of_doubled(std::string_view name, int6
       for (int tap = 0; tap < 9; ++tap) sums[2 * rows[tap / 3] + columns[tap % 3]] += from[9 * pair + tap];
       for (int i = 0; i < 4; ++i) to[4 * pair + i] = static_cast<float>(sums[i]);
     }
-    phases[static_cast<size_t>(phase)].weight = four;
+    phases[static_cast<size_t>(phase)].weight = four.to(dtype());
     phases[static_cast<size_t>(phase)].bias = bias;
-    account_->backend.prepare(phases[static_cast<size_t>(phase)], DType::kF32);
+    account_->backend.prepare(phases[static_cast<size_t>(phase)], dtype());
   }
   drop(*this / name, "weight");
   return phases;

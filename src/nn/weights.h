@@ -44,8 +44,8 @@ class Weights {
   ConvWeight conv2d(std::string_view name, int64_t inputs, int64_t outputs, int kernel) const;
   // A 3x3 convolution (one pixel of padding) of a picture that was doubled by repeating pixels reads each of its own
   // pixels up to four times. By the parity (row, column) of the result it is four 2x2 convolutions of the picture
-  // itself, whose weights are sums of the nine: 4/9 of the products. In order (0,0) (0,1) (1,0) (1,1), [O, I, 2, 2]
-  // each, f32.
+  // itself, whose weights are sums of the nine, summed exactly and rounded once: 4/9 of the products. In order (0,0)
+  // (0,1) (1,0) (1,1), [O, I, 2, 2] each.
   std::array<ConvWeight, 4> conv2d_of_doubled(std::string_view name, int64_t inputs, int64_t outputs) const;
   // A causal 3-D convolution as a single image sees it: only the newest temporal tap meets data, the others multiply
   // zeros.

@@ -1,6 +1,7 @@
 // The upsampler without its doubled picture: the same numbers as doubling first and convolving then.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 #include "io/safetensors.h"
@@ -46,6 +47,28 @@ TEST_F(UpsampledConvTest, EqualsDoublingAndThenConvolving) {
       ASSERT_EQ(out.shape(), expected.shape());
       EXPECT_LT(testing::relative_l2(out, expected), 1e-6) << name << " " << to_string(x.shape());
     }
+  }
+}
+
+// Rounded: the picture given (exact here), the sums of weights and the result, half a bf16 step of 2^-8 each.
+TEST_F(UpsampledConvTest, InBf16SumsOfWeightsAreRoundedOnce) {
+  const int64_t inputs = 48, outputs = 32;
+  const Tensor weight = random_tensor({outputs, inputs, 3, 3}).to(DType::kBF16);
+  const Tensor bias = random_tensor({outputs}).to(DType::kBF16);
+  write_safetensors(file("model.safetensors"), {{"up.weight", weight}, {"up.bias", bias}});
+  const Tensor x = random_tensor({1, 9, 11, inputs}).to(DType::kBF16);
+  const Checkpoint checkpoint = Checkpoint::open(file("model.safetensors"));
+  const auto judge = make_backend("reference");
+  const ConvWeight plain{.weight = weight.to(DType::kF32), .bias = bias.to(DType::kF32), .prepared = {}};
+  const Tensor exact = ops::conv2d(*judge, ops::upsample2x(*judge, x.to(DType::kF32)), plain, 1, {1, 1, 1, 1});
+  for (const char* name : {"reference", "cpu"}) {
+    const auto backend = make_backend(name);
+    const nn::Weights weights(checkpoint, *backend, {.dtype = DType::kBF16});
+    const nn::UpsampledConv conv(weights, "up", inputs, outputs);
+    const nn::Execution execution{.backend = *backend};
+    const Tensor out = conv.forward(x, nn::Ctx(execution, "up"));
+    ASSERT_EQ(out.dtype(), DType::kBF16);
+    EXPECT_LT(testing::relative_l2(out, exact), 0x1p-9 * std::sqrt(2.0)) << name;
   }
 }
 
