@@ -6,16 +6,17 @@
 #include "base/json.h"
 #include "capture/recorded_program.h"
 #include "cli/app.h"
+#include "pipeline/model_folder.h"
 
 namespace lockstep {
 namespace {
 
 struct ReferenceOptions {
   RecordRequest record;
-  std::string model, prompt, negative_prompt, dtype = "bf16", device = "cpu", output;
+  std::string model, prompt, negative_prompt, dtype = "f32", device = "cpu", output;
   int64_t seed = 0;
-  int steps = 50, width = 1024, height = 1024;
-  double guidance = 4.0;
+  int steps = 0, width = 0, height = 0;  // 0: the model's default, as in `generate`
+  double guidance = -1;
   bool has_negative = false;
 };
 
@@ -25,26 +26,33 @@ void generate_reference(App& app, ReferenceOptions& options) {
   request.output_to_stderr = app.global.json;
   request.quiet = app.global.quiet;
   if (request.name.empty()) request.name = "reference";
+  // The defaults of `generate`: two runs without options are the same picture, made twice.
+  const std::string model = options.model.empty() ? embedded_model_path().string() : options.model;
+  if (model.empty())
+    fail(Code::kNotFound, "reference", "no model was named and none came with the program", {.hint = "--model DIR"});
+  const ModelDefaults defaults = read_model_defaults(model);
+  const std::optional<std::string> negative =
+      options.has_negative ? std::optional(options.negative_prompt) : defaults.negative_prompt;
   request.argv = {(python_package_folder() / "lockstep" / "reference.py").string(),
                   "--model",
-                  options.model,
+                  model,
                   "--prompt",
                   options.prompt,
                   "--seed",
                   std::to_string(options.seed),
                   "--steps",
-                  std::to_string(options.steps),
+                  std::to_string(options.steps ? options.steps : defaults.steps),
                   "--guidance",
-                  fmt::format("{}", options.guidance),
+                  fmt::format("{}", options.guidance >= 0 ? options.guidance : defaults.guidance),
                   "--width",
-                  std::to_string(options.width),
+                  std::to_string(options.width ? options.width : defaults.width),
                   "--height",
-                  std::to_string(options.height),
+                  std::to_string(options.height ? options.height : defaults.height),
                   "--dtype",
                   options.dtype,
                   "--device",
                   options.device};
-  if (options.has_negative) request.argv.insert(request.argv.end(), {"--negative-prompt", options.negative_prompt});
+  if (negative) request.argv.insert(request.argv.end(), {"--negative-prompt", *negative});
   const RecordOutcome outcome = record_program(request);
   const fs::path image = outcome.run / "images" / "image.png";
   std::error_code error;
@@ -83,15 +91,16 @@ void add_reference(App& app) {
       "lockstep reference generate --model Qwen-Image --prompt \"a cat\" --steps 4\n"
       "lockstep reference generate --model Qwen-Image --prompt \"a cat\" --dtype bf16 --device cuda --output cat.png");
   auto options = std::make_shared<ReferenceOptions>();
-  generate->add_option("--model", options->model, "a diffusers folder")->required();
+  generate->add_option("--model", options->model, "a diffusers folder (default: the embedded model)");
   generate->add_option("--prompt", options->prompt, "what the image shall show")->required();
   CLI::Option* negative = generate->add_option("--negative-prompt", options->negative_prompt, "what it shall not show");
-  generate->add_option("--seed", options->seed, "of the initial noise");
-  generate->add_option("--steps", options->steps, "denoising steps")->check(CLI::Range(1, 10000));
-  generate->add_option("--guidance", options->guidance, "true_cfg_scale; 1 turns it off");
-  generate->add_option("--width", options->width, "pixels")->check(CLI::Range(16, 16384));
-  generate->add_option("--height", options->height, "pixels")->check(CLI::Range(16, 16384));
-  generate->add_option("--dtype", options->dtype, "f32, bf16 or f16")->check(CLI::IsMember({"f32", "bf16", "f16"}));
+  generate->add_option("--seed", options->seed, "of the initial noise (0)");
+  generate->add_option("--steps", options->steps, "denoising steps (the model's default)")->check(CLI::Range(1, 10000));
+  generate->add_option("--guidance", options->guidance, "true_cfg_scale; 1 turns it off (the model's default)");
+  generate->add_option("--width", options->width, "pixels (the model's default)")->check(CLI::Range(16, 16384));
+  generate->add_option("--height", options->height, "pixels (the model's default)")->check(CLI::Range(16, 16384));
+  generate->add_option("--dtype", options->dtype, "f32 (the default), bf16 or f16")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   generate->add_option("--device", options->device, "torch device, such as cpu or cuda");
   generate->add_option("--output", options->output, "copy the image to this file");
   generate->add_option("--python", options->record.python, "the Python with diffusers (default python3)");

@@ -61,8 +61,11 @@ Config config_or(const fs::path& path, bool mflux, Read read, Config released) {
   return mflux && !fs::exists(path) ? released : read(path);
 }
 
-ModelDefaults read_defaults(const fs::path& path) {
+}  // namespace
+
+ModelDefaults read_model_defaults(const fs::path& model) {
   ModelDefaults defaults;
+  const fs::path path = model / "lockstep.json";
   if (!fs::exists(path)) return defaults;
   const models::ConfigReader reader = models::read_config(path, "");
   defaults.width = static_cast<int>(reader.integer_or("width", defaults.width, 16, 1 << 14));
@@ -72,8 +75,6 @@ ModelDefaults read_defaults(const fs::path& path) {
   if (reader.has("negative_prompt")) defaults.negative_prompt = reader.text_or("negative_prompt", "");
   return defaults;
 }
-
-}  // namespace
 
 ModelFolder ModelFolder::open(const fs::path& path) {
   if (!fs::is_directory(path))
@@ -91,7 +92,7 @@ ModelFolder ModelFolder::open(const fs::path& path) {
   ModelFolder folder;
   folder.path_ = path;
   folder.mflux_ = mflux;
-  folder.defaults_ = read_defaults(path / "lockstep.json");
+  folder.defaults_ = read_model_defaults(path);
   return folder;
 }
 

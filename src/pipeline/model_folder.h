@@ -19,6 +19,8 @@ struct ModelDefaults {  // lockstep.json beside model_index.json, where a model 
   std::optional<std::string> negative_prompt;
 };
 
+ModelDefaults read_model_defaults(const fs::path& model);  // the family's where the folder says nothing
+
 class ModelFolder {
  public:
   static ModelFolder open(const fs::path& path);  // checks model_index.json and that every component is there

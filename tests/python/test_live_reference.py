@@ -129,3 +129,12 @@ def test_the_engine_is_recorded_like_any_program(reference, tmp_path):
     assert document["records"] == 6 and document["status"] == "finished"
     manifest = json.loads(pathlib.Path(document["path"], "run.json").read_text())
     assert manifest["name"] == "engine" and manifest["producer"]["language"] == "c++"
+
+
+def test_without_options_both_make_the_embedded_models_picture(tmp_path):
+    """Size, guidance, negative prompt and dtype are the model's in both: nobody has to write them twice."""
+    shared = ["--prompt", "a red circle left of a blue square", "--steps", "2"]
+    home = ["--home", str(tmp_path / "home")]
+    run(PROGRAM, *home, "reference", "generate", *shared, "--python", sys.executable, status=0)
+    done = run(PROGRAM, *home, "--debug", "generate", *shared, "--reference", "latest:reference", "--output", str(tmp_path / "mine.png"), status=0)
+    assert "MATCH: " in done.stdout
