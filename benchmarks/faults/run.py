@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import fnmatch
 import importlib
 import json
@@ -42,6 +43,13 @@ def found_place(result: dict) -> str:
     return f"{first['role']}:{first['name']}" if first else "-"
 
 
+def shown_by_outputs(stages):
+    """Where a wrong input first shows when inputs are not recorded: what the module, or the first of its children, makes of it."""
+    return stages + [f"output:{stage.removeprefix('input:')}{end}" for stage in stages if stage.startswith("input:") for end in ("", ".*")] + [
+        f"output:{parent}.*" for stage in stages if stage.startswith("input:") and (parent := stage.removeprefix("input:").rpartition(".")[0])
+    ]  # fmt: skip
+
+
 def score(fault, result: dict) -> dict:
     if fault.kind == "layout":  # another layout of the same values is no error: it must be said, and nothing else
         said = [t for t in result["tensors"] if t["state"] == "layout"]
@@ -66,6 +74,17 @@ def score(fault, result: dict) -> dict:
     }
 
 
+def without_inputs(change):
+    """The captures of a port written by hand: what its layers give, not what they are given."""
+
+    def outputs(name, role, step, tags, tensor):
+        if role == "input":
+            return None
+        return change(name, role, step, tags, tensor) if change else tensor
+
+    return outputs
+
+
 def percent(part: int, whole: int) -> str:
     return f"{part}/{whole} = {100 * part / max(1, whole):.1f} %"
 
@@ -77,6 +96,7 @@ def main() -> int:
     parser.add_argument("--model", type=int, default=0, help="which of the clean pairs' models")
     parser.add_argument("--dtype", default="f32", help="of the runs with a fault (f32, bf16, f16)")
     parser.add_argument("--reference-dtype", default="f32", help="of the run without")
+    parser.add_argument("--outputs-only", action="store_true", help="the run with a fault has no inputs, as a port that names its tensors by hand")
     parser.add_argument("--ids", help="these faults, by id, with commas between")
     parser.add_argument("--keep", metavar="DIR", help="keep the runs there")
     parser.add_argument("--reuse", action="store_true", help="compare again what --keep has kept")
@@ -113,7 +133,10 @@ def main() -> int:
             try:
                 if not (arguments.reuse and folder.exists()):
                     with fault.plant(pipeline) if fault.plant else contextlib.nullcontext():
-                        record(pipeline, folder, change=fault.change, **(world.settings | fault.settings))
+                        change = without_inputs(fault.change) if arguments.outputs_only else fault.change
+                        record(pipeline, folder, change=change, **(world.settings | fault.settings))
+                if arguments.outputs_only:
+                    fault = dataclasses.replace(fault, stage=shown_by_outputs(list(fault.stage)))
                 result = compare(clean, folder, model)
                 row = score(fault, result) | {"id": fault.id, "area": fault.area}
             except Exception as error:  # noqa: BLE001: a fault that cannot be planted is a miss, said aloud

@@ -13,10 +13,12 @@
 #include "compare/alignment.h"
 #include "compare/diagnose.h"
 #include "compare/divergence.h"
+#include "compare/first_cause.h"
 #include "compare/pictures.h"
 #include "compare/record_plan.h"
 #include "compare/region.h"
 #include "compare/statistics_error.h"
+#include "compare/weight_names.h"
 
 namespace lockstep {
 namespace {
@@ -278,36 +280,6 @@ bool counts_as_bad(const PairResult& result) {
   return result.state == PairState::kBad || result.state == PairState::kIncomparable;
 }
 
-void diagnose_first(const RunView& reference, const RunView& candidate, const Structure& structure, const Walk& walk,
-                    const CompareOptions& options, Comparison& out) {
-  const PairResult& result = out.results[out.first->result];
-  const size_t record = result.pair.reference;
-  Case failing(reference, candidate, structure, record, result.pair.candidate);
-  std::map<size_t, size_t> partners;
-  for (const PairResult& each : out.results) partners[each.pair.reference] = each.pair.candidate;
-  failing.partner = [&partners](size_t i) {
-    const auto found = partners.find(i);
-    return found == partners.end() ? SIZE_MAX : found->second;
-  };
-  failing.items =
-      gather_items(reference, structure, record, failing.partner, [&](size_t i) { return walk.is_good(i); });
-  for (const Item& item : failing.items)
-    if (item.relation != Relation::kEarlier && out.first->good_inputs.size() < 6)
-      out.first->good_inputs.push_back(item.label());
-  failing.weights_r = options.weights_reference;
-  failing.weights_c = options.weights_candidate;
-  failing.isolated = result.isolated;
-  failing.error = result.error.relative;
-  const double unit = walk.unit_of(reference.records[record], candidate.records[result.pair.candidate]);
-  failing.tolerance = std::min(std::max(2e-5, 6 * unit), std::isfinite(failing.error) ? failing.error / 4 : 1);
-  if (failing.r.shape == failing.c.shape)
-    out.first->region = describe_region(failing.name, failing.c, failing.r, kFloorFactor * result.noise_floor).words;
-  out.causes = diagnose(failing);
-  if (out.causes.empty()) return;
-  if (out.causes[0].blame == Blame::kWeights) out.first->kind = "weights";
-  if (out.causes[0].blame == Blame::kCapture && result.isolated) out.first->kind = "capture";
-}
-
 }  // namespace
 
 std::string_view state_name(PairState state) {
@@ -326,8 +298,13 @@ std::string_view state_name(PairState state) {
   return "unread";
 }
 
-Comparison compare_runs(const RunView& reference, const RunView& candidate, const CompareOptions& options) {
+Comparison compare_runs(const RunView& reference, const RunView& candidate, const CompareOptions& given) {
   Comparison out;
+  CompareOptions options = given;
+  options.weights_reference = named_as_in(reference, given.weights_reference);
+  options.weights_candidate = named_as_in(reference, given.weights_candidate);  // cases speak in the reference's names
+  if (options.weights_reference && modules_with_weights(reference, *options.weights_reference) == 0)
+    out.notes.push_back("none of the weights given has a name of this run: they are of no use here");
   const Structure structure(reference);
   Pairing pairing = pair_runs(reference, candidate, options.map, options.only);
   Walk walk(reference, candidate, structure, options, out);
@@ -347,7 +324,12 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
   if (!any_bad) return out;
   locate_divergence(
       reference, structure, [&](size_t i) { return walk.result_of(i); }, out);
-  if (options.diagnose) diagnose_first(reference, candidate, structure, walk, options, out);
+  if (options.diagnose) {
+    const Pair& first = out.results[out.first->result].pair;
+    const double unit = walk.unit_of(reference.records[first.reference], candidate.records[first.candidate]);
+    explain_first(
+        reference, candidate, structure, options, [&](size_t i) { return walk.is_good(i); }, unit, out);
+  }
   const auto partner = [&](size_t i) {
     return walk.result_of(i) == SIZE_MAX ? SIZE_MAX : out.results[walk.result_of(i)].pair.candidate;
   };

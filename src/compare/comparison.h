@@ -40,8 +40,10 @@ struct Divergence {
   std::string kind;    // "module", "glue", "capture", "weights"
   std::string parent;  // whose code to read when the kind is glue
   std::string region;
-  std::vector<std::string> good_inputs;  // the right tensors it was made from
-  std::string hint;                      // what to record to know more
+  std::vector<std::string> good_inputs;       // the right tensors it was made from
+  bool input_unknown = false;                 // a module whose input the candidate did not record
+  std::vector<std::string> worked_back_from;  // the layers whose input was not recorded and follows from their outputs
+  std::string hint;                           // what to record to know more
 };
 
 struct StagePoint {  // one point of the error curve

@@ -75,6 +75,16 @@ std::string headline(const Comparison& comparison, const RunView& reference, con
 }
 
 std::string kind_words(const Divergence& first, const RecordedTensor& record) {
+  if (!first.worked_back_from.empty() && first.kind == "glue") {
+    std::string layers;
+    for (const std::string& layer : first.worked_back_from)
+      layers += (layers.empty() ? "" : ", ") +
+                (is_inside(layer, first.parent) ? layer.substr(first.parent.size() + 1) : layer);
+    return fmt::format("glue: the code of {} before {}; its input, worked back from {}, is wrong already", first.parent,
+                       first.stage, layers);
+  }
+  if (first.kind == "module" && first.input_unknown)
+    return fmt::format("module: {}, or the code that feeds it: your run has nothing in between", first.stage);
   if (first.kind == "glue")
     return fmt::format("glue: the code of {} between these good tensors and the {} of {}", first.parent,
                        role_name(record.role), first.stage);

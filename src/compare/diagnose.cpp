@@ -62,7 +62,7 @@ const Values& Case::reference_of(const Item& item) {
 }
 
 const Values& Case::candidate_of(const Item& item) {
-  return load_candidate(item.candidate);
+  return item.assumed ? load_reference(item.reference) : load_candidate(item.candidate);
 }
 
 std::optional<Values> Case::weight_r(const std::string& weight_name) const {
@@ -87,15 +87,17 @@ Case Case::with_pair(Values reference, Values candidate) const {
 }
 
 std::vector<Item> gather_items(const RunView& reference, const Structure& structure, size_t record,
-                               const std::function<size_t(size_t)>& partner,
-                               const std::function<bool(size_t)>& is_good) {
+                               const std::function<size_t(size_t)>& partner, const std::function<bool(size_t)>& is_good,
+                               const std::function<bool(size_t)>& is_assumed) {
   std::vector<Item> out;
   std::set<size_t> seen{record};
   const auto add = [&](size_t i, Relation relation) {
-    if (i >= record || out.size() >= kMostItems || !seen.insert(i).second || !is_good(i)) return;
+    if (i >= record || out.size() >= kMostItems || !seen.insert(i).second) return;
+    const bool assumed = is_assumed && is_assumed(i);
+    if (!assumed && !is_good(i)) return;
     const RecordedTensor& r = reference.records[i];
     if (!r.load || r.shape.empty()) return;
-    out.push_back({i, partner(i), r.key.name, r.role, relation, r.shape});
+    out.push_back({i, partner(i), r.key.name, r.role, relation, r.shape, assumed});
   };
   const std::string& module = structure.site(record).module;
   const bool is_input = reference.records[record].role == Role::kInput;
@@ -123,6 +125,18 @@ std::vector<Item> gather_items(const RunView& reference, const Structure& struct
   for (size_t i = record; i-- > 0 && stages < 16;)
     if (structure.site(i).module.empty()) add(i, Relation::kEarlier), ++stages;
   for (size_t i = record, count = 0; i-- > 0 && count < 24; ++count) add(i, Relation::kEarlier);
+  // One tensor under two names is one tensor: what the candidate recorded under the other needs no assumption.
+  const auto twin = [&](const Item& item, size_t other) {
+    const RecordedTensor &a = reference.records[item.reference], &b = reference.records[other];
+    return !a.checksum.empty() && a.checksum == b.checksum && a.shape == b.shape;
+  };
+  const std::vector<Item> all = out;
+  std::erase_if(out, [&](const Item& item) {
+    if (!item.assumed || item.relation == Relation::kOwnInput) return false;
+    return twin(item, record) || std::any_of(all.begin(), all.end(), [&](const Item& other) {
+             return !other.assumed && twin(item, other.reference);
+           });
+  });
   return out;
 }
 

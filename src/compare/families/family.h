@@ -27,6 +27,7 @@ struct Item {
   Role role = Role::kOutput;
   Relation relation = Relation::kEarlier;
   Shape shape;
+  bool assumed = false;       // the candidate did not record it: the reference's values stand for its own
   std::string label() const;  // "input of X" or "X"
 };
 
@@ -118,6 +119,7 @@ void search_activation(Case& failing, Findings& out);
 void search_affine(Case& failing, Findings& out);
 void search_attention(Case& failing, Findings& out);
 void search_capture(Case& failing, Findings& out);
+void search_chain(Case& failing, Findings& out);
 void search_channelwise(Case& failing, Findings& out);
 void search_convolution(Case& failing, Findings& out);
 void search_elementwise(Case& failing, Findings& out);

@@ -1,0 +1,15 @@
+// The cause of the first divergence: looked for at the bad tensor, and behind it where the candidate recorded less.
+#pragma once
+#include <functional>
+
+#include "compare/comparison.h"
+#include "compare/structure.h"
+
+namespace lockstep {
+
+// Fills in the region, the causes and, where they say more, the kind. `unit` is the unit roundoff of the pair.
+void explain_first(const RunView& reference, const RunView& candidate, const Structure& structure,
+                   const CompareOptions& options, const std::function<bool(size_t)>& is_good, double unit,
+                   Comparison& out);
+
+}  // namespace lockstep
