@@ -333,6 +333,11 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
   const auto partner = [&](size_t i) {
     return walk.result_of(i) == SIZE_MAX ? SIZE_MAX : out.results[walk.result_of(i)].pair.candidate;
   };
+  if (has_no_inputs(candidate)) {
+    if (out.causes.empty())
+      out.first->hint = name_in_between(reference, partner, out.results[out.first->result].pair.reference);
+    return out;
+  }
   const auto names =
       names_to_record(reference, candidate, structure, partner, out.results[out.first->result].pair.reference);
   if (!names.empty())

@@ -1,5 +1,7 @@
 #include "compare/first_cause.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -11,11 +13,6 @@
 
 namespace lockstep {
 namespace {
-
-bool has_inputs(const RunView& run) {
-  return std::any_of(run.records.begin(), run.records.end(),
-                     [](const RecordedTensor& record) { return record.role == Role::kInput; });
-}
 
 // The candidate with every paired tensor in the reference's layout: families read one layout, not two.
 RunView in_layout_of(const RunView& reference, const RunView& candidate, const CompareOptions& options,
@@ -45,7 +42,38 @@ std::string caller_of(const Structure& structure, const std::string& module) {
   return up.empty() ? "pipeline" : up;
 }
 
+// A constant or a factor for each channel says what is different, not what was done.
+bool names_a_mistake(const std::vector<Finding>& causes) {
+  return !causes.empty() && !causes[0].cause.starts_with("affine.") && causes[0].cause != "linear.different_bias";
+}
+
 }  // namespace
+
+bool has_no_inputs(const RunView& run) {
+  return std::none_of(run.records.begin(), run.records.end(),
+                      [](const RecordedTensor& record) { return record.role == Role::kInput; });
+}
+
+std::string name_in_between(const RunView& reference, const std::function<size_t(size_t)>& partner, size_t record) {
+  constexpr size_t kMost = 4;
+  std::vector<std::string> names;
+  std::string last;
+  for (size_t i = record; i-- > 0;) {
+    const std::string& name = reference.records[i].key.name;
+    if (partner(i) != SIZE_MAX) {
+      last = name;
+      break;
+    }
+    const std::string label = (reference.records[i].role == Role::kInput ? "the input of " : "") + name;
+    if (std::find(names.begin(), names.end(), label) == names.end()) names.push_back(label);
+  }
+  if (names.empty()) return "";
+  std::string list;
+  for (size_t i = 0, parts = std::min(kMost, names.size()); i < parts; ++i)
+    list += (list.empty() ? "" : ", ") + names[names.size() - 1 - i * names.size() / parts];
+  return fmt::format("your run has nothing between {} and this; name more of it, such as {}",
+                     last.empty() ? "its beginning" : last, list);
+}
 
 void explain_first(const RunView& reference, const RunView& candidate, const Structure& structure,
                    const CompareOptions& options, const std::function<bool(size_t)>& is_good, double unit,
@@ -61,7 +89,7 @@ void explain_first(const RunView& reference, const RunView& candidate, const Str
   };
   // A run without inputs was recorded by hand: what it left out before the bad tensor is taken to be right, and a
   // formula that then explains the bad one to the last digit proves it.
-  const bool by_hand = !has_inputs(candidate);
+  const bool by_hand = has_no_inputs(candidate);
   const auto items_of = [&](size_t of) {
     return gather_items(reference, structure, of, partner, is_good,
                         [&](size_t i) { return by_hand && partner(i) == SIZE_MAX; });
@@ -79,25 +107,30 @@ void explain_first(const RunView& reference, const RunView& candidate, const Str
   failing.tolerance = std::min(std::max(2e-5, 6 * unit), std::isfinite(failing.error) ? failing.error / 4 : 1);
   if (failing.r.shape == failing.c.shape)
     out.first->region = describe_region(failing.name, failing.c, failing.r, kFloorFactor * result.noise_floor).words;
-  if (auto input = work_back(failing)) {
+  auto input = work_back(failing);
+  // Several layers agree that their input is wrong, or a single one could also be wrong itself: then it is asked first.
+  const bool surely_fed = input && input->from.size() > 1;
+  if (!surely_fed) out.causes = diagnose(failing);
+  if (input && (surely_fed || !names_a_mistake(out.causes))) {
     // What a layer is given may have been given to its parents first: the code to read is where it was made.
-    input->record = first_with_these_values(reference, input->record);
-    Case fed(reference, view, structure, input->record, result.pair.candidate);
+    const size_t made = first_with_these_values(reference, input->record);
+    Case fed(reference, view, structure, made, result.pair.candidate);
     fed.r = std::move(input->reference), fed.c = std::move(input->candidate);
     fed.partner = partner;
-    fed.items = items_of(input->record);
+    fed.items = items_of(made);
     fed.weights_r = failing.weights_r, fed.weights_c = failing.weights_c;
     fed.isolated = failing.isolated;
     fed.error = relative_error(fed.c.v, fed.r.v);
     fed.tolerance = input->tolerance;
-    out.causes = diagnose(fed);
-    if (!out.causes.empty() || input->from.size() > 1) {
+    std::vector<Finding> causes = diagnose(fed);
+    if (surely_fed || (!causes.empty() && (out.causes.empty() || names_a_mistake(causes)))) {
+      out.causes = std::move(causes);
       out.first->kind = "glue";
       out.first->parent = fed.role == Role::kInput ? caller_of(structure, fed.module) : fed.module;
       out.first->worked_back_from = std::move(input->from);
     }
+    if (out.causes.empty()) out.causes = diagnose(failing);
   }
-  if (out.causes.empty()) out.causes = diagnose(failing);
   const auto inputs = structure.records_of(failing.module, Role::kInput, record);
   out.first->input_unknown = by_hand || (!inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [&](size_t i) {
                                            return partner(i) == SIZE_MAX;

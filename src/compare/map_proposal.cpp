@@ -52,11 +52,13 @@ double distance(const Sketch& a, const Sketch& b) {
 
 std::vector<Name> names_of(const RunView& run, const std::vector<size_t>& records) {
   std::vector<Name> out;
-  std::set<std::pair<std::string, bool>> seen;
+  std::set<std::pair<std::string, bool>> seen, contents;
   for (const size_t i : records) {
     const RecordedTensor& record = run.records[i];
     const bool input = record.role == Role::kInput;
     if (out.size() >= kMostNames || !seen.emplace(record.key.name, input).second) continue;
+    // A parent that hands on what its child made is no tensor of its own.
+    if (!record.checksum.empty() && !contents.emplace(record.checksum, input).second) continue;
     check_interrupt("map");
     Name next{record.key.name, input, i, {}, std::nullopt};
     for (const int64_t size : record.shape)
@@ -99,15 +101,33 @@ std::vector<std::pair<size_t, size_t>> aligned(const std::vector<Name>& r, const
   std::vector<std::pair<size_t, size_t>> out;
   for (size_t i = r.size(), j = c.size(); i > 0 && j > 0;) {
     const double here = best[i * width + j];
-    if (std::fabs(here - (best[(i - 1) * width + j - 1] + cost(r[i - 1], c[j - 1]))) < 1e-4)
-      out.emplace_back(--i, --j);
-    else if (std::fabs(here - (kGap + best[(i - 1) * width + j])) < 1e-4)
+    // Of several that are as good the earliest: the layer itself, not the parents that hand its result on.
+    if (std::fabs(here - (kGap + best[(i - 1) * width + j])) < 1e-4)
       --i;
+    else if (std::fabs(here - (best[(i - 1) * width + j - 1] + cost(r[i - 1], c[j - 1]))) < 1e-4)
+      out.emplace_back(--i, --j);
     else
       --j;
   }
   std::reverse(out.begin(), out.end());
   return out;
+}
+
+// What is left over on both sides may have been recorded in another order: equal content, and no other that is.
+void add_out_of_order(const std::vector<Name>& r, const std::vector<Name>& c,
+                      std::vector<std::pair<size_t, size_t>>& pairs) {
+  std::set<size_t> used_r, used_c;
+  for (const auto& [i, j] : pairs) used_r.insert(i), used_c.insert(j);
+  for (size_t j = 0; j < c.size(); ++j) {
+    if (used_c.contains(j) || !c[j].sketch || c[j].sketch->rms == 0) continue;
+    size_t found = r.size();
+    for (size_t i = 0; i < r.size() && found == r.size(); ++i)
+      if (!used_r.contains(i) && r[i].sketch && cost(r[i], c[j]) == 0) found = i;
+    if (found == r.size()) continue;
+    used_r.insert(found);
+    pairs.emplace_back(found, j);
+  }
+  std::sort(pairs.begin(), pairs.end());
 }
 
 // The order of the candidate's axes that gives the reference's tensor; empty when none is needed or none does.
@@ -141,6 +161,73 @@ std::pair<std::string, std::vector<std::string>> generalised(const std::string& 
   return {pattern, numbers};
 }
 
+// Which of the names' numbers are not the same in all of them.
+std::vector<bool> varying(const std::vector<std::vector<std::string>>& numbers) {
+  std::vector<bool> out(numbers[0].size());
+  for (const auto& each : numbers)
+    for (size_t i = 0; i < out.size(); ++i) out[i] = out[i] || each[i] != numbers[0][i];
+  return out;
+}
+
+std::vector<std::string> chosen(const std::vector<std::string>& numbers, const std::vector<bool>& which) {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < numbers.size(); ++i)
+    if (which[i]) out.push_back(numbers[i]);
+  return out;
+}
+
+// The pattern with the numbers that do not vary put back: "blocks.*.mlp.*" → "blocks.*.mlp.2".
+std::string with_numbers(const std::string& pattern, const std::vector<std::string>& numbers,
+                         const std::vector<bool>& stars) {
+  std::string out;
+  size_t star = 0;
+  for (const char c : pattern) {
+    if (c != '*') {
+      out += c;
+      continue;
+    }
+    out += stars[star] ? "*" : numbers[star];
+    ++star;
+  }
+  return out;
+}
+
+// Blocks that repeat make one rule, where every one of them agrees.
+std::vector<ProposedRule> with_blocks_as_one(const std::vector<ProposedRule>& single) {
+  std::map<std::pair<std::string, std::string>, std::vector<size_t>> groups;  // both patterns → rules
+  std::map<std::string, std::set<std::string>> targets;
+  for (size_t i = 0; i < single.size(); ++i) {
+    const std::string from = generalised(single[i].rule.candidate).first,
+                      to = generalised(single[i].rule.reference).first;
+    groups[{from, to}].push_back(i);
+    targets[from].insert(to);
+  }
+  std::vector<ProposedRule> out;
+  for (size_t i = 0; i < single.size(); ++i) {
+    const std::string from = generalised(single[i].rule.candidate).first,
+                      to = generalised(single[i].rule.reference).first;
+    const std::vector<size_t>& members = groups[{from, to}];
+    std::vector<std::vector<std::string>> of_candidate, of_reference;
+    for (const size_t member : members) {
+      of_candidate.push_back(generalised(single[member].rule.candidate).second);
+      of_reference.push_back(generalised(single[member].rule.reference).second);
+    }
+    const std::vector<bool> stars_c = varying(of_candidate), stars_r = varying(of_reference);
+    bool general = members.size() > 1 && targets[from].size() == 1;
+    for (size_t member = 0; member < members.size(); ++member)
+      general = general && chosen(of_candidate[member], stars_c) == chosen(of_reference[member], stars_r);
+    if (!general) {
+      out.push_back(single[i]);
+    } else if (members[0] == i) {
+      ProposedRule& rule = out.emplace_back(single[i]);
+      rule.rule.candidate = with_numbers(from, of_candidate[0], stars_c);
+      rule.rule.reference = with_numbers(to, of_reference[0], stars_r);
+      rule.tensors = members.size();
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<ProposedRule> propose_map(const RunView& reference, const RunView& candidate,
@@ -148,8 +235,10 @@ std::vector<ProposedRule> propose_map(const RunView& reference, const RunView& c
   const Pairing pairing = pair_runs(reference, candidate, map, only_glob);
   const std::vector<Name> r = names_of(reference, pairing.only_reference),
                           c = names_of(candidate, pairing.only_candidate);
+  std::vector<std::pair<size_t, size_t>> pairs = aligned(r, c);
+  add_out_of_order(r, c, pairs);
   std::vector<ProposedRule> single;
-  for (const auto& [i, j] : aligned(r, c)) {
+  for (const auto& [i, j] : pairs) {
     if (r[i].name == c[j].name) continue;
     const bool known = r[i].sketch && c[j].sketch;
     const double d = known ? distance(*r[i].sketch, *c[j].sketch) : INFINITY;
@@ -164,24 +253,7 @@ std::vector<ProposedRule> propose_map(const RunView& reference, const RunView& c
                         : "order and shape",
          1});
   }
-  // Blocks that repeat make one rule, where every one of them agrees.
-  std::map<std::string, std::set<std::string>> targets;
-  for (const ProposedRule& rule : single)
-    targets[generalised(rule.rule.candidate).first].insert(generalised(rule.rule.reference).first);
-  std::vector<ProposedRule> out;
-  for (ProposedRule& rule : single) {
-    const auto from = generalised(rule.rule.candidate), to = generalised(rule.rule.reference);
-    const bool general = !from.second.empty() && from.second == to.second && targets[from.first].size() == 1;
-    if (general) rule.rule.candidate = from.first, rule.rule.reference = to.first;
-    const auto same = std::find_if(out.begin(), out.end(), [&](const ProposedRule& other) {
-      return other.rule.candidate == rule.rule.candidate && other.rule.reference == rule.rule.reference;
-    });
-    if (same != out.end())
-      ++same->tensors;
-    else
-      out.push_back(std::move(rule));
-  }
-  return out;
+  return with_blocks_as_one(single);
 }
 
 Json json_from(const std::vector<ProposedRule>& proposal) {
