@@ -333,13 +333,16 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
   const auto partner = [&](size_t i) {
     return walk.result_of(i) == SIZE_MAX ? SIZE_MAX : out.results[walk.result_of(i)].pair.candidate;
   };
-  if (has_no_inputs(candidate)) {
+  const Pair& bad = out.results[out.first->result].pair;
+  if (has_no_inputs(candidate) && candidate.records[bad.candidate].load) {
+    out.first->hint.clear();
     if (out.causes.empty())
-      out.first->hint = name_in_between(reference, partner, out.results[out.first->result].pair.reference);
+      out.first->hint = candidate.records[bad.candidate].role == Role::kCheckpoint
+                            ? name_in_between(reference, partner, bad.reference)
+                            : "record both runs with --inputs to tell a module's own error from the code that feeds it";
     return out;
   }
-  const auto names =
-      names_to_record(reference, candidate, structure, partner, out.results[out.first->result].pair.reference);
+  const auto names = names_to_record(reference, candidate, structure, partner, bad.reference);
   if (!names.empty())
     out.first->hint += (out.first->hint.empty() ? "" : "; ") +
                        fmt::format("values were not kept of {} tensor{} that the cause needs: {}", names.size(),

@@ -132,9 +132,9 @@ void explain_first(const RunView& reference, const RunView& candidate, const Str
     if (out.causes.empty()) out.causes = diagnose(failing);
   }
   const auto inputs = structure.records_of(failing.module, Role::kInput, record);
-  out.first->input_unknown = by_hand || (!inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [&](size_t i) {
-                                           return partner(i) == SIZE_MAX;
-                                         }));
+  out.first->input_unknown =
+      by_hand ||
+      (!inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [&](size_t i) { return partner(i) == SIZE_MAX; }));
   if (out.causes.empty()) return;
   if (out.causes[0].blame == Blame::kWeights) out.first->kind = "weights";
   if (out.causes[0].blame == Blame::kCapture && result.isolated) out.first->kind = "capture";

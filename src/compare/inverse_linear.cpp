@@ -71,7 +71,6 @@ void InverseLinear::factor_square() {
         std::swap_ranges(lu_.begin() + k * n, lu_.begin() + (k + 1) * n, lu_.begin() + best * n);
         std::swap(rows_[static_cast<size_t>(k)], rows_[static_cast<size_t>(best)]);
       }
-#pragma omp parallel for if (n - k > 512)
       for (int64_t i = k + 1; i < n; ++i) {
         const float factor = at(i, k) /= at(k, k);
         for (int64_t j = k + 1; j < last; ++j) at(i, j) -= factor * at(k, j);

@@ -8,15 +8,15 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kNear = 64;         // records looked through for layers with the same input
-constexpr double kTooSteep = 0.02;   // rounding must not become more than this on the way back
+constexpr size_t kNear = 64;        // records looked through for layers with the same input
+constexpr double kTooSteep = 0.02;  // rounding must not become more than this on the way back
 constexpr int64_t kMostProducts = int64_t{40} << 30;
 
 struct Layer {
   std::string module;
   size_t input = 0;
-  Values weight;                // [N, K]
-  std::vector<float> bias;      // empty: none
+  Values weight;            // [N, K]
+  std::vector<float> bias;  // empty: none
   const Values *y_r = nullptr, *y_c = nullptr;
 };
 

@@ -24,8 +24,8 @@ std::vector<StepVariation> arrangements(const std::string& name, const std::func
   const bool times = name.find("time") != std::string::npos;
   add(times ? "timestep.cos_sin_order" : "layout.parts_exchanged", name + " with its halves exchanged",
       "exchange the halves", [](const double* x, size_t i, size_t n) { return x[(i + n / 2) % n]; });
-  add(times ? "timestep.sign" : "affine.scale", name + " with its second half negated", "turn the sign of the second half",
-      [](const double* x, size_t i, size_t n) { return i < n / 2 ? x[i] : -x[i]; });
+  add(times ? "timestep.sign" : "affine.scale", name + " with its second half negated",
+      "turn the sign of the second half", [](const double* x, size_t i, size_t n) { return i < n / 2 ? x[i] : -x[i]; });
   add("layout.interleaved", name + " with its halves interleaved", "put one half after the other",
       [](const double* x, size_t i, size_t n) { return x[i / 2 + i % 2 * (n / 2)]; });
   add("layout.reversed", name + " in reverse", "turn it round",

@@ -67,8 +67,7 @@ Tokens modulated(const Tokens& x, const std::vector<double>& a, const std::vecto
 
 Tokens sum(const Tokens& stream, const Tokens& branch, const std::vector<double>& gate, double sign = 1) {
   Tokens out = stream;
-  for (size_t i = 0; i < out.v.size(); ++i)
-    out.v[i] += sign * gate[i % gate.size()] * branch.v[i];
+  for (size_t i = 0; i < out.v.size(); ++i) out.v[i] += sign * gate[i % gate.size()] * branch.v[i];
   return out;
 }
 
@@ -317,9 +316,8 @@ bool TokenChain::add_residual(size_t record, size_t stream, size_t branch) {
   std::vector<StepVariation>& out = steps_.back().variations;
   const auto add = [&](const char* cause, std::string yours, std::string fix,
                        std::function<Tokens(const Tokens&, const Tokens&)> make) {
-    out.push_back({cause, std::move(yours), std::move(fix), 0.8, [=](const Tokens& x) {
-                     return through_stream ? make(x, f) : make(h, x);
-                   }});
+    out.push_back({cause, std::move(yours), std::move(fix), 0.8,
+                   [=](const Tokens& x) { return through_stream ? make(x, f) : make(h, x); }});
   };
   const std::vector<double> ones(width, 1.0);
   if (gated)
@@ -371,10 +369,9 @@ bool TokenChain::add_product(size_t record, size_t gate, size_t up) {
                    fmt::format("{} * {} with x = {}", functions[f].name, name_of(gate), name_of(up)),
                    fmt::format("apply the activation to {}, not to {}", name_of(gate), name_of(up)), 0.8,
                    [=](const Tokens& x) { return times(f, z, x); }});
-    out.push_back({"activation.product_missing", functions[f].name, fmt::format("multiply by {}", name_of(up)), 0.8,
-                   [=](const Tokens& x) {
-                     return each(x, [f](double v, size_t) { return element_functions()[f].f(v); });
-                   }});
+    out.push_back(
+        {"activation.product_missing", functions[f].name, fmt::format("multiply by {}", name_of(up)), 0.8,
+         [=](const Tokens& x) { return each(x, [f](double v, size_t) { return element_functions()[f].f(v); }); }});
     for (size_t g = 0; g < functions.size(); ++g)
       if (g != f && (g == 0 || functions[g].is_activation))
         out.push_back({g == 0 ? "activation.missing" : "activation.kind",
