@@ -43,8 +43,7 @@ Values layer_norm(const Values& x) {
 Values channelwise(const Values& x, const std::function<double(double, size_t)>& f) {
   Values out = x;
   for (int64_t t = 0; t < x.rows(); ++t)
-    for (size_t c = 0; c < static_cast<size_t>(x.last()); ++c)
-      out.row(t)[c] = static_cast<float>(f(x.row(t)[c], c));
+    for (size_t c = 0; c < static_cast<size_t>(x.last()); ++c) out.row(t)[c] = static_cast<float>(f(x.row(t)[c], c));
   return out;
 }
 
@@ -244,9 +243,8 @@ TEST(MapProposal, BlocksAreOneRuleAndOrderDoesNotMatter) {
   std::map<std::string, std::string> rules;
   for (const ProposedRule& rule : propose_map(reference.run, port.run, {}, ""))
     rules[rule.rule.candidate] = rule.rule.reference;
-  const std::map<std::string, std::string> expected = {{"layers.*.ff", "net.blocks.*.mlp.net.2"},
-                                                       {"layers.*.x", "net.blocks.*.1"},
-                                                       {"layers.*.y", "net.blocks.*.0"}};
+  const std::map<std::string, std::string> expected = {
+      {"layers.*.ff", "net.blocks.*.mlp.net.2"}, {"layers.*.x", "net.blocks.*.1"}, {"layers.*.y", "net.blocks.*.0"}};
   EXPECT_EQ(rules, expected);
 }
 
