@@ -45,6 +45,8 @@ Json divergence_json(const Comparison& comparison, const RunView& reference, con
   out["where"] = {{"reference", r.where}, {"candidate", c.where}};
   out["isolated"] = result.isolated;
   out["good_inputs"] = first.good_inputs;
+  out["input_unknown"] = first.input_unknown;
+  out["worked_back_from"] = first.worked_back_from;
   out["hint"] = first.hint;
   return out;
 }

@@ -161,21 +161,6 @@ std::pair<std::string, std::vector<std::string>> generalised(const std::string& 
   return {pattern, numbers};
 }
 
-// Which of the names' numbers are not the same in all of them.
-std::vector<bool> varying(const std::vector<std::vector<std::string>>& numbers) {
-  std::vector<bool> out(numbers[0].size());
-  for (const auto& each : numbers)
-    for (size_t i = 0; i < out.size(); ++i) out[i] = out[i] || each[i] != numbers[0][i];
-  return out;
-}
-
-std::vector<std::string> chosen(const std::vector<std::string>& numbers, const std::vector<bool>& which) {
-  std::vector<std::string> out;
-  for (size_t i = 0; i < numbers.size(); ++i)
-    if (which[i]) out.push_back(numbers[i]);
-  return out;
-}
-
 // The pattern with the numbers that do not vary put back: "blocks.*.mlp.*" → "blocks.*.mlp.2".
 std::string with_numbers(const std::string& pattern, const std::vector<std::string>& numbers,
                          const std::vector<bool>& stars) {
@@ -189,6 +174,64 @@ std::string with_numbers(const std::string& pattern, const std::vector<std::stri
     out += stars[star] ? "*" : numbers[star];
     ++star;
   }
+  return out;
+}
+
+// Blocks that were right teach those that came after the bug: what layers.0.ff is in block 0, layers.7.ff is in block 7.
+void learn_from_equals(const std::vector<Name>& r, const std::vector<Name>& c,
+                       std::vector<std::pair<size_t, size_t>>& pairs) {
+  struct Example {
+    std::vector<std::string> numbers;
+    std::string pattern;
+    std::vector<std::string> reference_numbers;
+  };
+  std::map<std::string, Example> examples;
+  std::set<size_t> exact_r, exact_c;
+  for (const auto& [i, j] : pairs) {
+    if (!r[i].sketch || !c[j].sketch || cost(r[i], c[j]) != 0) continue;
+    exact_r.insert(i), exact_c.insert(j);
+    const auto [pattern, numbers] = generalised(c[j].name);
+    const auto [of, reference_numbers] = generalised(r[i].name);
+    examples.try_emplace(pattern, Example{numbers, of, reference_numbers});
+  }
+  std::map<std::string, size_t> by_name;
+  for (size_t i = 0; i < r.size(); ++i)
+    if (!r[i].input) by_name.emplace(r[i].name, i);
+  for (size_t j = 0; j < c.size(); ++j) {
+    if (exact_c.contains(j)) continue;
+    const auto [pattern, numbers] = generalised(c[j].name);
+    const auto found = examples.find(pattern);
+    if (found == examples.end() || numbers.empty()) continue;
+    std::vector<std::string> expected = found->second.reference_numbers;
+    for (std::string& number : expected)
+      for (size_t k = 0; k < numbers.size(); ++k)
+        if (number == found->second.numbers[k]) {
+          number = numbers[k];
+          break;
+        }
+    const auto target =
+        by_name.find(with_numbers(found->second.pattern, expected, std::vector<bool>(expected.size(), false)));
+    if (target == by_name.end() || exact_r.contains(target->second) || std::isinf(cost(r[target->second], c[j])))
+      continue;
+    std::erase_if(pairs, [&, j](const auto& pair) { return pair.first == target->second || pair.second == j; });
+    pairs.emplace_back(target->second, j);
+    exact_r.insert(target->second), exact_c.insert(j);
+  }
+  std::sort(pairs.begin(), pairs.end());
+}
+
+// Which of the names' numbers are not the same in all of them.
+std::vector<bool> varying(const std::vector<std::vector<std::string>>& numbers) {
+  std::vector<bool> out(numbers[0].size());
+  for (const auto& each : numbers)
+    for (size_t i = 0; i < out.size(); ++i) out[i] = out[i] || each[i] != numbers[0][i];
+  return out;
+}
+
+std::vector<std::string> chosen(const std::vector<std::string>& numbers, const std::vector<bool>& which) {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < numbers.size(); ++i)
+    if (which[i]) out.push_back(numbers[i]);
   return out;
 }
 
@@ -237,6 +280,7 @@ std::vector<ProposedRule> propose_map(const RunView& reference, const RunView& c
                           c = names_of(candidate, pairing.only_candidate);
   std::vector<std::pair<size_t, size_t>> pairs = aligned(r, c);
   add_out_of_order(r, c, pairs);
+  learn_from_equals(r, c, pairs);
   std::vector<ProposedRule> single;
   for (const auto& [i, j] : pairs) {
     if (r[i].name == c[j].name) continue;

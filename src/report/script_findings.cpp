@@ -20,7 +20,9 @@ const char* const kScriptFindings = R"JS(
     list(card, [
       ["tensor", F.name + (F.step === null ? "" : ` · step ${F.step}`) + (F.hit ? ` · hit ${F.hit}` : "") + ` · ${F.role}` +
           (Object.values(F.tags).length ? ` · ${Object.values(F.tags).join(" ")}` : "")],
-      ["kind", F.kind + (F.parent ? ` (${F.parent})` : "")],
+      ["kind", F.kind + (F.parent ? ` (${F.parent})` : "") +
+          (F.worked_back_from.length ? `: its input, worked back from ${F.worked_back_from.join(", ")}, is wrong already` :
+           F.kind === "module" && F.input_unknown ? ", or the code that feeds it: your run has nothing in between" : "")],
       ["error", `${short(F.error.relative)} relative, ${short(F.in_floors)} × the noise floor ${short(F.noise_floor)};` +
           ` largest ${short(F.error.max_abs)}; cosine ${short(F.error.cosine)}`],
       ["region", F.region], ["good inputs", F.good_inputs.join(", ")],

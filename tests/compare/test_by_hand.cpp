@@ -248,5 +248,21 @@ TEST(MapProposal, BlocksAreOneRuleAndOrderDoesNotMatter) {
   EXPECT_EQ(rules, expected);
 }
 
+TEST(MapProposal, BlocksBeforeTheBugTeachTheOnesAfterIt) {
+  RunMaker reference, port;
+  for (int block = 0; block < 3; ++block) {
+    const std::string of = "net.blocks." + std::to_string(block), mine = "layers." + std::to_string(block);
+    const unsigned seed = static_cast<unsigned>(10 * block);
+    const Values norm = noise({6, 8}, seed + 1), out = noise({6, 8}, seed + 2, 2);
+    reference.add(of + ".norm", norm).add(of + ".mlp.net.2", out);
+    // From block 1 on it is wrong, and looks more like another tensor of the block.
+    port.add(mine + ".ff", block == 0 ? out : noise({6, 8}, seed + 3), Role::kCheckpoint);
+  }
+  const auto rules = propose_map(reference.run, port.run, {}, "");
+  ASSERT_EQ(rules.size(), 1u);
+  EXPECT_EQ(rules[0].rule.candidate, "layers.*.ff");
+  EXPECT_EQ(rules[0].rule.reference, "net.blocks.*.mlp.net.2");
+}
+
 }  // namespace
 }  // namespace lockstep
