@@ -22,12 +22,15 @@ struct RotaryTable {
 };
 
 struct AttentionStream {
-  const Values* q = nullptr;
+  const Values* q = nullptr;  // null: the candidate has not called what makes it in the reference
   const Values* k = nullptr;
   const Values* v = nullptr;
   const Values* early_q = nullptr;  // before their norms
   const Values* early_k = nullptr;
   RotaryTable table;
+
+  const Values* some_q() const { return q ? q : early_q; }
+  bool complete() const { return some_q() && (k || early_k) && v; }
 };
 
 class AttentionInputs {
