@@ -84,7 +84,7 @@ fault("dit.rope_text_text_positions_from_image", "dit", attended(1), ("rotary.st
       joint(*((line, line.replace("txt_freqs", "img_freqs[: txt_query.shape[1]]")) for _, line in rotated("txt_query", "txt_key"))))
 fault("dit.grid_height_width", "dit", "output:transformer.pos_embed.0", "rotary.axes_exchanged",
       lambda p: rope(p, "forward", ("frame, height, width = fhw", "frame, width, height = fhw")))
-fault("dit.columns_first", "dit", "output:transformer.pos_embed.0", ("rotary.axes_exchanged", "layout.permuted", "layout.packing", "layout.heads", "layout.strided"),
+fault("dit.columns_first", "dit", "output:transformer.pos_embed.0", ("rotary.axes_exchanged", "layout.permuted", "layout.packing", "layout.heads", "layout.strided", "layout.interleaved"),
       lambda p: rope(p, "_compute_video_freqs", (".reshape(seq_lens, -1)", ".transpose(1, 2).reshape(seq_lens, -1)")))
 fault("dit.width_first", "dit", "output:transformer.pos_embed.0", "rotary.axes_exchanged",
       lambda p: rope(p, "_compute_video_freqs", ("[freqs_frame, freqs_height, freqs_width]", "[freqs_width, freqs_height, freqs_frame]")))
@@ -130,7 +130,7 @@ for name, text, cause in (
     ("bf16_before", "timestep.bfloat16().float() / 1000", "precision.bf16"),
     ("bf16_after", "(timestep / 1000).bfloat16().float()", "precision.bf16"),
     ("f16_after", "(timestep / 1000).half().float()", "precision.f16"),
-    ("f16_before", "timestep.half().float() / 1000", "precision.f16"),
+    ("f16_before", "timestep.half().float() / 1000", ("precision.f16", "precision.integer")),
     ("by_999", "timestep / 999", "timestep.scale"),
     ("plus_one", "(timestep + 1) / 1000", "timestep.offset"),
     ("twice_divided", "timestep / 1000 / 1000", "timestep.scale"),
@@ -138,14 +138,13 @@ for name, text, cause in (
     ("of_next", "timesteps[min(i + 1, len(timesteps) - 1)].expand(latents.shape[0]) / 1000", "timestep.step_index"),
 ):
     fault(f"pipeline.timestep_{name}", "pipeline", TIME, cause, CALL(("timestep=timestep / 1000", f"timestep={text}")))
-fault("pipeline.image_8_bit", "pipeline", "checkpoint:image", "precision.integer",
-      change=lambda name, role, step, tags, value: (value * 255).round() / 255 if name == "image" else value)
-fault("pipeline.image_8_bit_cut", "pipeline", "checkpoint:image", "precision.integer",
-      change=lambda name, role, step, tags, value: (value * 255).astype("uint8") / 255 if name == "image" else value)
-fault("pipeline.image_0_255", "pipeline", "checkpoint:image", "affine.scale",
-      change=lambda name, role, step, tags, value: value * 255 if name == "image" else value)
-fault("pipeline.image_minus_one", "pipeline", "checkpoint:image", "affine.scale_offset",
-      change=lambda name, role, step, tags, value: value * 2 - 1 if name == "image" else value)
+PICTURE = lambda change: (lambda p: attribute(type(p.image_processor), "denormalize", staticmethod(change)))  # noqa: E731
+fault("pipeline.image_darker", "pipeline", "checkpoint:image", ("affine.scale", "affine.scale_offset"), PICTURE(lambda x: (x * 0.25 + 0.25).clamp(0, 1)))
+fault("pipeline.image_not_halved", "pipeline", "checkpoint:image", ("affine.scale_offset", "affine.scale"), PICTURE(lambda x: (x + 0.5).clamp(0, 1)))
+fault("pipeline.image_not_moved", "pipeline", "checkpoint:image", ("affine.offset", "affine.scale_offset"), PICTURE(lambda x: (x / 2).clamp(0, 1)))
+fault("pipeline.image_as_it_is", "pipeline", "checkpoint:image", ("affine.scale_offset",), PICTURE(lambda x: x.clamp(0, 1)))
+fault("pipeline.image_negative", "pipeline", "checkpoint:image", ("affine.scale_offset", "affine.scale"), PICTURE(lambda x: (0.5 - x / 2).clamp(0, 1)))
+fault("pipeline.image_gamma", "pipeline", "checkpoint:image", ("elementwise.function", "elementwise.added"), PICTURE(lambda x: (x / 2 + 0.5).clamp(0, 1) ** 2.2))
 fault("dit.temb_bf16", "dit", ("output:transformer.time_text_embed.timestep_embedder.linear_2", "output:transformer.time_text_embed.timestep_embedder", "output:transformer.time_text_embed"), "precision.bf16",
       lambda p: result(p.transformer.time_text_embed, lambda y: y.bfloat16().float()))
 fault("dit.time_proj_f16", "dit", "output:transformer.time_text_embed.time_proj", "precision.f16",
@@ -166,7 +165,7 @@ fault("dit.modulated_before_norm", "dit", (f"input:{T}.1.img_norm2", f"input:{T}
       lambda p: code(block(p, 1), "forward", ("img_normed2 = self.img_norm2(hidden_states)", "img_normed2 = hidden_states; self.img_norm2(hidden_states)")))
 fault("dit.residual_after_norm", "dit", f"output:{T}.0.1", "residual.other_input",
       lambda p: code(block(p, 0), "forward", ("hidden_states = hidden_states + img_gate2 * img_mlp_output", "hidden_states = img_normed2 + img_gate2 * img_mlp_output")))
-fault("dit.residual_scaled", "dit", f"output:{T}.1.0", ("residual.factor", "gate.factor"),
+fault("dit.residual_scaled", "dit", f"output:{T}.1.0", ("residual.factor", "gate.form"),
       lambda p: code(block(p, 1), "forward", ("encoder_hidden_states = encoder_hidden_states + txt_gate2 * txt_mlp_output", "encoder_hidden_states = 0.5 * (encoder_hidden_states + txt_gate2 * txt_mlp_output) + 0.5 * encoder_hidden_states")))
 fault("dit.norm_mean_kept", "dit", f"output:{T}.0.txt_norm1", "norm.kind",
       lambda p: forward(block(p, 0).txt_norm1, lambda self, old, x: x * torch.rsqrt(x.var(-1, keepdim=True, unbiased=False) + self.eps)))
@@ -237,7 +236,7 @@ fault("pipeline.mean_missing", "pipeline", "checkpoint:latents_denormalized", ("
       CALL(("latents = latents / latents_std + latents_mean", "latents = latents / latents_std")))
 fault("pipeline.std_missing", "pipeline", "checkpoint:latents_denormalized", ("latents.std_missing", "affine.channel_scale", "latents.form"),
       CALL(("latents = latents / latents_std + latents_mean", "latents = latents + latents_mean")))
-fault("pipeline.scaling_factor", "pipeline", "checkpoint:latents_denormalized", ("latents.factor", "latents.form", "latents.scaling_factor", "latents.not_denormalised", "affine.scale"),
+fault("pipeline.scaling_factor", "pipeline", "checkpoint:latents_denormalized", ("latents.statistics", "latents.not_denormalised"),
       CALL(("latents = latents / latents_std + latents_mean", "latents = latents / 0.18215")))
 fault("vae.bicubic", "vae", f"output:{D}.up_blocks.0.upsamplers.0.resample.0", "resample.kind",
       lambda p: attribute(p.vae.decoder.up_blocks[0].upsamplers[0].resample[0], "mode", "bicubic"))
@@ -245,8 +244,6 @@ fault("vae.values_scaled", "vae", f"input:{MIDDLE}.proj", ("attention.scale", "a
       lambda p: code(middle(p), "forward", ("F.scaled_dot_product_attention(q, k, v)", "F.scaled_dot_product_attention(q * q.shape[-1] ** -0.5, k, v)")))
 fault("vae.padding_reflect", "vae", f"output:{D}.up_blocks.0.resnets.0.conv1", "convolution.padding",
       lambda p: code(up(p, 0, 0).conv1, "forward", ("x = F.pad(x, padding)", "x = F.pad(F.pad(x, padding[:4] + [0, 0], mode='reflect'), [0, 0, 0, 0] + padding[4:])")))
-fault("vae.image_range", "vae", "checkpoint:image", ("affine.scale_offset", "affine.offset", "affine.scale", "precision.saturated"),
-      lambda p: attribute(type(p.image_processor), "denormalize", staticmethod(lambda x: (x * 0.5).clamp(0, 1))))
 
 # --- weights ----------------------------------------------------------------------------------------------------------------------------
 fault("weights.text_value_transposed", "weights", f"output:{T}.2.attn.add_v_proj", "linear.transposed_weight",

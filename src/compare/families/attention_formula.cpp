@@ -24,10 +24,11 @@ void make_unit(std::vector<double>& x) {
 
 }  // namespace
 
-Attention::Attention(const AttentionInputs& inputs, const Values& target, int64_t head_size)
+Attention::Attention(const AttentionInputs& inputs, const Values& target, int64_t head_size, int64_t rows,
+                     int64_t heads)
     : in_(inputs), y_(target), d_(head_size), heads_(target.last() / head_size) {
-  rows_ = sample_indices(target.rows(), 10);
-  head_sample_ = sample_indices(heads_, 3);
+  rows_ = sample_indices(target.rows(), rows);
+  head_sample_ = sample_indices(heads_, heads);
 }
 
 double Attention::measure(const AttentionFormula& p) const {
@@ -53,7 +54,8 @@ double Attention::measure(const AttentionFormula& p) const {
 
 bool Attention::gather(const AttentionFormula& p, int64_t h, Stack& q, Stack& k, Stack& v) const {
   const int64_t repeat = std::max<int64_t>(1, heads_ / in_.key_heads(d_));
-  const int64_t groups = in_.key_heads(d_), group = ((p.tiled ? h % groups : h / repeat) + p.head_shift) % groups;
+  const int64_t groups = in_.key_heads(d_);
+  const int64_t group = p.one_group ? 0 : ((p.tiled ? h % groups : h / repeat) + p.head_shift) % groups;
   const bool all_queries = p.weighting == Weighting::kOverQueries;
   for (size_t s = 0; s < in_.streams.size(); ++s) {
     const AttentionStream& stream = in_.streams[s];
@@ -76,12 +78,14 @@ bool Attention::gather(const AttentionFormula& p, int64_t h, Stack& q, Stack& k,
     }
     if (s == 0) k.first_stream = in_.tokens_of(*xk, d_);
     const auto rotated_by = [&](bool rotates) { return rotates ? &table : nullptr; };
-    if ((own || all_queries) &&
-        !append(q, {xq, h, rotated_by(of.rotate_q), of.q_factor, of.unit_q, (of.strided & 1) != 0}, of))
-      return false;
-    if (!append(k, {xk, group, rotated_by(of.rotate_k), of.k_factor, of.unit_k, (of.strided & 2) != 0}, of) ||
-        !append(v, {xv, group, rotated_by(of.rotate_v), of.v_factor, of.unit_v, (of.strided & 4) != 0}, of))
-      return false;
+    const AttentionFormula &turn_q = of.only_operand == 1 ? base_ : of, &turn_k = of.only_operand == 0 ? base_ : of;
+    const Operand with_q{xq,          h,         rotated_by(of.rotate_q), turn_q,
+                         of.q_factor, of.unit_q, (of.strided & 1) != 0,   of.q_weight};
+    const Operand with_k{xk,          group,     rotated_by(of.rotate_k), turn_k,
+                         of.k_factor, of.unit_k, (of.strided & 2) != 0,   of.k_weight};
+    const Operand with_v{xv, group, rotated_by(of.rotate_v), of, of.v_factor, of.unit_v, (of.strided & 4) != 0, -1};
+    if ((own || all_queries) && !append(q, with_q, of)) return false;
+    if (!append(k, with_k, of) || !append(v, with_v, of)) return false;
   }
   return q.own_end - q.own_begin == y_.rows();
 }
@@ -99,10 +103,16 @@ bool Attention::append(Stack& to, const Operand& operand, const AttentionFormula
       x[static_cast<size_t>(j)] = coarse(from.v[static_cast<size_t>(t * width + at)], p.inputs);
     }
     if (operand.unit) make_unit(x);
-    if (operand.table && p.rotation != Rotation::kNone) {
-      int64_t row = p.backwards ? tokens - 1 - t : t + p.shift;
-      if (p.wraps) row = (row % tokens + tokens) % tokens;
-      if (!operand.table->rotate(x, row, p.rotation, p.sign, p.cos_sin, p.rotated, p.turns)) return false;
+    if (operand.weight >= 0)
+      for (int64_t j = 0; j < d_; ++j)
+        x[static_cast<size_t>(j)] *=
+            in_.norm_weights[static_cast<size_t>(operand.weight)].second[static_cast<size_t>(j)];
+    const AttentionFormula& turn = operand.turn;
+    if (operand.table && turn.rotation != Rotation::kNone) {
+      int64_t row = turn.backwards ? tokens - 1 - t : t + turn.shift;
+      if (turn.wraps) row = (row % tokens + tokens) % tokens;
+      if (!operand.table->rotate(x, row, turn.rotation, turn.sign, turn.cos_sin, turn.rotated, turn.turns))
+        return false;
     }
     for (const double value : x) to.rows.push_back(operand.factor * value);
   }
@@ -130,8 +140,7 @@ std::vector<double> Attention::attend(const AttentionFormula& p, const Stack& q,
   std::vector<double> scores(static_cast<size_t>(k.tokens));
   double largest = -INFINITY, total = 0;
   for (int64_t t = 0; t < k.tokens; ++t) {
-    scores[static_cast<size_t>(t)] =
-        is_hidden(p, k, row - q.own_begin, t) ? -INFINITY : score(p, q, k, row, t);
+    scores[static_cast<size_t>(t)] = is_hidden(p, k, row - q.own_begin, t) ? -INFINITY : score(p, q, k, row, t);
     largest = std::max(largest, scores[static_cast<size_t>(t)]);
   }
   std::vector<double> out(static_cast<size_t>(d_));
@@ -154,11 +163,14 @@ std::vector<double> Attention::attend(const AttentionFormula& p, const Stack& q,
 bool Attention::is_hidden(const AttentionFormula& p, const Stack& k, int64_t row, int64_t key) {
   const int64_t own = k.own_begin + row;
   const bool mine = key >= k.own_begin && key < k.own_end;
+  if (p.mask == Mask::kInverted) return key >= k.first_stream || key < k.first_stream - p.padded;
+  if (key >= p.hidden_from && key < p.hidden_from + p.hidden_count) return true;
   if (p.hidden_first && key < p.hidden_first) return true;
   if (p.hidden_last && key >= k.tokens - p.hidden_last) return true;
   if (p.padded && key < k.first_stream && key >= k.first_stream - p.padded) return true;
   if (p.window && std::abs(key - own) >= p.window) return true;
   return (p.mask == Mask::kCausal && key > own) || (p.mask == Mask::kStrict && key >= own && own > 0) ||
+         (p.mask == Mask::kStrictButFirst && (own > 0 ? key >= own : key > 0)) ||
          (p.mask == Mask::kReverse && key < own) || (p.mask == Mask::kOtherStream && mine);
 }
 

@@ -1,5 +1,5 @@
-// One formula of attention, out = softmax(rope(q) rope(k)^T * scale + mask) v, with everything about it that may differ,
-// and how far it is from a recorded result.
+// One formula of attention, out = softmax(rope(q) rope(k)^T * scale + mask) v, with everything about it that may
+// differ, and how far it is from a recorded result.
 #pragma once
 #include <cmath>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-enum class Mask { kNone, kCausal, kStrict, kReverse, kOtherStream };
+enum class Mask { kNone, kCausal, kStrict, kStrictButFirst, kReverse, kOtherStream, kInverted };
 enum class Weighting { kSoftmax, kPlain, kSigmoid, kOverQueries };  // of the scores
 enum class Coarse { kNone, kBf16, kF16 };
 
@@ -22,16 +22,20 @@ struct AttentionFormula {
   bool wraps = false;             // rows shifted past the end come in at the beginning
   double scale = 0;               // 0: 1/sqrt(d)
   double q_factor = 1, k_factor = 1, v_factor = 1;
+  int q_weight = -1, k_weight = -1;                     // which norm's weight stands behind that norm
   bool unit_q = false, unit_k = false, unit_v = false;  // normalised once more, without a weight
   Mask mask = Mask::kNone;
   int hidden_first = 0, hidden_last = 0;  // keys left out at either end
   int padded = 0;                         // last keys of the first stream left out: a padded prompt
+  int hidden_from = 0, hidden_count = 0;  // a run of keys left out
   int window = 0;                         // keys further off are left out
+  bool one_group = false;                 // all heads use the first key head
   bool tiled = false;                     // grouped keys: head h uses group h % groups instead of h / repeat
   bool early_q = false, early_k = false;  // taken before their norms
   int qkv = 0;                            // which of the three stand where, see kQkvOrders
   bool own_stream = false;                // attends to its own tokens alone
   int only_stream = -1;                   // what is said of rotation, norms and q, k, v holds for this stream alone
+  int only_operand = -1;                  // what is said of rotation holds for q (0) or k (1) alone
   bool cos_sin = false;                   // of the table, exchanged
   bool backwards = false;                 // the table's rows in reverse order
   double rotated = 1;                     // share of each head that is rotated
@@ -68,7 +72,8 @@ inline constexpr QkvOrder kQkvOrders[] = {{0, 1, 2, ""},
 // The recorded inputs and result of one call, on a sample of rows and heads.
 class Attention {
  public:
-  Attention(const AttentionInputs& inputs, const Values& target, int64_t head_size);
+  Attention(const AttentionInputs& inputs, const Values& target, int64_t head_size, int64_t rows = 10,
+            int64_t heads = 3);
   // What holds for a stream that a change leaves alone.
   void start_from(const AttentionFormula& base) { base_ = base; }
   double measure(const AttentionFormula& p) const;  // relative error; infinite where the formula cannot be applied
@@ -82,9 +87,11 @@ class Attention {
   struct Operand {
     const Values* values;
     int64_t head;
-    const RotaryTable* table;  // null: not rotated
+    const RotaryTable* table;      // null: not rotated
+    const AttentionFormula& turn;  // says how
     double factor;
     bool unit, strided;
+    int weight;
   };
 
   bool gather(const AttentionFormula& p, int64_t head, Stack& q, Stack& k, Stack& v) const;
@@ -102,6 +109,9 @@ class Attention {
   std::vector<int64_t> rows_, head_sample_;
 };
 
+// Everything that may be different, one change each.
+std::vector<AttentionFormula> attention_changes(const AttentionFormula& reference, const AttentionInputs& inputs,
+                                                int64_t head_size, int64_t width);
 std::string words_of(const AttentionFormula& formula, int64_t head_size);
 // What the candidate's formula does otherwise than the reference's.
 Finding describe(const AttentionFormula& reference, const AttentionFormula& candidate, int64_t head_size);

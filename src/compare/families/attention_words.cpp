@@ -16,8 +16,13 @@ std::string words_of(const AttentionFormula& p, int64_t d) {
          : p.rotate_k                  ? "q rope(k)^T"
                                        : "q k^T";
   out += p.scale == 0 ? fmt::format(" / sqrt({})", d) : fmt::format(" * {}", number(p.scale));
-  static const char* const kMasks[] = {")", " + causal mask)", " + causal mask without itself)",
-                                       " + reversed causal mask)", " + mask of its own stream)"};
+  static const char* const kMasks[] = {")",
+                                       " + causal mask)",
+                                       " + causal mask without itself)",
+                                       " + causal mask without itself but for the first)",
+                                       " + reversed causal mask)",
+                                       " + mask of its own stream)",
+                                       " + the mask inverted)"};
   out += kMasks[static_cast<size_t>(p.mask)];
   out += p.rotate_v ? " rope(v)" : " v";
   if (p.rotation != Rotation::kNone)
@@ -46,10 +51,14 @@ std::string words_of(const AttentionFormula& p, int64_t d) {
   if (p.turns != 1) out += fmt::format(", by {:g} times the angle", p.turns);
   if (p.backwards) out += ", positions in reverse order";
   if (p.rotated < 1) out += fmt::format(", rope on {:g} of each head", p.rotated);
+  if (p.q_weight >= 0 || p.k_weight >= 0) out += ", by another norm's weight";
+  if (p.only_operand >= 0) out += p.only_operand == 0 ? " (q alone)" : " (k alone)";
   if (p.only_stream >= 0) out += p.only_stream == 0 ? " (text stream alone)" : " (image stream alone)";
   if (p.hidden_first) out += fmt::format(", without the first {} keys", p.hidden_first);
   if (p.hidden_last) out += fmt::format(", without the last {} keys", p.hidden_last);
   if (p.padded) out += fmt::format(", the last {} keys of the prompt hidden", p.padded);
+  if (p.hidden_count) out += fmt::format(", keys {} to {} hidden", p.hidden_from, p.hidden_from + p.hidden_count - 1);
+  if (p.one_group) out += ", the first key head for all";
   if (p.window) out += fmt::format(", keys within {} alone", p.window);
   if (p.weighting != Weighting::kSoftmax)
     out += p.weighting == Weighting::kPlain     ? ", scores used without softmax"
@@ -102,12 +111,15 @@ Finding describe(const AttentionFormula& r, const AttentionFormula& c, int64_t d
     set("attention.scale",
         fmt::format("scale the scores by {}", r.scale == 0 ? fmt::format("1/sqrt({})", d) : number(r.scale)));
   else if (c.mask != r.mask || c.hidden_first != r.hidden_first || c.hidden_last != r.hidden_last ||
-           c.window != r.window || c.padded != r.padded)
-    set(r.padded && !c.padded                                           ? "attention.mask_missing"
+           c.window != r.window || c.padded != r.padded || c.hidden_count != r.hidden_count)
+    set(c.hidden_count || c.mask == Mask::kInverted                     ? "attention.mask"
+        : r.padded && !c.padded                                         ? "attention.mask_missing"
         : r.mask == Mask::kCausal && c.mask == Mask::kNone && !c.window ? "attention.mask_missing"
         : r.mask == Mask::kNone                                         ? "attention.mask_added"
                                                                         : "attention.mask",
-        r.mask == Mask::kCausal ? "mask the tokens that come later, no others" : "remove the mask");
+        r.padded                  ? "hide the keys that pad the prompt, no others"
+        : r.mask == Mask::kCausal ? "mask the tokens that come later, no others"
+                                  : "remove the mask");
   else if (c.weighting != r.weighting)
     set("attention.softmax", "take the softmax of the scores over the keys");
   else if (c.cap != r.cap)
@@ -115,9 +127,15 @@ Finding describe(const AttentionFormula& r, const AttentionFormula& c, int64_t d
   else if (c.inputs != r.inputs || c.weights != r.weights)
     set(c.inputs == Coarse::kBf16 || c.weights == Coarse::kBf16 ? "precision.bf16" : "precision.f16",
         "compute the attention in the reference's precision");
-  else if (c.tiled != r.tiled || c.head_shift != r.head_shift)
+  else if (c.one_group != r.one_group || c.tiled != r.tiled || c.head_shift != r.head_shift)
     set("attention.key_groups",
         "repeat each key head for consecutive query heads (repeat_interleave), do not tile them");
+  else if (c.early_k && c.unit_k && c.k_weight >= 0)
+    set("norm.other_weight", "normalise k by its own stream's norm");
+  else if (c.early_q && c.unit_q && c.q_weight >= 0)
+    set("norm.other_weight", "normalise q by its own stream's norm");
+  else if ((c.early_k && c.unit_k) || (c.early_q && c.unit_q))
+    set("norm.weight_missing", "multiply by the norm's weight");
   else if (c.strided != r.strided)
     set("layout.heads", "split the projection into heads first, then the head's channels: [tokens, heads, d]");
   else if (c.unit_q != r.unit_q || c.unit_k != r.unit_k || c.unit_v != r.unit_v)

@@ -47,8 +47,7 @@ bool positions_on(const Angles& x, const Axis& axis, double limit, Positions& ou
     }
     out[static_cast<size_t>(t)] = position;
     for (size_t i = 0; i < axis.frequencies.size(); ++i) {
-      const double left =
-          wrapped(x.at(t, axis.first + static_cast<int64_t>(i)) - position * axis.frequencies[i]);
+      const double left = wrapped(x.at(t, axis.first + static_cast<int64_t>(i)) - position * axis.frequencies[i]);
       if (std::fabs(left) > 10 * limit) return false;
       sum += left * left;
     }
@@ -64,11 +63,10 @@ std::vector<Axis> axes_of(const Angles& x) {
   for (int64_t i = 0; i < x.pairs; ++i) {
     std::vector<bool> moves;
     const double f = frequency(x, i);
-    for (int64_t t = 1; t < x.tokens; ++t)
-      moves.push_back(std::fabs(wrapped(x.at(t, i) - x.at(t - 1, i))) > 1e-6);
+    for (int64_t t = 1; t < x.tokens; ++t) moves.push_back(std::fabs(wrapped(x.at(t, i) - x.at(t - 1, i))) > 1e-6);
     // A faster column after a slower one begins a new axis: frequencies fall along each.
-    const bool faster =
-        !out.empty() && !out.back().frequencies.empty() && std::fabs(f) > 1.001 * std::fabs(out.back().frequencies.back());
+    const bool faster = !out.empty() && !out.back().frequencies.empty() &&
+                        std::fabs(f) > 1.001 * std::fabs(out.back().frequencies.back());
     if (out.empty() || moves != before || faster) out.push_back({i, 0, {}});
     out.back().count += 1;
     if (f != 0) out.back().frequencies.push_back(f);
@@ -113,10 +111,9 @@ std::multiset<size_t> visits(const Positions& x) {
 bool axes_changed_places(const std::vector<Positions>& c, const std::vector<Positions>& r) {
   for (size_t a = 0; a < c.size(); ++a) {
     const bool found = std::any_of(r.begin(), r.end(), [&](const Positions& other) {
-      return &other != &r[a] && (all_near(c[a], other) || (places(c[a]).size() == places(other).size() &&
-                                                           visits(c[a]) == visits(other)));
+      return all_near(c[a], other) || (places(c[a]).size() == places(other).size() && visits(c[a]) == visits(other));
     });
-    if (!found && !all_near(c[a], r[a])) return false;
+    if (!found) return false;
   }
   return true;
 }

@@ -198,8 +198,8 @@ void search_complex(Case& failing, Findings& out) {
   }
   if (columns_explained && std::count(bad.begin(), bad.end(), true) > 0)
     return add("rotary.axes_exchanged",
-        "each column is another column of the reference: the axes (frame, height, width) are in another order",
-        "give each axis its own columns, in the reference's order", worst, 1);
+               "each column is another column of the reference: the axes (frame, height, width) are in another order",
+               "give each axis its own columns, in the reference's order", worst, 1);
   if (out.size() > before) return;
   if (const PositionFinding positions = compare_positions(c, r, limit); !positions.cause.empty())
     add(positions.cause.c_str(), positions.yours, positions.fix, positions.misfit, 1.2);

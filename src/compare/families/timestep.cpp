@@ -131,16 +131,10 @@ struct PoorerNumber {
   double (*round)(double);
 };
 
-// What f32 made of a whole number counts as that number: cut, it would lose one.
-double nearly_whole(double x) {
-  const double whole = std::nearbyint(x);
-  return std::fabs(x - whole) < 1e-6 * std::max(1.0, std::fabs(x)) ? whole : x;
-}
-
 const PoorerNumber kPoorer[] = {
-    {"precision.integer", "cut to a whole number", [](double x) { return std::trunc(nearly_whole(x)); }},
+    {"precision.integer", "cut to a whole number", [](double x) { return std::trunc(x); }},
     {"precision.integer", "rounded to a whole number", [](double x) { return std::nearbyint(x); }},
-    {"precision.integer", "raised to a whole number", [](double x) { return std::ceil(nearly_whole(x)); }},
+    {"precision.integer", "raised to a whole number", [](double x) { return std::ceil(x); }},
     {"precision.f16", "in float16",
      [](double x) { return static_cast<double>(float_from(half_from(static_cast<float>(x)))); }},
     {"precision.bf16", "in bfloat16",
@@ -149,12 +143,13 @@ const PoorerNumber kPoorer[] = {
 
 // Is the candidate's timestep the reference's as such a number, at every step, and different from it at some?
 bool is_poorer(const PoorerNumber& poorer, double unit, const std::vector<std::array<double, 3>>& all) {
-  const auto is = [](double a, double b) { return std::fabs(a - b) <= 3e-6 * std::max(1.0, std::fabs(b)); };
   bool differs = false;
   for (const auto& [theirs, mine, step] : all) {
-    const double rounded = poorer.round(unit * theirs);
-    if (!is(unit * mine, rounded)) return false;
-    differs = differs || !is(unit * theirs, rounded);
+    const double exact = unit * theirs, slack = 3e-6 * std::fabs(exact);
+    // What f32 made of a whole number may lie just below it: cut, it has lost one or it has not.
+    const auto is = [&](double value) { return std::fabs(unit * mine - poorer.round(value)) <= slack; };
+    if (!is(exact) && !is(exact - slack) && !is(exact + slack)) return false;
+    differs = differs || std::fabs(exact - unit * mine) > slack;
   }
   return differs;
 }
@@ -202,9 +197,10 @@ void search_value(Case& failing, Findings& out) {
   for (const double unit : {1.0, 1000.0, 1 / 1000.0})
     for (const PoorerNumber& poorer : kPoorer)
       if (is_poorer(poorer, unit, all))
-        return add(poorer.cause,
-                   values + fmt::format(", which is {} {}", unit == 1 ? "t" : fmt::format("{:g} t", unit), poorer.words),
-                   "keep the timestep a float");
+        return add(
+            poorer.cause,
+            values + fmt::format(", which is {} {}", unit == 1 ? "t" : fmt::format("{:g} t", unit), poorer.words),
+            "keep the timestep a float");
   if (holds([&](double theirs, double mine, double) { return is(mine, 1000 * theirs); }))
     return add("timestep.scale", values + ", 1000 times as large: a timestep where a sigma is wanted",
                "divide by 1000 (num_train_timesteps)");
