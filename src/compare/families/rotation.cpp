@@ -20,7 +20,8 @@ struct Turn {
 
 std::string words(const Turn& p) {
   if (p.rotation == Rotation::kNone) return "x, not rotated";
-  std::string out = p.rotation == Rotation::kInterleaved ? "rope(x) on neighbours (2i, 2i+1)" : "rope(x) on halves (i, i+d/2)";
+  std::string out =
+      p.rotation == Rotation::kInterleaved ? "rope(x) on neighbours (2i, 2i+1)" : "rope(x) on halves (i, i+d/2)";
   if (p.sign < 0) out += ", by the negative angle";
   if (p.shift) out += fmt::format(", positions {:+d}", p.shift);
   if (p.cos_sin) out += ", cos and sin exchanged";
