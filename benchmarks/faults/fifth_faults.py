@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 import faults
 from faults import CALL, D, E, T, at, block, interleaved, layer, rope, scheduler, static, theta, up
-from places import attended, denormal_bits, joint_attention, method, result, symmetric
+from places import MIDDLE, attended, denormal_bits, faults_of, joint_attention, method, middle, result, symmetric
 from planting import attribute, code, forward, weights
 from recorder import RECORDER
 from worlds import World
@@ -38,16 +38,7 @@ PAIR = World(
     {"prompt": ["ice", "a market street seen from above, noon"], "negative": ["ugly, out of focus, crowded", "x"], "width": 80,
      "height": 32, "steps": 2, "guidance": 3.5, "seed": 80},
 )  # fmt: skip
-MIDDLE = f"{D}.mid_block.attentions.0"
-
-
-def middle(p):
-    return p.vae.decoder.mid_block.attentions[0]
-
-
-def fault(*arguments, world=FOUR, **more):
-    faults.fault(*arguments, world=world, **more)
-    FAULTS.append(faults.FAULTS.pop())
+fault = faults_of(FAULTS, FOUR)
 
 
 def own_rotation(p, i, rotate):

@@ -6,9 +6,10 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-import faults
 from faults import CALL, D, E, T, at, attention, block, layer, rope, scheduler, static, swap, up
-from places import attended, class_method, denormal_bits, joint_attention, result, rotate_halves, rotated, symmetric
+from places import (
+    MIDDLE, attended, class_method, denormal_bits, faults_of, joint_attention, middle, result, rotate_halves, rotated, symmetric,
+)  # fmt: skip
 from planting import attribute, code, forward, weights
 from worlds import World
 
@@ -34,16 +35,7 @@ PAIR = World(
     {"prompt": ["a harbour at night, long exposure, many lamps", "fog"], "negative": [" ", "text, watermark, frame"],
      "width": 48, "height": 64, "steps": 2, "guidance": 4.5, "seed": 31},
 )  # fmt: skip
-MIDDLE = f"{D}.mid_block.attentions.0"
-
-
-def middle(p):
-    return p.vae.decoder.mid_block.attentions[0]
-
-
-def fault(*arguments, world=THREE, **more):
-    faults.fault(*arguments, world=world, **more)
-    FAULTS.append(faults.FAULTS.pop())
+fault = faults_of(FAULTS, THREE)
 
 
 # --- text encoder ---------------------------------------------------------------------------------------------------

@@ -8,14 +8,11 @@ from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as qwen
 
 import faults
 from faults import CALL, D, E, OUT0, OUT1, T, at, block, layer, processor, scheduler, up
+from places import faults_of
 from planting import attribute, code, forward, weights
 
 FAULTS: list = []
-
-
-def fault(*arguments, **more):
-    faults.fault(*arguments, **more)
-    FAULTS.append(faults.FAULTS.pop())
+fault = faults_of(FAULTS)
 
 
 # text encoder

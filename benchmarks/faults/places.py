@@ -6,8 +6,27 @@ import types
 
 import torch
 
-from faults import T, block
+import faults
+from faults import D, T, block
 from planting import attribute, changed_function, forward
+
+
+MIDDLE = f"{D}.mid_block.attentions.0"
+
+
+def middle(p):
+    """The one attention of the autoencoder's decoder."""
+    return p.vae.decoder.mid_block.attentions[0]
+
+
+def faults_of(collected: list, world=None):
+    """A set's own `fault(...)`: into its own list, in its own world unless told otherwise."""
+
+    def fault(*arguments, **more):
+        faults.fault(*arguments, **({"world": world} | more))
+        collected.append(faults.FAULTS.pop())
+
+    return fault
 
 
 def method(owner, name, *changes, **names):

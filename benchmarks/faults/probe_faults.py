@@ -5,16 +5,12 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-import faults
 from faults import CALL, D, E, OUT0, OUT1, T, at, block, layer, processor, rope, scheduler, static, up
+from places import faults_of
 from planting import attribute, code, forward, weights
 
 FAULTS: list = []
-
-
-def fault(*arguments, **more):
-    faults.fault(*arguments, **more)
-    FAULTS.append(faults.FAULTS.pop())
+fault = faults_of(FAULTS)
 
 
 # text encoder

@@ -7,14 +7,11 @@ import torch.nn.functional as F
 
 import faults
 from faults import CALL, D, E, OUT0, T, block, layer, scheduler, up
+from places import faults_of
 from planting import attribute, code, forward, weights
 
 FAULTS: list = []
-
-
-def fault(*arguments, **more):
-    faults.fault(*arguments, **more)
-    FAULTS.append(faults.FAULTS.pop())
+fault = faults_of(FAULTS)
 
 
 # text encoder

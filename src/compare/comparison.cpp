@@ -276,6 +276,20 @@ class Walk {
   std::map<size_t, size_t> noise_of_;
 };
 
+// Pairs of which values are missing and statistics show no difference: what to keep to compare them.
+std::string unread_note(const RunView& reference, const RunView& candidate, const Structure& structure,
+                        const std::function<size_t(size_t)>& partner, const std::vector<PairResult>& results) {
+  const auto unread = [](const PairResult& result) { return result.state == PairState::kUnread; };
+  const auto first = std::find_if(results.begin(), results.end(), unread);
+  if (first == results.end()) return "";
+  const auto count = std::count_if(first, results.end(), unread);
+  return fmt::format(
+      "{} pair{} not compared: values were not kept on both sides; statistics show no difference; to "
+      "compare from the first: {}",
+      count, count == 1 ? " was" : "s were",
+      record_command(names_to_record(reference, candidate, structure, partner, first->pair.reference)));
+}
+
 bool counts_as_bad(const PairResult& result) {
   return result.state == PairState::kBad || result.state == PairState::kIncomparable;
 }
@@ -320,6 +334,11 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
   out.verdict = any_bad ? "mismatch" : out.compared ? "match" : "nothing_compared";
   out.images = compare_pictures(reference, candidate, out.results);
   fill_curve(reference, out);
+  const auto partner = [&](size_t i) {
+    return walk.result_of(i) == SIZE_MAX ? SIZE_MAX : out.results[walk.result_of(i)].pair.candidate;
+  };
+  if (std::string note = unread_note(reference, candidate, structure, partner, out.results); !note.empty())
+    out.notes.push_back(std::move(note));
   fill_notes(reference, candidate, out);
   if (!any_bad) return out;
   locate_divergence(
@@ -330,9 +349,6 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
     explain_first(
         reference, candidate, structure, options, [&](size_t i) { return walk.is_good(i); }, unit, out);
   }
-  const auto partner = [&](size_t i) {
-    return walk.result_of(i) == SIZE_MAX ? SIZE_MAX : out.results[walk.result_of(i)].pair.candidate;
-  };
   const Pair& bad = out.results[out.first->result].pair;
   if (has_no_inputs(candidate) && candidate.records[bad.candidate].load) {
     out.first->hint.clear();

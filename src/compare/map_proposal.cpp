@@ -177,7 +177,8 @@ std::string with_numbers(const std::string& pattern, const std::vector<std::stri
   return out;
 }
 
-// Blocks that were right teach those that came after the bug: what layers.0.ff is in block 0, layers.7.ff is in block 7.
+// Blocks that were right teach those that came after the bug: what layers.0.ff is in block 0, layers.7.ff is in
+// block 7.
 void learn_from_equals(const std::vector<Name>& r, const std::vector<Name>& c,
                        std::vector<std::pair<size_t, size_t>>& pairs) {
   struct Example {

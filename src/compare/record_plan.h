@@ -13,6 +13,7 @@ namespace lockstep {
 // more.
 std::vector<std::string> names_to_record(const RunView& reference, const RunView& candidate, const Structure& structure,
                                          const std::function<size_t(size_t)>& partner, size_t record);
+// The command line that keeps them.
 std::string record_command(const std::vector<std::string>& names);
 
 }  // namespace lockstep

@@ -48,30 +48,76 @@ ChannelFit fit_channels(const Values& c, const Values& r, bool with_scale, bool 
   return out;
 }
 
+void add_factor(const Case& failing, double a, double residual, Findings& out) {
+  const std::string named = constant_name(a, failing.r.shape, failing.tolerance);
+  out.push_back({"affine.scale",
+                 fmt::format("reference: y; yours: {} * y{}", number(a), named.empty() ? "" : " (= " + named + ")"),
+                 named == "-1"
+                     ? "a sign is wrong: subtract where the reference adds, or the reverse"
+                     : fmt::format("a factor of {} is missing or applied twice", named.empty() ? number(a) : named),
+                 "", 0, residual, named.empty() ? 2 : 1.4, 0, Blame::kNone});
+}
+
 void search_scalar(Case& failing, Findings& out) {
   const Values flat_r = reshaped(failing.r, {failing.r.size(), 1}), flat_c = reshaped(failing.c, {failing.c.size(), 1});
   if (failing.r.size() < 4) return;
-  const ChannelFit factor = fit_channels(flat_c, flat_r, true, false);
-  if (failing.explains_candidate(factor.residual)) {
-    const double a = factor.scale[0];
-    const std::string named = constant_name(a, failing.r.shape, failing.tolerance);
-    out.push_back({"affine.scale",
-                   fmt::format("reference: y; yours: {} * y{}", number(a), named.empty() ? "" : " (= " + named + ")"),
-                   named == "-1"
-                       ? "a sign is wrong: subtract where the reference adds, or the reverse"
-                       : fmt::format("a factor of {} is missing or applied twice", named.empty() ? number(a) : named),
-                   "", 0, factor.residual, named.empty() ? 2 : 1.4, 0, Blame::kNone});
-    return;
+  const ChannelFit factor = fit_channels(flat_c, flat_r, true, false),
+                   offset = fit_channels(flat_c, flat_r, false, true), both = fit_channels(flat_c, flat_r, true, true);
+  // A large error lets a factor alone seem enough: not where an offset beside it leaves next to nothing.
+  const bool enough = factor.residual <= 2 * failing.tolerance || both.residual > 0.2 * factor.residual;
+  if (failing.explains_candidate(factor.residual) && enough)
+    return add_factor(failing, factor.scale[0], factor.residual, out);
+  if (failing.explains_candidate(offset.residual))
+    out.push_back({"affine.offset", fmt::format("reference: y; yours: y + {}", number(offset.offset[0])),
+                   "a constant is added, or was left out", "", 0, offset.residual, 2, 0, Blame::kNone});
+  else if (failing.explains_candidate(both.residual))
+    out.push_back({"affine.scale_offset",
+                   fmt::format("reference: y; yours: {} * y + {}", number(both.scale[0]), number(both.offset[0])),
+                   "a constant is added, or was left out", "", 0, both.residual, 2.6, 0, Blame::kNone});
+}
+
+// Whole numbers in their format: rounding alone moves them by up to half.
+double rounding_of(const Values& x) {
+  return std::all_of(x.v.begin(), x.v.end(), [](float v) { return v == std::nearbyint(v); }) ? 0.5 : 0;
+}
+
+// The same between bounds that one side or both run into, as pictures do: fitted where neither is at a bound.
+void search_bounded(Case& failing, Findings& out) {
+  constexpr int64_t kFewest = 64;
+  const auto [low_r, high_r] = std::minmax_element(failing.r.v.begin(), failing.r.v.end());
+  const auto [low_c, high_c] = std::minmax_element(failing.c.v.begin(), failing.c.v.end());
+  std::vector<float> r, c;
+  int64_t at_bound = 0;
+  for (size_t i = 0; i < failing.r.v.size(); ++i) {
+    const float x = failing.r.v[i], y = failing.c.v[i];
+    if (x == *low_r || x == *high_r) continue;  // what it was before it was held is not known
+    if (y == *low_c || y == *high_c)
+      ++at_bound;
+    else
+      r.push_back(x), c.push_back(y);
   }
-  for (const bool both : {false, true}) {
-    const ChannelFit fit = fit_channels(flat_c, flat_r, both, true);
-    if (!failing.explains_candidate(fit.residual)) continue;
-    out.push_back({both ? "affine.scale_offset" : "affine.offset",
-                   both ? fmt::format("reference: y; yours: {} * y + {}", number(fit.scale[0]), number(fit.offset[0]))
-                        : fmt::format("reference: y; yours: y + {}", number(fit.offset[0])),
-                   "a constant is added, or was left out", "", 0, fit.residual, both ? 2.6 : 2, 0, Blame::kNone});
-    return;
+  const int64_t count = static_cast<int64_t>(r.size());
+  if (at_bound < 4 || count < kFewest || count * 20 < failing.r.size()) return;
+  const ChannelFit fit = fit_channels({{count, 1}, c}, {{count, 1}, r}, true, true);
+  const double a = fit.scale[0], b = fit.offset[0];
+  const double slack = (1 + std::fabs(a)) * std::max(rounding_of(failing.c), rounding_of(failing.r));
+  double dd = 0, yy = 0;
+  for (size_t i = 0; i < failing.r.v.size(); ++i) {
+    const double x = failing.r.v[i], y = failing.c.v[i];
+    if (x == *low_r || x == *high_r) continue;
+    const double left = std::max(0.0, std::fabs(y - std::clamp<double>(a * x + b, *low_c, *high_c)) - slack);
+    dd += left * left, yy += y * y;
   }
+  const double residual = yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+  if (!failing.explains_candidate(residual)) return;
+  const bool same_factor = std::fabs(a - 1) < 0.01, no_offset = std::fabs(b) < std::max(1.5 * slack, 1e-3 * *high_c);
+  if (same_factor && no_offset) return;  // bounds alone: precision says so
+  out.push_back(
+      {same_factor ? "affine.offset"
+       : no_offset ? "affine.scale"
+                   : "affine.scale_offset",
+       fmt::format("reference: y; yours: {} * y {:+.4g}, held to {:g} to {:g}", number(a), b, *low_c, *high_c),
+       "scale and offset before the values are held to their range differ", "", 0, residual, 2.4, 0, Blame::kNone});
 }
 
 void search_per_channel(Case& failing, Findings& out) {
@@ -121,6 +167,7 @@ void search_affine(Case& failing, Findings& out) {
   if (!std::isfinite(failing.error)) return;
   const size_t before = out.size();
   search_scalar(failing, out);
+  if (out.size() == before) search_bounded(failing, out);
   if (out.size() > before) return;  // the channels would only repeat it
   search_per_channel(failing, out);
   search_per_row(failing, out);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "compare/families/fit.h"
 
@@ -46,58 +48,24 @@ bool is_norm(const std::string& leaf) {
                      [](const std::string& word) { return word.find("norm") != std::string::npos || word == "ln"; });
 }
 
-bool sounds_rotary(const std::string& name) {
-  const auto words = words_of(name);
-  return std::any_of(words.begin(), words.end(),
-                     [](const std::string& word) {
-                       return word.find("rotary") != std::string::npos || word.find("rope") != std::string::npos ||
-                              word == "freqs";
-                     }) ||
-         name.find("pos_embed") != std::string::npos || name.find("position_embeddings") != std::string::npos;
-}
-
 }  // namespace
-
-bool RotaryTable::rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign, bool exchanged, double share,
-                         double turns) const {
-  const int64_t half = static_cast<int64_t>(x.size()) / 2;
-  if (rows == 0 || pairs != half) return false;
-  row = std::clamp<int64_t>(row, 0, rows - 1);
-  const int64_t width = full_width ? 2 * pairs : pairs;
-  const int64_t turned = static_cast<int64_t>(share * static_cast<double>(half));
-  for (int64_t i = 0; i < turned; ++i) {
-    // Tables of full width repeat each angle: side by side, or in the second half.
-    const size_t at = static_cast<size_t>(row * width + (full_width && interleaved ? 2 * i : i));
-    const size_t a = static_cast<size_t>(rotation == Rotation::kInterleaved ? 2 * i : i);
-    const size_t b = static_cast<size_t>(rotation == Rotation::kInterleaved ? 2 * i + 1 : i + half);
-    double turn_c = cos[at], turn_s = sin[at];
-    if (turns != 1) {
-      const double angle = turns * std::atan2(turn_s, turn_c);
-      turn_c = std::cos(angle), turn_s = std::sin(angle);
-    }
-    const double c = exchanged ? turn_s : turn_c, s = sign * (exchanged ? turn_c : turn_s), x0 = x[a], x1 = x[b];
-    x[a] = x0 * c - x1 * s;
-    x[b] = x0 * s + x1 * c;
-  }
-  return true;
-}
 
 AttentionInputs::AttentionInputs(Case& failing, bool candidate) {
   // The bad tensor is the input of the output projection, or the output of an attention without one.
   add_projections(failing, candidate);
   if (streams.empty()) add_fused(failing, candidate);
-  std::erase_if(streams, [](const AttentionStream& s) { return !s.q || !s.k || !s.v; });
+  std::erase_if(streams, [](const AttentionStream& s) { return !s.complete(); });
   if (streams.empty()) return;
   keep_one_item(failing);
   add_tables(failing, candidate);
+  add_norm_weights(failing, candidate);
   const int64_t tokens = (picture ? failing.r.size() / failing.r.shape[1] : failing.r.rows()) / batch;
   for (size_t i = 0; i < streams.size(); ++i) {
-    const int64_t width = streams[i].q->size() / tokens;
-    if (streams[i].q->size() % tokens == 0 && width == (picture ? failing.r.shape[1] : failing.r.last()))
-      own = static_cast<int>(i);
+    const int64_t size = streams[i].some_q()->size(), width = size / tokens;
+    if (size % tokens == 0 && width == (picture ? failing.r.shape[1] : failing.r.last())) own = static_cast<int>(i);
   }
   // Both streams of the same length: the second stream's output projection says so in its name.
-  if (streams.size() == 2 && streams[0].q->size() == streams[1].q->size())
+  if (streams.size() == 2 && streams[0].some_q()->size() == streams[1].some_q()->size())
     own = is_second_stream(leaf_of(failing.module)) ? 0 : 1;
 }
 
@@ -113,27 +81,49 @@ void AttentionInputs::keep_one_item(const Case& failing) {
 void AttentionInputs::add_projections(Case& failing, bool candidate) {
   std::string scope = failing.role == Role::kInput || failing.is_leaf ? parent_of(failing.module) : failing.module;
   AttentionStream first, second;
+  std::set<Part> first_taken, second_taken;
+  std::map<size_t, const Item*> good;
+  for (const Item& item : failing.items) good.emplace(item.reference, &item);
   // Latest first: what a norm left stands before what went into it. `to_out.0` sits one level below its attention.
-  for (int level = 0; level < 2 && !first.q; ++level, scope = parent_of(scope))
-    for (const Item& item : failing.items) {
-      if (item.role != Role::kOutput || !is_inside(item.name, scope)) continue;
-      const std::string leaf = item.name.substr(scope.size() + 1);
+  for (int level = 0; level < 2 && !first.some_q(); ++level, scope = parent_of(scope))
+    for (const size_t record : failing.structure().records_inside(scope, failing.reference_record())) {
+      const RecordedTensor& recorded = failing.reference_run().records[record];
+      const std::string leaf = recorded.key.name.substr(scope.size() + 1);
       const Part part = part_of(leaf);
-      if (leaf.find('.') != std::string::npos || part == Part::kNone || part == Part::kFused) continue;
-      const Values* values = candidate ? &failing.candidate_of(item) : &failing.reference_of(item);
-      if (values->empty()) continue;
+      if (recorded.role != Role::kOutput || leaf.find('.') != std::string::npos) continue;
+      if (part == Part::kNone || part == Part::kFused) continue;
+      // A module that the candidate did not call at all leaves its place empty there, and is known on this side.
+      const bool not_called = failing.partner && failing.partner(record) == SIZE_MAX;
+      const auto item = good.find(record);
+      if (item == good.end() && !not_called) continue;
+      const Values* values = !candidate   ? &failing.load_reference(record)
+                             : not_called ? nullptr
+                                          : &failing.candidate_of(*item->second);
+      if (values && values->empty()) continue;
       AttentionStream& stream = is_second_stream(leaf) ? second : first;
-      const Values*& slot = part == Part::kQ ? stream.q : part == Part::kK ? stream.k : stream.v;
-      if (!slot)
-        slot = values;
+      std::set<Part>& taken = &stream == &second ? second_taken : first_taken;
+      if (taken.insert(part).second)
+        (part == Part::kQ ? stream.q : part == Part::kK ? stream.k : stream.v) = values;
       else if (part == Part::kQ)
         stream.early_q = values;
       else if (part == Part::kK)
         stream.early_k = values;
-      if (is_norm(leaf)) norm_widths_.push_back(values->last());
+      if (is_norm(leaf) && !recorded.shape.empty()) norm_widths_.push_back(recorded.shape.back());
     }
-  if (second.q) streams.push_back(second);  // text stands before the image in a joint attention
-  if (first.q) streams.push_back(first);
+  if (second.some_q()) streams.push_back(second);  // text stands before the image in a joint attention
+  if (first.some_q()) streams.push_back(first);
+}
+
+void AttentionInputs::add_norm_weights(const Case& failing, bool candidate) {
+  if (!failing.weights_r || norm_widths_.empty()) return;
+  std::string scope = parent_of(failing.module);
+  for (int level = 0; level < 2 && norm_weights.empty(); ++level, scope = parent_of(scope))
+    for (const auto& [name, shape] : failing.weights_r->shapes()) {
+      if (!is_inside(name, scope) || !is_norm(name.substr(scope.size() + 1)) || norm_weights.size() >= 8) continue;
+      if (checked_numel(shape) != norm_widths_.front()) continue;
+      if (auto weight = candidate ? failing.weight_c(name) : failing.weight_r(name))
+        norm_weights.emplace_back(name, std::move(weight->v));
+    }
 }
 
 void AttentionInputs::add_fused(Case& failing, bool candidate) {
@@ -165,55 +155,16 @@ void AttentionInputs::add_fused(Case& failing, bool candidate) {
 }
 
 void AttentionInputs::add_tables(Case& failing, bool candidate) {
-  // Complex tables are recorded as [tokens, pairs, 2]; cos and sin as two tensors of [.., tokens, d].
-  const RunView& run = failing.reference_run();
-  std::vector<const Values*> tables;
-  for (size_t i = failing.reference_record(), seen = 0; i-- > 0 && tables.size() < 4 && seen < 3000; ++seen) {
-    const RecordedTensor& record = run.records[i];
-    const TensorKey& key = run.records[failing.reference_record()].key;
-    if (!sounds_rotary(record.key.name) || !record.load || record.key.tags != key.tags || record.key.step != key.step)
-      continue;
-    if (record.shape.size() < 2) continue;
-    const size_t partner = failing.partner ? failing.partner(i) : SIZE_MAX;
-    const Values* values =
-        candidate && partner != SIZE_MAX ? &failing.load_candidate(partner) : &failing.load_reference(i);
-    if (values->empty()) continue;
-    const bool repeated = std::any_of(tables.begin(), tables.end(), [&](const Values* t) { return t->v == values->v; });
-    if (!repeated) tables.push_back(values);
-  }
-  for (AttentionStream& stream : streams) {
-    for (const Values* table : tables) {
-      if (table->last() != 2 || table->rank() < 3) continue;
-      const int64_t pairs = table->dim(-2), rows = table->size() / 2 / pairs;
-      const int64_t width = 2 * pairs;
-      if (stream.q->size() % (rows * width)) continue;
-      stream.table.rows = rows, stream.table.pairs = pairs;
-      for (int64_t i = 0; i < rows * pairs; ++i)
-        stream.table.cos.push_back(table->v[static_cast<size_t>(2 * i)]),
-            stream.table.sin.push_back(table->v[static_cast<size_t>(2 * i + 1)]);
-      break;
-    }
-    if (stream.table.rows) continue;
-    for (size_t i = 0; i + 1 < tables.size() && !stream.table.rows; ++i) {
-      const Values *a = tables[i + 1], *b = tables[i];  // latest first: sin was recorded after cos
-      if (a->shape != b->shape || a->last() < 2 || a->last() % 2) continue;
-      const int64_t d = a->last();
-      int64_t rows = a->rows();
-      if (rows > 1 && a->rank() == 3) rows = a->dim(-2);
-      if (rows == 0 || stream.q->size() % (rows * d)) continue;
-      stream.table = {
-          {a->v.begin(), a->v.begin() + rows * d}, {b->v.begin(), b->v.begin() + rows * d}, rows, d / 2, true, false};
-      // cos begins with 1 at position 0, sin with 0: put them right if they came the other way round.
-      double first = 0, second = 0;
-      for (int64_t j = 0; j < d; ++j)
-        first += std::fabs(stream.table.cos[static_cast<size_t>(j)] - 1),
-            second += std::fabs(stream.table.sin[static_cast<size_t>(j)] - 1);
-      if (second < first) std::swap(stream.table.cos, stream.table.sin);
-      const size_t last = static_cast<size_t>((rows - 1) * d);
-      stream.table.interleaved = d > 2 && stream.table.cos[last] == stream.table.cos[last + 1] &&
-                                 stream.table.cos[last] != stream.table.cos[last + static_cast<size_t>(d / 2)];
-    }
-  }
+  const std::vector<RotaryTable> tables = recorded_tables(failing, candidate);
+  for (AttentionStream& stream : streams)
+    // A row a token; where no table has that, one that repeats.
+    for (const bool exactly : {true, false})
+      for (const RotaryTable& table : tables) {
+        const Values& q = *stream.some_q();
+        const int64_t width = 2 * table.pairs;
+        const bool fits = exactly ? table.rows == tokens_of(q, width) : q.size() % (table.rows * width) == 0;
+        if (stream.table.rows == 0 && fits) stream.table = table;
+      }
 }
 
 bool AttentionInputs::has_tables() const {
@@ -226,8 +177,8 @@ int64_t AttentionInputs::tokens_of(const Values& x, int64_t head_size) const {
 }
 
 int64_t AttentionInputs::key_heads(int64_t head_size) const {
-  const Values& k = *streams[static_cast<size_t>(own)].k;
-  return std::max<int64_t>(1, k.size() / tokens_of(k, head_size) / head_size);
+  const Values& v = *streams[static_cast<size_t>(own)].v;
+  return std::max<int64_t>(1, v.size() / tokens_of(v, head_size) / head_size);
 }
 
 std::vector<int64_t> AttentionInputs::head_sizes(int64_t width) const {

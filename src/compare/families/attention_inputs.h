@@ -2,32 +2,24 @@
 // called.
 #pragma once
 #include <deque>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "compare/families/family.h"
+#include "compare/families/rotary_recorded.h"
 
 namespace lockstep {
 
-enum class Rotation { kNone, kInterleaved, kHalves };
-
-// Rotations by position: cos and sin, one row a token.
-struct RotaryTable {
-  std::vector<float> cos, sin;
-  int64_t rows = 0, pairs = 0;  // pairs: d/2 columns; tables of d columns repeat themselves
-  bool full_width = false;      // d columns (cos, sin of each element)
-  bool interleaved = false;     // full width with neighbours equal, not halves
-
-  bool rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign, bool exchanged = false,
-              double share = 1, double turns = 1) const;
-};
-
 struct AttentionStream {
-  const Values* q = nullptr;
+  const Values* q = nullptr;  // null: the candidate has not called what makes it in the reference
   const Values* k = nullptr;
   const Values* v = nullptr;
   const Values* early_q = nullptr;  // before their norms
   const Values* early_k = nullptr;
   RotaryTable table;
+
+  const Values* some_q() const { return q ? q : early_q; }
+  bool complete() const { return some_q() && (k || early_k) && v; }
 };
 
 class AttentionInputs {
@@ -42,12 +34,15 @@ class AttentionInputs {
   std::vector<AttentionStream> streams;  // in the order they are joined
   int own = -1;                          // the stream whose output the bad tensor is
   bool picture = false;                  // channels are axis 1 of a picture
-  int64_t item = 0, batch = 1;           // of a batch one item is looked at
+  // Weights of the norms inside this attention, of one head's width.
+  std::vector<std::pair<std::string, std::vector<float>>> norm_weights;
+  int64_t item = 0, batch = 1;  // of a batch one item is looked at
 
  private:
   void add_projections(Case& failing, bool candidate);
   void add_fused(Case& failing, bool candidate);
   void add_tables(Case& failing, bool candidate);
+  void add_norm_weights(const Case& failing, bool candidate);
   void keep_one_item(const Case& failing);
   std::vector<int64_t> norm_widths_;
   std::deque<Values> owned_;  // its elements stay where they are

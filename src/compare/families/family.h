@@ -135,6 +135,7 @@ void search_picture(Case& failing, Findings& out);
 void search_precision(Case& failing, Findings& out);
 void search_resample(Case& failing, Findings& out);
 void search_rotary_table(Case& failing, Findings& out);
+void search_rotation(Case& failing, Findings& out);
 void search_scheduler(Case& failing, Findings& out);
 void search_timestep(Case& failing, Findings& out);
 

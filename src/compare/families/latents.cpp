@@ -119,8 +119,12 @@ Finding describe(const PerChannel& r, const PerChannel& c) {
     set("latents.std_missing", "z + mean", "multiply by latents_std");
   else if (scale_is(same_scale) && offset_is([&](size_t i) { return m[i] * s[i]; }))
     set("latents.order", "(z + mean) * std", "multiply first, then add the mean");
-  else if (scale_is([&](size_t i) { return m[i]; }) && offset_is([&](size_t i) { return s[i]; }))
+  else if ((scale_is([&](size_t i) { return m[i]; }) || scale_is([&](size_t i) { return 1 / m[i]; })) &&
+           (offset_is(same_scale) || offset_is(inverse)))
     set("latents.mean_std_exchanged", "z * mean + std", "exchange latents_mean and latents_std");
+  else if (offset_is(zero) && scale_is([&](size_t) { return c.scale[0]; }))
+    set("latents.statistics", "z times one factor for all channels",
+        "use latents_mean and latents_std of each channel");
   else
     set("latents.statistics", "other values for std and mean",
         "read latents_mean and latents_std from this VAE's config");

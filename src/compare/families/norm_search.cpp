@@ -26,7 +26,7 @@ void normalise(double* x, int64_t n, int64_t stride, const NormParams& p) {
   for (int64_t i = 0; i < n; ++i) sum += x[i * stride];
   const double count = static_cast<double>(n);
   const bool centred = p.kind == NormKind::kLayer || p.kind == NormKind::kCentred || p.kind == NormKind::kSample ||
-                       p.kind == NormKind::kVariance;
+                       p.kind == NormKind::kVariance || p.kind == NormKind::kMeanKept;
   const double mean = centred ? sum / count : 0;
   for (int64_t i = 0; i < n; ++i) {
     const double d = x[i * stride] - mean;
@@ -39,6 +39,8 @@ void normalise(double* x, int64_t n, int64_t stride, const NormParams& p) {
   switch (p.kind) {
     case NormKind::kRms:
     case NormKind::kLayer:
+    case NormKind::kMeanKept:
+    case NormKind::kCentredRms:
       factor = root(squares / count);
       break;
     case NormKind::kSample:
@@ -60,7 +62,8 @@ void normalise(double* x, int64_t n, int64_t stride, const NormParams& p) {
     case NormKind::kCentred:
       break;
   }
-  for (int64_t i = 0; i < n; ++i) x[i * stride] = (x[i * stride] - mean) * factor;
+  const double taken = p.kind == NormKind::kMeanKept ? 0 : p.kind == NormKind::kCentredRms ? sum / count : mean;
+  for (int64_t i = 0; i < n; ++i) x[i * stride] = (x[i * stride] - taken) * factor;
 }
 
 double weight_factor(WeightUse use, double w) {
@@ -83,9 +86,17 @@ double weight_factor(WeightUse use, double w) {
 }  // namespace
 
 const char* kind_name(NormKind kind) {
-  static const char* const kNames[] = {
-      "RMSNorm",     "LayerNorm", "x", "x / ||x||", "x - mean(x)", "(x - mean) / variance", "LayerNorm with n - 1",
-      "x / mean|x|", "x / max|x|"};
+  static const char* const kNames[] = {"RMSNorm",
+                                       "LayerNorm",
+                                       "x",
+                                       "x / ||x||",
+                                       "x - mean(x)",
+                                       "(x - mean) / variance",
+                                       "LayerNorm with n - 1",
+                                       "x / mean|x|",
+                                       "x / max|x|",
+                                       "x / std(x), the mean kept",
+                                       "(x - mean) / rms(x)"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -235,8 +246,9 @@ NormParams NormSearch::candidate(const NormParams& r) const {
     change(p);
     consider(p);
   };
-  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer, NormKind::kUnit, NormKind::kNone, NormKind::kCentred,
-                              NormKind::kVariance, NormKind::kSample, NormKind::kMeanAbs, NormKind::kLargest})
+  for (const NormKind kind :
+       {NormKind::kRms, NormKind::kLayer, NormKind::kUnit, NormKind::kNone, NormKind::kCentred, NormKind::kVariance,
+        NormKind::kSample, NormKind::kMeanAbs, NormKind::kLargest, NormKind::kMeanKept, NormKind::kCentredRms})
     for (const WeightUse use : {WeightUse::kNone, WeightUse::kPlain, WeightUse::kOnePlus})
       with([&](NormParams& p) { p.kind = kind, p.use = use, p.bias = r.bias && use != WeightUse::kNone; });
   for (const double eps : {1e-6, 1e-5, 1e-8, 1e-12, 1e-3, 1e-2, 1e-4, 0.0}) {

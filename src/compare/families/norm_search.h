@@ -10,7 +10,20 @@ namespace lockstep {
 
 // kUnit: divided by the length, without sqrt(channels). kCentred: the mean taken away, no more. kVariance: divided by
 // the variance, its root not taken. kSample: LayerNorm with n - 1. kMeanAbs, kLargest: divided by those.
-enum class NormKind { kRms, kLayer, kNone, kUnit, kCentred, kVariance, kSample, kMeanAbs, kLargest };
+// kMeanKept: divided by the deviation from the mean, which stays. kCentredRms: the mean taken away, divided by the rms.
+enum class NormKind {
+  kRms,
+  kLayer,
+  kNone,
+  kUnit,
+  kCentred,
+  kVariance,
+  kSample,
+  kMeanAbs,
+  kLargest,
+  kMeanKept,
+  kCentredRms
+};
 enum class NormSpan { kChannels, kHeads, kTokens, kAll, kGroups };
 enum class WeightUse { kNone, kPlain, kOnePlus, kTwice, kInverse, kBefore };
 enum class Rounding { kNone, kBf16, kF16 };

@@ -5,32 +5,16 @@
 #include <cmath>
 
 #include "compare/families/fit.h"
+#include "compare/families/rotary_positions.h"
 
 namespace lockstep {
 namespace {
-
-// Complex tables [.., tokens, pairs, 2]: angles of both sides. Tables of cos or sin alone give frequencies only.
-struct Angles {
-  int64_t tokens = 0, pairs = 0;
-  std::vector<double> a;
-  double at(int64_t t, int64_t i) const { return a[static_cast<size_t>(t * pairs + i)]; }
-};
 
 bool is_unit_circle(const Values& x) {
   if (x.rank() < 3 || x.last() != 2) return false;
   for (size_t i = 0; i + 1 < x.v.size(); i += 2)
     if (std::fabs(std::hypot(x.v[i], x.v[i + 1]) - 1) > 1e-2) return false;
   return x.size() > 0;
-}
-
-Angles angles_of(const Values& x) {
-  Angles out{x.size() / 2 / x.dim(-2), x.dim(-2), {}};
-  for (size_t i = 0; i + 1 < x.v.size(); i += 2) out.a.push_back(std::atan2(x.v[i + 1], x.v[i]));
-  return out;
-}
-
-double wrapped(double a) {
-  return std::remainder(a, 2 * M_PI);
 }
 
 // Root mean square of the angle left over by a rule.
@@ -105,6 +89,7 @@ std::vector<double> column_factors(const Angles& c, const Angles& r) {
 void search_complex(Case& failing, Findings& out) {
   const Angles r = angles_of(failing.r), c = angles_of(failing.c);
   const double limit = std::max(2e-3, 3 * failing.tolerance);
+  const size_t before = out.size();
   const auto add = [&](const char* cause, std::string yours, std::string fix, double residual, double complexity) {
     out.push_back({cause, "reference: the table of angles a; yours: " + yours, std::move(fix), "", 0,
                    residual * failing.tolerance / limit, complexity, 0, Blame::kNone});
@@ -194,8 +179,6 @@ void search_complex(Case& failing, Findings& out) {
     for (int64_t t = 0; t < r.tokens; ++t) sum += std::fabs(wrapped(c.at(t, i) - r.at(t, i)));
     bad[static_cast<size_t>(i)] = sum / static_cast<double>(r.tokens) > limit;
   }
-  // Per column: another position series with the same frequency, position = round(angle / frequency) of column 0 of the
-  // block.
   bool columns_explained = true;
   double worst = 0;
   for (int64_t i = 0; i < r.pairs && columns_explained; ++i) {
@@ -214,9 +197,12 @@ void search_complex(Case& failing, Findings& out) {
     columns_explained = best < limit;
   }
   if (columns_explained && std::count(bad.begin(), bad.end(), true) > 0)
-    add("rotary.axes_exchanged",
-        "each column is another column of the reference: the axes (frame, height, width) are in another order",
-        "give each axis its own columns, in the reference's order", worst, 1);
+    return add("rotary.axes_exchanged",
+               "each column is another column of the reference: the axes (frame, height, width) are in another order",
+               "give each axis its own columns, in the reference's order", worst, 1);
+  if (out.size() > before) return;
+  if (const PositionFinding positions = compare_positions(c, r, limit); !positions.cause.empty())
+    add(positions.cause.c_str(), positions.yours, positions.fix, positions.misfit, 1.2);
 }
 
 // cos or sin alone, [.., tokens, d]: x(t+1) + x(t-1) = 2 cos(f) x(t) holds in each column.

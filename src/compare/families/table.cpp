@@ -20,6 +20,7 @@ const std::vector<Family>& families() {
       {"resample", search_resample},
       {"attention", search_attention, nullptr, true},
       {"rotary table", search_rotary_table},
+      {"rotation", search_rotation, nullptr, true},
       {"timestep", search_timestep, confirm_timestep, true},
       {"guidance", search_guidance, nullptr, true},
       {"scheduler", search_scheduler, nullptr, true},

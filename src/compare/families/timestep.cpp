@@ -125,6 +125,35 @@ void search_schedule(std::vector<std::array<double, 3>> all, Findings& out) {
                  Blame::kNone});
 }
 
+struct PoorerNumber {
+  const char* cause;
+  const char* words;
+  double (*round)(double);
+};
+
+const PoorerNumber kPoorer[] = {
+    {"precision.integer", "cut to a whole number", [](double x) { return std::trunc(x); }},
+    {"precision.integer", "rounded to a whole number", [](double x) { return std::nearbyint(x); }},
+    {"precision.integer", "raised to a whole number", [](double x) { return std::ceil(x); }},
+    {"precision.f16", "in float16",
+     [](double x) { return static_cast<double>(float_from(half_from(static_cast<float>(x)))); }},
+    {"precision.bf16", "in bfloat16",
+     [](double x) { return static_cast<double>(float_from(bfloat16_from(static_cast<float>(x)))); }},
+};
+
+// Is the candidate's timestep the reference's as such a number, at every step, and different from it at some?
+bool is_poorer(const PoorerNumber& poorer, double unit, const std::vector<std::array<double, 3>>& all) {
+  bool differs = false;
+  for (const auto& [theirs, mine, step] : all) {
+    const double exact = unit * theirs, slack = 3e-6 * std::fabs(exact);
+    // What f32 made of a whole number may lie just below it: cut, it has lost one or it has not.
+    const auto is = [&](double value) { return std::fabs(unit * mine - poorer.round(value)) <= slack; };
+    if (!is(exact) && !is(exact - slack) && !is(exact + slack)) return false;
+    differs = differs || std::fabs(exact - unit * mine) > slack;
+  }
+  return differs;
+}
+
 // One number a sample: what is it, in terms of the reference's?
 void search_value(Case& failing, Findings& out) {
   if (failing.r.size() > 8) return;
@@ -164,6 +193,14 @@ void search_value(Case& failing, Findings& out) {
                        values + fmt::format(", the index of the step{}{}{}", down ? " counted down" : "",
                                             first == 0 ? "" : " counted from 1", unit == 1 ? "" : ", scaled"),
                        "pass the timestep's value, not its index");
+  // A poorer number, taken as it is or as a timestep of a thousand: told apart from a factor by all steps together.
+  for (const double unit : {1.0, 1000.0, 1 / 1000.0})
+    for (const PoorerNumber& poorer : kPoorer)
+      if (is_poorer(poorer, unit, all))
+        return add(
+            poorer.cause,
+            values + fmt::format(", which is {} {}", unit == 1 ? "t" : fmt::format("{:g} t", unit), poorer.words),
+            "keep the timestep a float");
   if (holds([&](double theirs, double mine, double) { return is(mine, 1000 * theirs); }))
     return add("timestep.scale", values + ", 1000 times as large: a timestep where a sigma is wanted",
                "divide by 1000 (num_train_timesteps)");
@@ -202,8 +239,6 @@ void search_value(Case& failing, Findings& out) {
             }))
           return add("timestep.function", values + fmt::format(", which is {}", words), "pass t itself");
   }
-  if (c == std::trunc(c) && r != std::trunc(r) && std::fabs(c - r) < 1)
-    return add("precision.integer", values + ", cut to a whole number", "keep the timestep a float");
   search_schedule(all, out);
 }
 

@@ -1,0 +1,182 @@
+#include "compare/families/rotary_positions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace lockstep {
+namespace {
+
+constexpr double kWhole = 0.02;  // positions are whole numbers to within this
+
+using Positions = std::vector<double>;  // one a token
+
+struct Axis {
+  int64_t first = 0, count = 0;     // columns
+  std::vector<double> frequencies;  // empty: no token moves along it
+};
+
+// From one token to the next the position moves by one first: that angle is the column's frequency.
+double frequency(const Angles& x, int64_t column) {
+  for (int64_t t = 1; t < x.tokens; ++t) {
+    const double step = wrapped(x.at(t, column) - x.at(t - 1, column));
+    if (std::fabs(step) > 1e-6) return step;
+  }
+  return 0;
+}
+
+// Positions of an axis: from a slow column, which has not wrapped, made exact by the faster ones. Nothing when the
+// columns do not agree on one.
+bool positions_on(const Angles& x, const Axis& axis, double limit, Positions& out, double& misfit) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < axis.frequencies.size(); ++i)
+    if (std::fabs(axis.frequencies[i]) > 1e-4) order.push_back(i);
+  if (order.empty()) return false;
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return std::fabs(axis.frequencies[a]) < std::fabs(axis.frequencies[b]); });
+  out.assign(static_cast<size_t>(x.tokens), 0);
+  double sum = 0;
+  for (int64_t t = 0; t < x.tokens; ++t) {
+    double position = 0;
+    for (const size_t i : order) {
+      const double f = axis.frequencies[i], turned = x.at(t, axis.first + static_cast<int64_t>(i));
+      position += wrapped(turned - position * f) / f;
+    }
+    out[static_cast<size_t>(t)] = position;
+    for (size_t i = 0; i < axis.frequencies.size(); ++i) {
+      const double left = wrapped(x.at(t, axis.first + static_cast<int64_t>(i)) - position * axis.frequencies[i]);
+      if (std::fabs(left) > 10 * limit) return false;
+      sum += left * left;
+    }
+  }
+  misfit = std::max(misfit, std::sqrt(sum / static_cast<double>(x.tokens * axis.count)));
+  return misfit <= limit;
+}
+
+// Neighbouring columns in which the same tokens move.
+std::vector<Axis> axes_of(const Angles& x) {
+  std::vector<Axis> out;
+  std::vector<bool> before;
+  for (int64_t i = 0; i < x.pairs; ++i) {
+    std::vector<bool> moves;
+    const double f = frequency(x, i);
+    for (int64_t t = 1; t < x.tokens; ++t) moves.push_back(std::fabs(wrapped(x.at(t, i) - x.at(t - 1, i))) > 1e-6);
+    // A faster column after a slower one begins a new axis: frequencies fall along each.
+    const bool faster = !out.empty() && !out.back().frequencies.empty() &&
+                        std::fabs(f) > 1.001 * std::fabs(out.back().frequencies.back());
+    if (out.empty() || moves != before || faster) out.push_back({i, 0, {}});
+    out.back().count += 1;
+    if (f != 0) out.back().frequencies.push_back(f);
+    before = std::move(moves);
+  }
+  return out;
+}
+
+bool all_near(const Positions& a, const Positions& b) {
+  for (size_t t = 0; t < a.size(); ++t)
+    if (std::fabs(a[t] - b[t]) > kWhole) return false;
+  return true;
+}
+
+// c = scale * r + start at every token, if so.
+bool is_line(const Positions& c, const Positions& r, double& scale, double& start) {
+  const auto [low, high] = std::minmax_element(r.begin(), r.end());
+  if (*high - *low < 0.5) return false;
+  const auto at = [&](Positions::const_iterator where) { return c[static_cast<size_t>(where - r.begin())]; };
+  scale = (at(high) - at(low)) / (*high - *low), start = at(low) - scale * *low;
+  for (size_t t = 0; t < c.size(); ++t)
+    if (std::fabs(c[t] - scale * r[t] - start) > kWhole) return false;
+  return true;
+}
+
+std::set<int64_t> places(const Positions& x) {
+  std::set<int64_t> out;
+  for (const double value : x) out.insert(std::llround(value));
+  return out;
+}
+
+// In how many tokens each place is taken: alike for the same axis walked in another order.
+std::multiset<size_t> visits(const Positions& x) {
+  std::map<int64_t, size_t> count;
+  for (const double value : x) ++count[std::llround(value)];
+  std::multiset<size_t> out;
+  for (const auto& [place, times] : count) out.insert(times);
+  return out;
+}
+
+// Yours walks another grid, or this one in another order: axes change places.
+bool axes_changed_places(const std::vector<Positions>& c, const std::vector<Positions>& r) {
+  for (size_t a = 0; a < c.size(); ++a) {
+    const bool found = std::any_of(r.begin(), r.end(), [&](const Positions& other) {
+      return all_near(c[a], other) || (places(c[a]).size() == places(other).size() && visits(c[a]) == visits(other));
+    });
+    if (!found) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Angles angles_of(const Values& x) {
+  Angles out{x.size() / 2 / x.dim(-2), x.dim(-2), {}};
+  for (size_t i = 0; i + 1 < x.v.size(); i += 2) out.a.push_back(std::atan2(x.v[i + 1], x.v[i]));
+  return out;
+}
+
+double wrapped(double angle) {
+  return std::remainder(angle, 2 * M_PI);
+}
+
+PositionFinding compare_positions(const Angles& c, const Angles& r, double limit) {
+  PositionFinding out;
+  std::vector<Positions> in_r, in_c;
+  for (const Axis& axis : axes_of(r)) {
+    if (axis.frequencies.empty()) {
+      // An axis along which the reference does not move: yours must not either.
+      for (int64_t t = 0; t < r.tokens; ++t)
+        for (int64_t i = axis.first; i < axis.first + axis.count; ++i)
+          if (std::fabs(wrapped(c.at(t, i) - r.at(t, i))) > limit) return {};
+      continue;
+    }
+    Positions at_r, at_c;
+    double ignored = 0;
+    if (!positions_on(r, axis, limit, at_r, ignored) || !positions_on(c, axis, limit, at_c, out.misfit)) return {};
+    in_r.push_back(std::move(at_r)), in_c.push_back(std::move(at_c));
+  }
+  if (in_r.empty()) return {};
+  bool lines = true, offset = false, mirrored = false;
+  double factor = 1;
+  for (size_t a = 0; a < in_r.size() && lines; ++a) {
+    double scale = 1, start = 0;
+    lines = is_line(in_c[a], in_r[a], scale, start);
+    if (std::fabs(scale + 1) < 1e-3)
+      mirrored = true;
+    else if (std::fabs(scale - 1) > 1e-3)
+      factor = scale;
+    else if (std::fabs(start) > kWhole)
+      offset = true;
+  }
+  if (lines && factor != 1)
+    out.cause = "rotary.factor", out.yours = fmt::format("positions {:.4g} times as far apart on an axis", factor),
+    out.fix = "count the positions of each axis in steps of one";
+  else if (lines && mirrored)
+    out.cause = "rotary.sign", out.yours = "an axis counted backwards",
+    out.fix = "count positions in the reference's direction";
+  else if (lines && offset)
+    out.cause = "rotary.offset", out.yours = "positions of an axis moved by a constant",
+    out.fix = "start each axis where the reference does: check the centring of the grid";
+  else if (in_r.size() > 1 && axes_changed_places(in_c, in_r))
+    out.cause = "rotary.axes_exchanged",
+    out.yours = fmt::format("a grid of {} places on an axis that has {} in the reference", places(in_c[0]).size(),
+                            places(in_r[0]).size()),
+    out.fix = "give height and width in the reference's order, and walk the grid row by row";
+  else
+    out.cause = "rotary.positions", out.yours = "the same frequencies at other positions",
+    out.fix = "number the tokens on each axis as the reference does";
+  return out;
+}
+
+}  // namespace lockstep
