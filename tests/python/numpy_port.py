@@ -46,7 +46,7 @@ def angles(positions, width):
     return np.outer(positions, 10000.0 ** (-np.arange(0, width, 2) / width))
 
 
-def rotary_angles(height, width, text, axes):
+def rotary_angles(height, width, text, axes, mistake):
     def centred(n):
         return np.arange(n) - (n - n // 2)
 
@@ -59,7 +59,7 @@ def rotary_angles(height, width, text, axes):
         ],
         axis=-1,
     ).reshape(height * width, -1)
-    first = max(height // 2, width // 2)
+    first = 0 if mistake == "positions" else max(height // 2, width // 2)
     return image, np.concatenate([angles(np.arange(first, first + text), a) for a in axes], axis=-1)
 
 
@@ -89,7 +89,7 @@ def forward(folder, latents, text, time, grid, mistake):
     turn = 1000 * time * np.exp(-math.log(10000) * np.arange(128) / 128)
     embedded = linear(np.concatenate([np.cos(turn), np.sin(turn)]), "time_text_embed.timestep_embedder.linear_1")
     time = see("time", linear(silu(embedded), "time_text_embed.timestep_embedder.linear_2")[None])
-    rope_x, rope_y = rotary_angles(*grid, len(y), config["axes_dims_rope"])
+    rope_x, rope_y = rotary_angles(*grid, len(y), config["axes_dims_rope"], mistake)
     for i in range(config["num_layers"]):
         block, mine = f"transformer_blocks.{i}", f"layers.{i}"
         of_x = np.split(see(mine + ".mod_x", linear(silu(time), block + ".img_mod.1"))[0], 6)

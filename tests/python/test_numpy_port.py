@@ -63,6 +63,7 @@ def test_a_right_port_matches_and_every_tensor_finds_its_partner(home):
     "mistake, cause, place",
     [
         ("rope", "rotary.style", "transformer_blocks.0.attn.to_out.0"),
+        ("positions", "rotary.offset", "transformer_blocks.0.attn.to_out.0"),
         ("modulation", "modulate.shift_scale_exchanged", "transformer_blocks.1.attn.to_q"),
         ("gelu", "activation.kind", "transformer_blocks.0.img_mlp.net.2"),
         ("gate", "gate.missing", "transformer_blocks.2.img_mlp.net.2"),

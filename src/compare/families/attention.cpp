@@ -62,7 +62,8 @@ AttentionFormula combined(const AttentionFormula& r, const AttentionFormula& a, 
       take(&AttentionFormula::backwards);
   take(&AttentionFormula::rotated), take(&AttentionFormula::weighting), take(&AttentionFormula::cap),
       take(&AttentionFormula::head_shift);
-  take(&AttentionFormula::wraps), take(&AttentionFormula::strided), take(&AttentionFormula::q_factor);
+  take(&AttentionFormula::wraps), take(&AttentionFormula::from_zero), take(&AttentionFormula::strided),
+      take(&AttentionFormula::q_factor);
   take(&AttentionFormula::k_factor), take(&AttentionFormula::v_factor), take(&AttentionFormula::unit_q);
   take(&AttentionFormula::unit_k), take(&AttentionFormula::unit_v);
   take(&AttentionFormula::only_operand), take(&AttentionFormula::one_group), take(&AttentionFormula::q_weight);
@@ -115,6 +116,9 @@ AttentionFormula best_change(const Case& failing, const Attention& attention, st
   for (AttentionFormula& p : changes)
     p.residual = late() ? INFINITY : attention.measure(p);  // the likeliest come first
   AttentionFormula best = *std::min_element(changes.begin(), changes.end(), by_residual);
+  // Some are the same by other words (a negative angle, positions in reverse): the plainest comes first.
+  best = *std::find_if(changes.begin(), changes.end(),
+                       [&](const AttentionFormula& p) { return p.residual <= 1.5 * best.residual; });
   if (failing.explains_candidate(best.residual) || late()) return best;
   for (const Free& factor : free_factors(streams)) {
     const AttentionFormula free = best_factor(attention, r, factor, late);

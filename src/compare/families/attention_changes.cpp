@@ -31,6 +31,7 @@ void add_rotations(Changes& to) {
   to.add([](Formula& p) { p.rotate_k = false; });
   to.add([](Formula& p) { p.rotate_v = true; });
   to.add([](Formula& p) { p.tables_exchanged = true; });
+  to.add([](Formula& p) { p.from_zero = true; });
   for (const int shift : {1, -1, 2, -2, 3, -3, 4, -4, 8, -8, 16, -16}) to.add([&](Formula& p) { p.shift = shift; });
   to.add([](Formula& p) { p.cos_sin = true; });
   to.add([](Formula& p) { p.backwards = true; });

@@ -111,7 +111,8 @@ bool Attention::append(Stack& to, const Operand& operand, const AttentionFormula
     if (operand.table && turn.rotation != Rotation::kNone) {
       int64_t row = turn.backwards ? tokens - 1 - t : t + turn.shift;
       if (turn.wraps) row = (row % tokens + tokens) % tokens;
-      if (!operand.table->rotate(x, row, turn.rotation, turn.sign, turn.cos_sin, turn.rotated, turn.turns))
+      if (!operand.table->rotate(x, row, turn.rotation, turn.sign, turn.cos_sin, turn.rotated, turn.turns,
+                                 turn.from_zero))
         return false;
     }
     for (const double value : x) to.rows.push_back(operand.factor * value);

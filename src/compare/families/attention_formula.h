@@ -20,6 +20,7 @@ struct AttentionFormula {
   bool tables_exchanged = false;  // the streams take each other's tables
   int shift = 0;                  // of the table's rows: positions off by so many
   bool wraps = false;             // rows shifted past the end come in at the beginning
+  bool from_zero = false;         // the first token stands at 0 on every axis
   double scale = 0;               // 0: 1/sqrt(d)
   double q_factor = 1, k_factor = 1, v_factor = 1;
   int q_weight = -1, k_weight = -1;                     // which norm's weight stands behind that norm

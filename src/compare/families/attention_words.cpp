@@ -29,6 +29,7 @@ std::string words_of(const AttentionFormula& p, int64_t d) {
     out += p.rotation == Rotation::kInterleaved ? ", rope on neighbours (2i, 2i+1)" : ", rope on halves (i, i+d/2)";
   if (p.sign < 0) out += " by the negative angle";
   if (p.shift) out += fmt::format(", positions {}{:+d}", p.wraps ? "rolled by " : "", p.shift);
+  if (p.from_zero) out += ", positions counted from 0";
   if (p.tables_exchanged) out += ", the streams' positions exchanged";
   if (p.tiled) out += ", key heads tiled";
   if (p.early_q || p.early_k)
@@ -101,6 +102,8 @@ Finding describe(const AttentionFormula& r, const AttentionFormula& c, int64_t d
     set("rotary.on_values", "do not rotate v");
   else if (c.tables_exchanged != r.tables_exchanged)
     set("rotary.streams_exchanged", "give the text the text's positions and the image the image's");
+  else if (c.from_zero != r.from_zero)
+    set("rotary.offset", "the reference's first token does not stand at 0: centre the image, start the text behind it");
   else if (c.shift != r.shift)
     set("rotary.offset", fmt::format("positions are off by {}", c.shift));
   else if (c.q_factor != r.q_factor || c.k_factor != r.k_factor || c.v_factor != r.v_factor)

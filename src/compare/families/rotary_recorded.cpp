@@ -51,7 +51,7 @@ RotaryTable real_table(const Values& first, const Values& second) {
 }  // namespace
 
 bool RotaryTable::rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign, bool exchanged, double share,
-                         double turns) const {
+                         double turns, bool from_zero) const {
   const int64_t half = static_cast<int64_t>(x.size()) / 2;
   if (rows == 0 || pairs != half) return false;
   row = std::clamp<int64_t>(row, 0, rows - 1);
@@ -63,8 +63,10 @@ bool RotaryTable::rotate(std::vector<double>& x, int64_t row, Rotation rotation,
     const size_t a = static_cast<size_t>(rotation == Rotation::kInterleaved ? 2 * i : i);
     const size_t b = static_cast<size_t>(rotation == Rotation::kInterleaved ? 2 * i + 1 : i + half);
     double turn_c = cos[at], turn_s = sin[at];
-    if (turns != 1) {
-      const double angle = turns * std::atan2(turn_s, turn_c);
+    if (turns != 1 || from_zero) {
+      const size_t first = at - static_cast<size_t>(row * width);
+      const double start = from_zero ? std::atan2(sin[first], cos[first]) : 0;
+      const double angle = turns * (std::atan2(turn_s, turn_c) - start);
       turn_c = std::cos(angle), turn_s = std::sin(angle);
     }
     const double c = exchanged ? turn_s : turn_c, s = sign * (exchanged ? turn_c : turn_s), x0 = x[a], x1 = x[b];

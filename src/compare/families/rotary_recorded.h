@@ -16,7 +16,7 @@ struct RotaryTable {
   bool interleaved = false;     // full width with neighbours equal, not halves
 
   bool rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign, bool exchanged = false,
-              double share = 1, double turns = 1) const;
+              double share = 1, double turns = 1, bool from_zero = false) const;
 };
 
 // Those of the same step and pass as the failing tensor, latest first.
