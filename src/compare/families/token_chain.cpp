@@ -101,6 +101,18 @@ Tokens TokenChain::tokens_of(const Values& x) const {
   return out;
 }
 
+// Only the sampled rows are read: whole tensors of a large model would not fit.
+Tokens TokenChain::tokens_of(size_t record) const {
+  const Tensor whole = failing_.reference_run().records[record].load().contiguous();
+  Tokens out{whole.numel() / tokens_, {}};
+  const Tensor rows = whole.reshape({tokens_, out.width});
+  for (const int64_t token : sample_) {
+    const Values row = values_from(rows.slice(0, token, token + 1));
+    out.v.insert(out.v.end(), row.v.begin(), row.v.end());
+  }
+  return out;
+}
+
 bool TokenChain::fits(size_t record, int64_t width) const {
   const RecordedTensor& tensor = failing_.reference_run().records[record];
   if (!tensor.load || !is_floating(tensor.dtype)) return false;
@@ -141,8 +153,8 @@ std::vector<size_t> TokenChain::sources_of(size_t record, int64_t width) const {
 }
 
 bool TokenChain::keep(size_t record, size_t source, std::string formula, std::function<Tokens(const Tokens&)> apply) {
-  ChainStep step{record, std::move(formula), tokens_of(failing_.load_reference(source)), std::move(apply), {}};
-  const double misfit = distance(step.apply(step.source), tokens_of(failing_.load_reference(record)));
+  ChainStep step{record, std::move(formula), tokens_of(source), std::move(apply), {}};
+  const double misfit = distance(step.apply(step.source), tokens_of(record));
   if (!failing_.explains(misfit)) return false;
   steps_.push_back(std::move(step));
   start_ = source;
@@ -251,7 +263,7 @@ bool TokenChain::add_norm(size_t record, size_t source) {
 }
 
 bool TokenChain::add_modulation(size_t record, size_t source) {
-  const Tokens x = tokens_of(failing_.load_reference(source)), y = tokens_of(failing_.load_reference(record));
+  const Tokens x = tokens_of(source), y = tokens_of(record);
   const size_t width = static_cast<size_t>(x.width), count = x.v.size() / width;
   if (count < 5) return false;  // two numbers a channel fit anything
   std::vector<double> a(width), b(width);
@@ -291,8 +303,8 @@ bool TokenChain::add_modulation(size_t record, size_t source) {
 }
 
 bool TokenChain::add_residual(size_t record, size_t stream, size_t branch) {
-  const Tokens h = tokens_of(failing_.load_reference(stream)), f = tokens_of(failing_.load_reference(branch));
-  const Tokens y = tokens_of(failing_.load_reference(record));
+  const Tokens h = tokens_of(stream), f = tokens_of(branch);
+  const Tokens y = tokens_of(record);
   const size_t width = static_cast<size_t>(h.width), count = h.v.size() / width;
   if (count < 4) return false;
   std::vector<double> gate(width);
@@ -333,7 +345,7 @@ bool TokenChain::add_residual(size_t record, size_t stream, size_t branch) {
       [=](const Tokens& x, const Tokens& z) { return sum(x, z, gate, -1); });
   for (const size_t another : sources_of(record, h.width))
     if (another != stream && another != branch && out.size() < 12) {
-      const Tokens x = tokens_of(failing_.load_reference(another));
+      const Tokens x = tokens_of(another);
       add("residual.other_input", fmt::format("{} + {}{}", name_of(another), g, b), "add " + a,
           [=](const Tokens&, const Tokens& z) { return sum(x, z, gate); });
     }
@@ -353,7 +365,7 @@ bool TokenChain::add_residual(size_t record, size_t stream, size_t branch) {
 }
 
 bool TokenChain::add_product(size_t record, size_t gate, size_t up) {
-  const Tokens z = tokens_of(failing_.load_reference(up));
+  const Tokens z = tokens_of(up);
   const auto times = [](size_t f, const Tokens& x, const Tokens& by) {
     Tokens out = x;
     for (size_t i = 0; i < out.v.size(); ++i) out.v[i] = element_functions()[f].f(x.v[i]) * by.v[i];

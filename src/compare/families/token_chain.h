@@ -43,6 +43,7 @@ class TokenChain {
 
  private:
   Tokens tokens_of(const Values& x) const;
+  Tokens tokens_of(size_t record) const;          // the reference's
   bool fits(size_t record, int64_t width) const;  // floats, this many a token; 0: any
   std::vector<size_t> sources_of(size_t record, int64_t width) const;
   bool add_step(size_t record);
