@@ -68,6 +68,7 @@ Session::Session(SessionIdentity identity, SessionRequest request)
       memory_kills_(memory_kills()),
       began_(now_secs()) {
   write_atomically(identity_.folder / kTokenFile, token_);
+  fs::permissions(identity_.folder / kTokenFile, fs::perms::owner_read | fs::perms::owner_write);
   child_ = std::make_unique<ChildProcess>(child_for(request_, identity_.folder, listener_->path(), token_));
   trace_.add("session", {{"session_id", identity_.id}, {"name", identity_.name}, {"request", json_from(request_)}});
   write_record();
@@ -114,10 +115,15 @@ void Session::finish(const ChildEnd& end) {
     evidence.terminated = terminated_;
     evidence.connected = connected_;
   }
-  if (!end.seen) {  // its last words were for nobody; the trace has them
+  Json unheard;
+  if (!end.seen) {  // its last words were for nobody; the trace has them, and a file of its own
     try {
       evidence.exited = trace_state(identity_.folder / "trace.jsonl").exited;
     } catch (const Error&) {
+    }
+    try {
+      unheard = read_json(identity_.folder / "final.json", 2 * kMostMessageBytes);
+    } catch (const Error&) {  // it had none: it was killed, or somebody heard them
     }
   }
   const Json described = describe_end(evidence);
@@ -126,6 +132,7 @@ void Session::finish(const ChildEnd& end) {
   {
     const std::lock_guard lock(mutex_);
     end_ = described;
+    if (report_.is_null() && unheard.is_object()) report_ = std::move(unheard);
     stopped_.clear();
     if (terminated_) child_->signal(SIGKILL, true);  // children that it has left behind
   }

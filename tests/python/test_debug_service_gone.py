@@ -199,6 +199,20 @@ def test_a_breakpoint_holds_while_there_is_no_service(home):
     assert home.debug("log")["lines"] == ["before", "after", "done"]
 
 
+def test_why_a_breakpoint_never_hit_is_known_after_an_end_that_nobody_saw(home):
+    began = home.start(home.write("work.py", WORK))
+    home.debug("break", "work.py:11", "--if", "1 + 1 == 3")
+    assert home.debug("continue", "--max-wait", "0.1")["state"] == "running"
+    kill_service(home)
+    (home.folder / "go").touch()
+    (home.folder / "end").touch()
+    wait_until(lambda: not alive(began["pid"]))
+    wait_until(lambda: home.debug("status")["state"] == "ended")
+    assert home.debug("status")["end"]["how"] == "sys_exit"
+    assert home.debug("why", "1")["causes"][0]["cause"] == "condition_false"
+    assert home.debug("breaks")["breakpoints"][0]["reached"] == 1
+
+
 def test_several_sessions_come_back_and_the_last_is_the_default(home):
     for name in ("one", "two"):
         home.start(home.write("inside.py", INSIDE), options=["--name", name])

@@ -94,10 +94,19 @@ class Endings:
             final.update(operations.files(agent, {"limit": 500}))
         agent.trace.write("exit", {**gone, "end_time": time.time(), "total_steps": agent.stop_count})
         if not agent.dead:
-            agent.channel.event("final", final)
+            if not agent.channel.event("final", final):
+                self._leave(final)
             agent.channel.event("exited", gone)
         agent.channel.close()
         agent.trace.close()
+
+    def _leave(self, final):
+        """The last words, for a service that comes after the end."""
+        try:
+            with open(os.path.join(self.agent.folder, "final.json"), "wb") as file:
+                file.write(self.agent.channel.dumps(final))
+        except OSError:
+            pass
 
     # -- what is done to it ---------------------------------------------------------------------------------------------
     def end(self, status):
