@@ -88,10 +88,9 @@ class Endings:
         reasons = {str(one.id): why.explain(agent, one, ended=gone)
                    for one in list(agent.table.values())[:200] if not one.hit_count or one.state != "done"}
         final = {"breakpoints": table, "why": reasons, "checkpoints": agent.features.checkpoint_list() if agent.features else []}
-        if agent.calls_counted:
-            from . import operations
+        from . import operations
 
-            final.update(operations.files(agent, {"limit": 500}))
+        final.update(operations.files(agent, {"limit": 500}) if agent.calls_counted else operations.files_by_name(1000))
         agent.trace.write("exit", {**gone, "end_time": time.time(), "total_steps": agent.stop_count})
         if not agent.dead:
             if not agent.channel.event("final", final):

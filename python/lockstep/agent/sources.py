@@ -91,6 +91,8 @@ def is_library(filename):
 
 
 def is_standard(filename):
+    if "/site-packages/" in filename or "/dist-packages/" in filename:
+        return False
     path = canonical(filename)
     return filename.startswith("<") or (path.startswith(os.path.dirname(canonical(os.__file__)) + os.sep) and "site-packages" not in path)
 
