@@ -343,6 +343,7 @@ def test_files_that_ran_and_how_often(home):
     home.debug("break", "main.py:6")
     home.debug("continue")
     assert {pathlib.Path(one["file"]).name: one["calls"] for one in home.debug("files")["files"]}["busy.py"] == 301
+    assert home.debug("count", "--off")["calls_counted"] is False
 
 
 def test_which_files_ran_is_known_after_the_end(home):
@@ -355,4 +356,3 @@ def test_which_files_ran_is_known_after_the_end(home):
     assert found["calls_counted"] is False and "--count-calls" in found["hint"]
     assert home.debug("files", "--filter", "busy")["total"] == 1 and home.debug("files", "--filter", "unused")["total"] == 0
     assert home.run("debug", "files", "--filter", "busy").stdout.splitlines()[1].split() == ["-", str(home.folder / "lib" / "busy.py")]
-    assert home.debug("count", "--off")["calls_counted"] is False
