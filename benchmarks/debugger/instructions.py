@@ -2,8 +2,8 @@
 
     python benchmarks/debugger/instructions.py [--python PATH] [--part loops|import|all] [--json FILE]
 
-Of the main thread alone: our own wakes once a second, and under valgrind a second is short. A loop is run at two lengths, so that
-starting the program does not count.
+Of the main thread alone: our own wakes once a second, and under valgrind a second is short. A loop is run at two lengths, and an import
+beside a program that imports nothing but the breakpoint's file, so that starting does not count.
 """
 
 import argparse
@@ -45,7 +45,8 @@ def lines(turns):
 
 globals()[sys.argv[1]](int(sys.argv[2]))
 """
-IMPORT = "import diffusers, torch, transformers\nfrom diffusers import QwenImageTransformer2DModel\n"
+NOTHING = "import os, textwrap\nos._exit(0)  # its end does not count either\n"
+IMPORT = "import diffusers, torch, transformers\nfrom diffusers import QwenImageTransformer2DModel\n" + NOTHING
 SHORT, LONG = 50_000, 150_000
 
 
@@ -66,7 +67,7 @@ class Counter:
         else:
             points = [{"file": str(file), "line": number} for file, number in [line]] if form == "cold" else []
             with Session(script, *words, python=str(self.python), options={"run": True, "breakpoints": points}) as session:
-                session.end()
+                session.process.wait()
         return int(re.search(r"^totals: (\d+)", (self.folder / "counted-01").read_text(errors="replace"), re.M).group(1))
 
 
@@ -89,11 +90,12 @@ def loops(counter):
 def imports(counter):
     import textwrap
 
-    script = counter.folder / "imports.py"
-    script.write_text(IMPORT)
+    nothing, everything = counter.folder / "nothing.py", counter.folder / "everything.py"
+    nothing.write_text(NOTHING)
+    everything.write_text(IMPORT)
     place = (textwrap.__file__, line_of(textwrap.__file__, "w = TextWrapper(width=width, max_lines=1"))
-    counter.count("bare", script, [], place)  # makes the compiled files of the libraries
-    yield show("import of torch, diffusers, transformers", {form: counter.count(form, script, [], place) for form in ("bare", "attached", "cold")})
+    yield show("import of torch, diffusers, transformers",
+               {form: counter.count(form, everything, [], place) - counter.count(form, nothing, [], place) for form in ("bare", "attached", "cold")})  # fmt: skip
 
 
 def main():
