@@ -18,17 +18,29 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kLongestPath = 100;  // a socket address holds 108 bytes
+constexpr const char* kShortFolder = "/tmp/lockstep-";
 
 [[noreturn]] void refuse(const std::string& what) {
   fail(Code::kIo, "start", what + ": " + std::strerror(errno));
 }
 
+// What a service has left that was killed while it listened: a socket, or a link to one in a folder of its own.
+void remove_left(const fs::path& path) {
+  std::error_code none;
+  const fs::path target = fs::read_symlink(path, none);
+  if (target.filename() == path.filename() && target.parent_path().string().starts_with(kShortFolder)) {
+    ::unlink(target.c_str());
+    ::rmdir(target.parent_path().c_str());
+  }
+  ::unlink(path.c_str());
+}
+
 }  // namespace
 
 AgentListener::AgentListener(const fs::path& session_folder) : path_(session_folder / "agent.sock") {
-  ::unlink(path_.c_str());  // what a service has left that was killed while it listened
+  remove_left(path_);
   if (path_.string().size() > kLongestPath) {
-    std::string pattern = "/tmp/lockstep-XXXXXX";
+    std::string pattern = std::string(kShortFolder) + "XXXXXX";
     if (!::mkdtemp(pattern.data())) refuse(pattern);
     own_folder_ = pattern;
     link_ = std::exchange(path_, own_folder_ / "agent.sock");

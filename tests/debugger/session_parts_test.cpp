@@ -299,6 +299,20 @@ TEST_F(DebuggerParts, WhatAKilledListenerHasLeftIsInNobodysWay) {
   write("agent.sock", "");
   const AgentListener listener(folder_);
   EXPECT_TRUE(fs::is_socket(folder_ / "agent.sock"));
+
+  const fs::path deep = folder_ / std::string(120, 'd');
+  fs::create_directory(deep);
+  const pid_t killed = ::fork();
+  if (killed == 0) {
+    const AgentListener left(deep);
+    ::kill(::getpid(), SIGKILL);
+  }
+  ::waitpid(killed, nullptr, 0);
+  const fs::path before = fs::read_symlink(deep / "agent.sock");
+  EXPECT_TRUE(fs::is_socket(before));
+  const AgentListener next(deep);
+  EXPECT_FALSE(fs::exists(before.parent_path()));
+  EXPECT_TRUE(fs::is_socket(next.path()));
 }
 
 TEST(SessionRequest, WhatBecomesOfTheProgramIsKeptForTheNextService) {
