@@ -140,6 +140,7 @@ PyObject* start_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     auto [entry, is_new] = started_files.try_emplace(code->co_filename, 0);
     if (is_new) Py_INCREF(code->co_filename);
     ++entry->second;
+    join_pairs_of_new(arguments[0]);
   }
   if (state.on_start && PyUnicode_CompareWithASCIIString(code->co_name, "<module>") == 0 &&
       wants_file(code->co_filename)) {

@@ -161,6 +161,8 @@ std::string variable_line(const Json& variable) {
 
 std::string file_line(const Json& file) {
   const std::string calls = text(file, "calls");
+  if (!file.contains("functions"))  // told at the end, by name alone
+    return fmt::format("{:>5} {:8} {}\n", "-", "", printable(text(file, "file")));
   return fmt::format("{:>5} of {:<5} {}{}\n", text(file, "functions_run"), text(file, "functions"),
                      calls.empty() ? "" : fmt::format("{:>10}  ", calls), printable(text(file, "file")));
 }

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 
@@ -17,19 +18,32 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kLongestPath = 100;  // a socket address holds 108 bytes
+constexpr const char* kShortFolder = "/tmp/lockstep-";
 
 [[noreturn]] void refuse(const std::string& what) {
   fail(Code::kIo, "start", what + ": " + std::strerror(errno));
 }
 
+// What a service has left that was killed while it listened: a socket, or a link to one in a folder of its own.
+void remove_left(const fs::path& path) {
+  std::error_code none;
+  const fs::path target = fs::read_symlink(path, none);
+  if (target.filename() == path.filename() && target.parent_path().string().starts_with(kShortFolder)) {
+    ::unlink(target.c_str());
+    ::rmdir(target.parent_path().c_str());
+  }
+  ::unlink(path.c_str());
+}
+
 }  // namespace
 
 AgentListener::AgentListener(const fs::path& session_folder) : path_(session_folder / "agent.sock") {
+  remove_left(path_);
   if (path_.string().size() > kLongestPath) {
-    std::string pattern = "/tmp/lockstep-XXXXXX";
+    std::string pattern = std::string(kShortFolder) + "XXXXXX";
     if (!::mkdtemp(pattern.data())) refuse(pattern);
     own_folder_ = pattern;
-    path_ = own_folder_ / "agent.sock";
+    link_ = std::exchange(path_, own_folder_ / "agent.sock");
   }
   fd_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd_ < 0) refuse("socket");
@@ -37,7 +51,8 @@ AgentListener::AgentListener(const fs::path& session_folder) : path_(session_fol
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, path_.c_str(), sizeof address.sun_path - 1);
   if (::bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      ::chmod(path_.c_str(), 0600) != 0 || ::listen(fd_, 4) != 0) {
+      ::chmod(path_.c_str(), 0600) != 0 || ::listen(fd_, 4) != 0 ||
+      (!link_.empty() && ::symlink(path_.c_str(), link_.c_str()) != 0)) {
     const int error = errno;
     close();
     errno = error;
@@ -54,6 +69,7 @@ void AgentListener::close() {
   ::close(fd_);
   fd_ = -1;
   ::unlink(path_.c_str());
+  if (!link_.empty()) ::unlink(link_.c_str());
   if (!own_folder_.empty()) ::rmdir(own_folder_.c_str());
 }
 

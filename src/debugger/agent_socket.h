@@ -10,7 +10,8 @@ namespace lockstep {
 
 inline constexpr size_t kMostMessageBytes = 1 << 20;
 
-// Where the program will call. The socket is gone from the disk as soon as it has called, or with this object.
+// Where the program will call: `agent.sock` in its session's folder, or what a link of that name points to where the
+// name is too long for a socket. It is gone from the disk as soon as the program has called, or with this object.
 class AgentListener {
  public:
   explicit AgentListener(const fs::path& session_folder);
@@ -24,7 +25,7 @@ class AgentListener {
   void close();
 
  private:
-  fs::path path_, own_folder_;
+  fs::path path_, own_folder_, link_;
   int fd_ = -1;
 };
 

@@ -99,7 +99,8 @@ SessionRequest request_from(const Json& record, const fs::path& home) {
   request.run = flag("run");
   request.check_bounds = flag("check_bounds");
   request.count_calls = flag("count_calls");
-  if (text("on_disconnect") == "terminate") request.on_disconnect = "terminate";
+  const std::string then = text("on_disconnect");
+  request.on_disconnect = then == "wait" || then == "terminate" ? then : "continue";
   if (text("on_exception") == "end") request.on_exception = "end";
   return request;
 }

@@ -18,7 +18,7 @@ struct SessionRequest {
   fs::path cwd;
   fs::path input;  // the program's stdin; empty: at its end
   bool run = false, check_bounds = false, count_calls = false;
-  std::string on_disconnect = "continue", on_exception = "stop";
+  std::string on_disconnect = "wait", on_exception = "stop";
   Json breakpoints = Json::array();  // set before the first line
 };
 

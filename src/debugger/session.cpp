@@ -1,8 +1,5 @@
 #include "debugger/session.h"
 
-#include <poll.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -11,15 +8,25 @@
 #include "base/error.h"
 #include "capture/store.h"
 #include "debugger/session_end.h"
+#include "debugger/session_fields.h"
 
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostEvents = 2000;
-constexpr double kHangUpSecs = 2, kExitSecs = 30;
+// An answer to a service that was killed may reach the next one: its numbers must mean nothing there.
+int64_t fresh_request_number() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
 
-double now_secs() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+constexpr const char* kTokenFile = "agent.token";  // in the session's folder, which is the user's alone
+
+std::string kept_token(const fs::path& folder) {
+  try {
+    return read_text(folder / kTokenFile, 1000);
+  } catch (const Error&) {  // an older session: its program does not call twice
+    return {};
+  }
 }
 
 std::string random_token() {
@@ -31,27 +38,6 @@ std::string random_token() {
     token += digits;
   }
   return token;
-}
-
-int64_t whole(const Json& object, const char* name, int64_t otherwise = 0) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
-}
-
-std::string text(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-// The thread that an event is about.
-int64_t thread_of(const Json& event) {
-  const auto thread = event.find("thread");
-  return thread != event.end() && thread->is_object() ? whole(*thread, "id") : whole(event, "thread");
-}
-
-bool resumes(const std::string& operation) {
-  return operation == "continue" || operation == "next" || operation == "step" || operation == "finish" ||
-         operation == "until";
 }
 
 [[noreturn]] void refuse(const std::string& operation, const Json& error) {
@@ -81,6 +67,8 @@ Session::Session(SessionIdentity identity, SessionRequest request)
       listener_(std::make_unique<AgentListener>(identity_.folder)),
       memory_kills_(memory_kills()),
       began_(now_secs()) {
+  write_atomically(identity_.folder / kTokenFile, token_);
+  fs::permissions(identity_.folder / kTokenFile, fs::perms::owner_read | fs::perms::owner_write);
   child_ = std::make_unique<ChildProcess>(child_for(request_, identity_.folder, listener_->path(), token_));
   trace_.add("session", {{"session_id", identity_.id}, {"name", identity_.name}, {"request", json_from(request_)}});
   write_record();
@@ -90,11 +78,13 @@ Session::Session(SessionIdentity identity, SessionRequest request)
 Session::Session(SessionIdentity identity, SessionRequest request, const Json& record, const TraceState& left)
     : identity_(std::move(identity)),
       request_(std::move(request)),
+      token_(kept_token(identity_.folder)),
       trace_(identity_.folder / "trace.jsonl"),
       tail_(identity_.folder / "output.log", left.output_lines),
       child_(std::make_unique<ChildProcess>(
           static_cast<pid_t>(whole(record, "pid", -1)),
           static_cast<uint64_t>(std::max<int64_t>(whole(record, "process_start_ticks"), 0)))),
+      next_id_(fresh_request_number()),
       stops_(left.stops),
       output_lines_(left.output_lines),
       breakpoints_(left.breakpoints),
@@ -103,129 +93,17 @@ Session::Session(SessionIdentity identity, SessionRequest request, const Json& r
       report_(record.value("report", Json(nullptr))),
       closed_(true),
       detached_(true),
-      began_(now_secs()) {
+      adopted_(true),
+      began_(now_secs()),
+      closed_at_(began_) {
   trace_.add("adopted", {{"session_id", identity_.id}, {"pid", child_->pid()}});
+  detached_ = !listen_again();
   thread_ = std::thread([this] { listen(); });
 }
 
 Session::~Session() {
   if (live()) terminate(true);
   thread_.join();
-}
-
-void Session::listen() {
-  while (look()) {
-  }
-}
-
-bool Session::look() {
-  pollfd watched[4];
-  nfds_t count = 0;
-  const auto watch = [&](int fd) {
-    if (fd >= 0) watched[count++] = {fd, POLLIN, 0};
-  };
-  const int tells = child_->end_descriptor(), grows = tail_.watch_descriptor();
-  watch(tells);
-  watch(grows);
-  if (socket_ && !closed_) watch(socket_->descriptor());
-  if (!socket_ && listener_) watch(listener_->descriptor());
-  ::poll(watched, count, tells < 0 || grows < 0 || (closed_ && !detached_) ? 50 : 1000);
-  // Whether there is something to see; where nothing tells, there may always be.
-  const auto moved = [&](int fd) {
-    return fd < 0 ||
-           std::any_of(watched, watched + count, [fd](const pollfd& one) { return one.fd == fd && one.revents; });
-  };
-
-  if (!socket_ && listener_)
-    if (const int fd = listener_->accept(); fd >= 0) {
-      const std::lock_guard lock(mutex_);
-      socket_ = std::make_shared<AgentSocket>(fd);
-      listener_.reset();
-    }
-  ChildEnd end;
-  // Before the last look, so that nothing said or printed is missed.
-  const bool ended = moved(tells) && child_->try_wait(end);
-  if (ended || !looked_ || moved(grows))  // the first time it tells only of what comes
-    tail_.read(ended, [this](const std::string& line) {
-      trace_.add("output", {{"text", line}});
-      push_event({{"event", "output"}, {"category", "program"}, {"text", line}});
-    });
-  looked_ = true;
-  if (socket_ && !closed_ && !socket_->receive([this](Json message) { handle(std::move(message)); })) {
-    const std::lock_guard lock(mutex_);
-    closed_ = true;
-    closed_at_ = now_secs();
-    stopped_.clear();
-    changed_.notify_all();
-  }
-  if (closed_ && !ended && !detached_) {
-    // A program that hangs up is about to end; one that stays has only lost us. After its last words it may still have
-    // threads to wait for.
-    const std::lock_guard lock(mutex_);
-    detached_ = now_secs() - closed_at_ > (exited_.is_null() ? kHangUpSecs : kExitSecs);
-    if (detached_) changed_.notify_all();
-  }
-  if (ended) finish(end);
-  return !ended;
-}
-
-void Session::handle(Json message) {
-  if (message.contains("event")) return handle_event(std::move(message));
-  const std::lock_guard lock(mutex_);
-  const int64_t id = whole(message, "id", -1);
-  const auto asked = asked_.find(id);
-  if (asked == asked_.end()) return;  // whoever asked has given up
-  // It goes on after this reply: from here on it is running, and the next stop is a new one.
-  if (resumes(asked->second) && message.value("ok", false) && message["result"].is_object() &&
-      message["result"].contains("resumed") && message["result"]["resumed"].is_array())
-    for (const Json& thread : message["result"]["resumed"])
-      if (thread.is_number_integer()) stopped_.erase(thread.get<int64_t>());
-  replies_[id] = std::move(message);
-  changed_.notify_all();
-}
-
-void Session::handle_event(Json event) {
-  const std::string kind = text(event, "event");
-  {
-    const std::lock_guard lock(mutex_);
-    if (kind == "hello") {
-      if (text(event, "token") != token_) {  // not the program that we started
-        closed_ = detached_ = true;
-        return;
-      }
-      event.erase("token");
-      hello_ = event;
-      connected_ = true;
-      changed_.notify_all();
-    } else if (!connected_) {
-      return;
-    } else if (kind == "stopped") {
-      stopped_[thread_of(event)] = event;
-      last_stop_ = event;
-      ++stops_;
-    } else if (kind == "continued") {
-      stopped_.erase(thread_of(event));
-    } else if (kind == "final") {
-      report_ = event;
-    } else if (kind == "exited") {
-      exited_ = event;
-      stopped_.clear();
-    } else if (kind == "breakpoint" && (text(event, "change") == "removed" || text(event, "change") == "done")) {
-      const auto found = event.find("breakpoint");
-      if (found != event.end() && found->is_object()) breakpoints_.erase(whole(*found, "id", -1));
-    }
-  }
-  push_event(std::move(event));
-}
-
-void Session::push_event(Json event) {
-  const std::lock_guard lock(mutex_);
-  if (text(event, "category") == "program") ++output_lines_;
-  Json numbered{{"number", next_event_++}};
-  numbered.update(event);
-  events_.push_back(std::move(numbered));
-  if (events_.size() > kMostEvents) events_.pop_front();
-  changed_.notify_all();
 }
 
 void Session::finish(const ChildEnd& end) {
@@ -237,10 +115,15 @@ void Session::finish(const ChildEnd& end) {
     evidence.terminated = terminated_;
     evidence.connected = connected_;
   }
-  if (!end.seen) {  // its last words were for nobody; the trace has them
+  Json unheard;
+  if (!end.seen) {  // its last words were for nobody; the trace has them, and a file of its own
     try {
       evidence.exited = trace_state(identity_.folder / "trace.jsonl").exited;
     } catch (const Error&) {
+    }
+    try {
+      unheard = read_json(identity_.folder / "final.json", 2 * kMostMessageBytes);
+    } catch (const Error&) {  // it had none: it was killed, or somebody heard them
     }
   }
   const Json described = describe_end(evidence);
@@ -249,6 +132,7 @@ void Session::finish(const ChildEnd& end) {
   {
     const std::lock_guard lock(mutex_);
     end_ = described;
+    if (report_.is_null() && unheard.is_object()) report_ = std::move(unheard);
     stopped_.clear();
     if (terminated_) child_->signal(SIGKILL, true);  // children that it has left behind
   }
@@ -334,7 +218,7 @@ Json Session::status() const {
 Json Session::ask(const std::string& operation, const Json& arguments, double timeout_secs,
                   const Cancelled& cancelled) {
   std::shared_ptr<AgentSocket> socket;
-  int64_t id = 0;
+  int64_t id = 0, connection = 0;
   {
     const std::lock_guard lock(mutex_);
     if (!end_.is_null())
@@ -345,6 +229,7 @@ Json Session::ask(const std::string& operation, const Json& arguments, double ti
     if (!socket_ || !connected_ || closed_)
       fail(Code::kConflict, operation, "the program is not connected", {.got = state_locked(), .hint = "status"});
     socket = socket_;
+    connection = connections_;
     id = next_id_++;
     asked_[id] = operation;
   }
@@ -354,14 +239,15 @@ Json Session::ask(const std::string& operation, const Json& arguments, double ti
     sent = socket->send({{"id", id}, {"op", operation}, {"args", arguments}}, timeout_secs);
   }
   bool answered = false;
-  const auto ready = [&] { return replies_.contains(id) || !end_.is_null() || closed_; };
+  const auto lost = [&] { return !end_.is_null() || closed_ || connections_ != connection; };
+  const auto ready = [&] { return replies_.contains(id) || lost(); };
   if (sent) answered = wait_until(ready, timeout_secs, cancelled, {});
   const std::lock_guard lock(mutex_);
   asked_.erase(id);
   const auto reply = replies_.find(id);
   if (reply == replies_.end()) {
     if (!answered && cancelled && cancelled()) fail(Code::kCancelled, operation, "cancelled");
-    if (!end_.is_null() || closed_)
+    if (lost())
       fail(Code::kConflict, operation, "the program ended before it could answer",
            {.got = text(end_, "description"), .hint = "status"});
     fail(Code::kConflict, operation, "the program does not answer",
@@ -409,6 +295,11 @@ bool Session::wait_for_stop(int64_t stops, double secs, const Cancelled& cancell
 
 bool Session::wait_for_connection(double secs, const Cancelled& cancelled) {
   return wait_until([&] { return !end_.is_null() || detached_ || connected_; }, secs, cancelled, {});
+}
+
+void Session::wait_for_return() {
+  if (!adopted_) return;
+  wait_until([&] { return !end_.is_null() || detached_ || connected_; }, kHangUpSecs, {}, {});
 }
 
 bool Session::wait_for_output(int64_t line, double secs, const Cancelled& cancelled) {

@@ -26,7 +26,8 @@ struct SessionIdentity {
 class Session {
  public:
   Session(SessionIdentity identity, SessionRequest request);
-  // One that an earlier service has left behind: its program may run on, and can be watched, ended and restarted.
+  // One that an earlier service has left behind. Its program may call us, and all is as before; else it runs on, and
+  // can be watched, ended and restarted.
   Session(SessionIdentity identity, SessionRequest request, const Json& record, const TraceState& left);
   ~Session();  // ends the program
   Session(const Session&) = delete;
@@ -49,6 +50,9 @@ class Session {
   bool wait_for_stop(int64_t stops, double secs, const Cancelled& cancelled,
                      const std::function<void(double)>& progress = {});
   bool wait_for_connection(double secs, const Cancelled& cancelled);
+  // Right after an earlier service's session was taken over: until its program has called, for as long as that may
+  // take.
+  void wait_for_return();
   bool wait_for_output(int64_t line, double secs, const Cancelled& cancelled);
 
   void terminate(bool force);
@@ -69,6 +73,9 @@ class Session {
   bool look();  // false: the program has ended
   void handle(Json message);
   void handle_event(Json event);
+  void greet(Json hello);
+  void lose_connection();
+  bool listen_again();
   void push_event(Json event);
   void finish(const ChildEnd& end);
   void write_record() const;
@@ -82,7 +89,7 @@ class Session {
   std::string token_;
   TraceWriter trace_;
   OutputTail tail_;
-  std::unique_ptr<AgentListener> listener_;  // none: nobody will call
+  std::unique_ptr<AgentListener> listener_;  // none: nobody will call, or has
   std::unique_ptr<ChildProcess> child_;
   std::shared_ptr<AgentSocket> socket_;  // shared with senders
   std::thread thread_;
@@ -90,14 +97,14 @@ class Session {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::mutex sending_;
-  int64_t next_id_ = 1, stops_ = 0, next_event_ = 1, output_lines_ = 0, memory_kills_ = -1;
+  int64_t next_id_ = 1, connections_ = 0, stops_ = 0, next_event_ = 1, output_lines_ = 0, memory_kills_ = -1;
   std::map<int64_t, std::string> asked_;  // id → operation
   std::map<int64_t, Json> replies_;
   std::map<int64_t, Json> stopped_;  // thread → its stop
   std::map<int64_t, Json> breakpoints_;
   std::deque<Json> events_;
   Json hello_, last_stop_, exited_, report_, end_;
-  bool connected_ = false, closed_ = false, detached_ = false, terminated_ = false;
+  bool connected_ = false, closed_ = false, detached_ = false, terminated_ = false, adopted_ = false;
   bool looked_ = false;  // of the listening thread alone
   double began_ = 0, closed_at_ = 0;
 };

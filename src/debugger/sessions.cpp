@@ -134,6 +134,12 @@ std::shared_ptr<Session> Sessions::restart(const std::string& spec, const Enviro
 }
 
 std::shared_ptr<Session> Sessions::known(const std::string& spec) const {
+  std::shared_ptr<Session> session = named(spec);
+  if (session) session->wait_for_return();
+  return session;
+}
+
+std::shared_ptr<Session> Sessions::named(const std::string& spec) const {
   const std::lock_guard lock(mutex_);
   if (spec.empty()) return sessions_.empty() ? nullptr : sessions_.back();
   for (size_t i = sessions_.size(); i-- > 0;)

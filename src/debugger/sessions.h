@@ -27,6 +27,7 @@ class Sessions {
   void terminate_all();
 
  private:
+  std::shared_ptr<Session> named(const std::string& spec) const;
   SessionIdentity new_identity(const SessionRequest& request) const;
   void drop_old();
 

@@ -68,8 +68,8 @@ Json files(Service& service, const Json& arguments, CallControl& control) {
   }
   const Json report = session->report();
   if (!report.is_object() || !report.contains("files"))
-    fail(Code::kConflict, "files", "the program has ended, and which files ran was not counted",
-         {.hint = "debug start --count-calls, or debug files before the end"});
+    fail(Code::kConflict, "files", "the program ended without saying which files ran",
+         {.hint = "debug restart, then debug files before the end"});
   const Json all = report["files"];
   const std::string filter = text(arguments, "filter");
   const auto wanted = [&](const Json& file) {
@@ -80,10 +80,13 @@ Json files(Service& service, const Json& arguments, CallControl& control) {
   size_t total = 0;
   for (const Json& file : all)
     if (wanted(file) && ++total <= static_cast<size_t>(arguments["limit"].get<int64_t>())) found.push_back(file);
-  return {{"files", found},
-          {"total", total},
-          {"truncated", total > found.size()},
-          {"calls_counted", report.value("calls_counted", Json(false))}};
+  Json out{{"files", found},
+           {"total", total},
+           {"truncated", total > found.size() || report.value("truncated", Json(false)) == Json(true)},
+           {"calls_counted", report.value("calls_counted", Json(false))}};
+  if (out["calls_counted"] != Json(true))
+    out["hint"] = "how much of each ran is known before the end, and with debug start --count-calls after it";
+  return out;
 }
 
 Json count(Service& service, const Json& arguments, CallControl& control) {

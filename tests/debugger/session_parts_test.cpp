@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "debugger/agent_socket.h"
 #include "debugger/output_log.h"
+#include "debugger/program.h"
 #include "debugger/session_end.h"
 #include "debugger/trace.h"
 
@@ -288,8 +289,39 @@ TEST_F(DebuggerParts, ALongFolderGetsAShortSocket) {
     path = listener.path();
     EXPECT_LE(path.string().size(), 100u);
     EXPECT_TRUE(fs::exists(path));
+    EXPECT_EQ(fs::read_symlink(deep / "agent.sock"), path);  // where a program looks that calls again
   }
   EXPECT_FALSE(fs::exists(path.parent_path()));
+  EXPECT_FALSE(fs::is_symlink(deep / "agent.sock"));
+}
+
+TEST_F(DebuggerParts, WhatAKilledListenerHasLeftIsInNobodysWay) {
+  write("agent.sock", "");
+  const AgentListener listener(folder_);
+  EXPECT_TRUE(fs::is_socket(folder_ / "agent.sock"));
+
+  const fs::path deep = folder_ / std::string(120, 'd');
+  fs::create_directory(deep);
+  const pid_t killed = ::fork();
+  if (killed == 0) {
+    const AgentListener left(deep);
+    ::kill(::getpid(), SIGKILL);
+  }
+  ::waitpid(killed, nullptr, 0);
+  const fs::path before = fs::read_symlink(deep / "agent.sock");
+  EXPECT_TRUE(fs::is_socket(before));
+  const AgentListener next(deep);
+  EXPECT_FALSE(fs::exists(before.parent_path()));
+  EXPECT_TRUE(fs::is_socket(next.path()));
+}
+
+TEST(SessionRequest, WhatBecomesOfTheProgramIsKeptForTheNextService) {
+  for (const char* then : {"wait", "continue", "terminate"}) {
+    SessionRequest request;
+    request.on_disconnect = then;
+    EXPECT_EQ(request_from(json_from(request), "home").on_disconnect, then);
+  }
+  EXPECT_EQ(request_from({{"script", "old.py"}}, "home").on_disconnect, "continue");  // it knew of nothing else
 }
 
 }  // namespace

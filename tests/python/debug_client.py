@@ -61,6 +61,7 @@ class Session:
                        "LOCKSTEP_AGENT_SESSION": str(self.folder), "LOCKSTEP_AGENT_OPTIONS": json.dumps(options or {}), **(env or {})}
         if native is not None:
             environment["LOCKSTEP_AGENT_NATIVE"] = native
+        self._again = None  # a second listener
         self._output = open(self.folder / "output.log", "ab")
         target = ["-m", str(script)] if module else [str(script)]
         self.process = subprocess.Popen([python, str(BOOTSTRAP), *target, *map(str, args)], stdout=self._output, stderr=self._output,
@@ -69,14 +70,35 @@ class Session:
         self._numbers = 0
         self._rest = b""
         self._replies = {}
+        self._accept(self._listener)
+
+    def _accept(self, listener):
         end = time.monotonic() + PATIENCE
         ready = []
         while not ready and time.monotonic() < end and self.process.poll() is None:
-            ready, _, _ = select.select([self._listener], [], [], 0.2)
+            ready, _, _ = select.select([listener], [], [], 0.2)
         if not ready:
             raise AssertionError("the program never connected: " + self.output())
-        self.socket, _ = self._listener.accept()
+        self.socket, _ = listener.accept()
+        self._rest = b""
+        self.events.clear()
         self.hello = self.event("hello")
+
+    def lose(self):
+        """The service is gone."""
+        self.socket.close()
+
+    def take_over(self):
+        """Another service is there; its hello."""
+        path = self.folder / "agent.sock"
+        path.unlink(missing_ok=True)
+        if self._again is not None:
+            self._again.close()
+        self._again = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._again.bind(str(path))
+        self._again.listen(1)
+        self._accept(self._again)
+        return self.hello
 
     def __enter__(self):
         return self
@@ -90,6 +112,8 @@ class Session:
         self.process.wait()
         self.socket.close()
         self._listener.close()
+        if self._again is not None:
+            self._again.close()
         self._output.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 

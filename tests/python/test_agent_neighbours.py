@@ -117,6 +117,40 @@ DEEP = """
 """
 
 
+def test_pairs_of_instructions_stay_together(tmp_path):
+    """Python 3.12 takes them apart in all code whose start is reported, which is all code."""
+    python = pythons().get((3, 12))
+    if python is None:
+        pytest.skip("Python 3.12 is not here")
+    path = program(tmp_path, """
+        class Thing:
+            def plain(self, a, b):
+                c = a; d = b; e = 5; f = c
+                return c, d, 7, e, f, a, b
+            def turns(self, n):
+                total = 0
+                for i in range(n):
+                    total += i
+                    if total < 0:
+                        total = len([self, i, total])
+                return self.plain(n, total)
+            def many(self, a):
+                %s
+                return v0, v299
+        thing = Thing()
+        thing.turns(1), thing.many(2), [*(x + y for x, y in ((1, 2),))]
+        for f in (Thing.plain, Thing.turns, Thing.many):
+            print(f.__code__._co_code_adaptive.hex())
+    """ % "; ".join(f"v{i} = a; w{i} = v{i}" for i in range(300)))  # fmt: skip
+    bare = subprocess.run([python, path], capture_output=True, text=True, check=True).stdout
+    with Session(path, python=python) as s:
+        s.stopped()
+        s.finish()
+        if not s.hello["native"]:
+            pytest.skip("there is no extension for it")
+        assert s.output() == bare
+
+
 @every_form
 def test_recursion_of_fifty_thousand_calls(tmp_path, form):
     path = program(tmp_path, DEEP)

@@ -80,6 +80,20 @@ def test_pending_until_imported(tmp_path, form):
     assert subprocess.run([form["python"], path], cwd=tmp_path, capture_output=True, text=True).returncode == 0
 
 
+@pytest.mark.parametrize("form", _NATIVE.values(), ids=_NATIVE)
+def test_what_a_breakpoint_needs_is_loaded_when_it_is_set(tmp_path, form):
+    """Not when its code is imported: that time is the program's."""
+    program(tmp_path, "def f():\n    return 1\n", "late.py")
+    path = program(tmp_path, "import late\nlate.f()\n")
+    loaded = "sum(name.startswith('_lockstep_debugger.') for name in __import__('sys').modules)"
+    with Session(path, **form, cwd=tmp_path) as s:
+        s.stopped()
+        assert s.ask("break", where="late.py:2")["breakpoint"]["state"] == "pending"
+        s.ask("stack"), s.eval(loaded)  # and what looking needs
+        before = s.eval(loaded)
+        assert s.go()["location"]["function"] == "f" and s.eval(loaded) == before
+
+
 @every_form
 def test_executed_source_has_breakpoints(tmp_path, form):
     other = program(tmp_path, "a = 1\nb = a + 1\ndef f():\n    return b\n", "other.py")

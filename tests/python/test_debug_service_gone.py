@@ -1,5 +1,5 @@
-"""The service is killed in the middle of a session: the program goes on or ends as configured, the trace is whole, and
-the next service takes over what is left."""
+"""The service is killed in the middle of a session: the program waits for the next one, goes on or ends as configured, the
+trace is whole, and the next service takes over what is left."""
 
 import json
 import os
@@ -34,16 +34,22 @@ def home(tmp_path):
     made.close()
 
 
+def kill_service(home):
+    pid = home.service()["pid"]
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not alive(pid))
+
+
 def left_alone(home, *options):
-    """A program that has printed a line and lost its service."""
+    """A program that has printed a line and lost its service; it goes on without, unless told otherwise."""
+    options = options or ("--on-disconnect", "continue")
     began = home.start(home.write("work.py", WORK), "--size", "7", options=options)
     home.debug("break", "work.py:11", "--if", "1 + 1 == 2")
     home.debug("break", "work.py:9")
     home.debug("remove", "work.py:9")
     assert home.debug("continue", "--max-wait", "0.1")["state"] == "running"
     wait_until(lambda: home.debug("log")["lines"] == ["before"])
-    os.kill(home.service()["pid"], signal.SIGKILL)
-    wait_until(lambda: not alive(home.service()["pid"]))
+    kill_service(home)
     return began
 
 
@@ -143,6 +149,101 @@ def test_stopping_the_service_leaves_the_program(home):
     began = home.start(home.write("work.py", WORK), options=["--run"])
     home.run("serve", "--stop")
     assert alive(began["pid"])
-    assert home.debug("status")["state"] == "detached"
+    assert home.debug("status")["state"] == "running"
     home.debug("terminate", "--force")
     assert not alive(began["pid"])
+
+
+INSIDE = """\
+def scale(step):
+    factor = 10 * step
+    return factor
+
+total = 0
+for step in range(4):
+    total += scale(step)
+print("total", total)
+"""
+
+
+def test_a_stopped_program_is_looked_into_by_the_next_service(home):
+    began = home.start(home.write("inside.py", INSIDE))
+    home.debug("break", "inside.py:3", "--if", "step > 0")
+    before = home.debug("continue")
+    for _ in range(2):
+        kill_service(home)
+        status = home.debug("status")
+        assert (status["state"], status["pid"], status["stops"]) == ("stopped", began["pid"], 2)
+        assert status["stop"]["location"] == before["stop"]["location"] and status["stop"]["breakpoints"] == [1]
+        assert home.debug("eval", "step + factor")["value"]["value"] == 11
+    home.debug("set", "factor", "1000")
+    assert [one["id"] for one in home.debug("breaks")["breakpoints"]] == [1]
+    stopped = home.debug("continue")  # the same breakpoint, in the same program
+    assert stopped["stop"]["reason"] == "breakpoint" and home.debug("eval", "step")["value"]["value"] == 2
+    home.debug("remove", "1")
+    ended = home.debug("continue")
+    assert ended["end"]["how"] == "finished" and home.debug("log")["lines"] == ["total 1050"]
+    kinds = [line["kind"] for line in trace_of(began)]
+    assert kinds.count("adopted") == kinds.count("reconnected") == 2 and kinds.count("start") == 1 and kinds[-1] == "end"
+
+
+def test_a_breakpoint_holds_while_there_is_no_service(home):
+    began = left_alone(home, "--on-disconnect", "wait")
+    (home.folder / "go").touch()
+    (home.folder / "end").touch()
+    wait_until(lambda: trace_of(began)[-1]["kind"] == "stop")
+    assert pathlib.Path(began["output"]).read_text() == "before\nafter\n"
+    waited = home.debug("wait")
+    assert waited["state"] == "stopped" and waited["stop"]["location"]["line"] == 11 and waited["stop"]["reason"] == "breakpoint"
+    assert home.debug("continue")["end"]["how"] == "sys_exit"
+    assert home.debug("log")["lines"] == ["before", "after", "done"]
+
+
+def test_why_a_breakpoint_never_hit_is_known_after_an_end_that_nobody_saw(home):
+    began = home.start(home.write("work.py", WORK))
+    home.debug("break", "work.py:11", "--if", "1 + 1 == 3")
+    assert home.debug("continue", "--max-wait", "0.1")["state"] == "running"
+    kill_service(home)
+    (home.folder / "go").touch()
+    (home.folder / "end").touch()
+    wait_until(lambda: not alive(began["pid"]))
+    wait_until(lambda: home.debug("status")["state"] == "ended")
+    assert home.debug("status")["end"]["how"] == "sys_exit"
+    assert home.debug("why", "1")["causes"][0]["cause"] == "condition_false"
+    assert home.debug("breaks")["breakpoints"][0]["reached"] == 1
+
+
+def test_several_sessions_come_back_and_the_last_is_the_default(home):
+    for name in ("one", "two"):
+        home.start(home.write("inside.py", INSIDE), options=["--name", name])
+    home.debug("next", "--session", "one")
+    kill_service(home)
+    assert {(one["session"], one["state"]) for one in home.debug("sessions")["sessions"]} == {("one", "stopped"), ("two", "stopped")}
+    assert home.debug("status")["session"] == "two"
+    assert home.debug("location", "--session", "one")["location"]["line"] == 5
+    assert home.debug("next", "--session", "one")["stop"]["reason"] == "step"
+
+
+def test_the_folder_s_name_may_be_too_long_for_a_socket(tmp_path):
+    home = Home(tmp_path / ("long" * 30))
+    home.folder.mkdir()
+    try:
+        began = home.start(home.write("inside.py", INSIDE))
+        kill_service(home)
+        assert home.debug("eval", "1 + 1")["value"]["value"] == 2
+        assert sorted(path.name for path in pathlib.Path(began["trace"]).parent.glob("agent.*")) == ["agent.token"]
+    finally:
+        home.close()
+
+
+def test_who_does_not_know_the_token_is_not_let_in(home):
+    began = home.start(home.write("inside.py", INSIDE))
+    kill_service(home)
+    token = pathlib.Path(began["trace"]).parent / "agent.token"
+    kept = token.read_text()
+    token.write_text("another")
+    wait_until(lambda: home.debug("status")["state"] == "detached")
+    assert home.error("eval", "1")["code"] == "conflict"
+    token.write_text(kept)
+    kill_service(home)
+    assert home.debug("status")["state"] == "stopped" and home.debug("eval", "1")["value"]["value"] == 1

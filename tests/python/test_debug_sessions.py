@@ -344,3 +344,15 @@ def test_files_that_ran_and_how_often(home):
     home.debug("continue")
     assert {pathlib.Path(one["file"]).name: one["calls"] for one in home.debug("files")["files"]}["busy.py"] == 301
     assert home.debug("count", "--off")["calls_counted"] is False
+
+
+def test_which_files_ran_is_known_after_the_end(home):
+    home.write("lib/busy.py", "def f(n):\n    return n\n")
+    home.write("lib/unused.py", "def g():\n    return 1\n")
+    home.start(home.write("main.py", "import sys\nsys.path.insert(0, 'lib')\nimport busy\nbusy.f(1)\n"))
+    assert home.debug("continue")["state"] == "ended"
+    found = home.debug("files")
+    assert [pathlib.Path(one["file"]).name for one in found["files"] if not one["library"]] == ["main.py", "busy.py"]
+    assert found["calls_counted"] is False and "--count-calls" in found["hint"]
+    assert home.debug("files", "--filter", "busy")["total"] == 1 and home.debug("files", "--filter", "unused")["total"] == 0
+    assert home.run("debug", "files", "--filter", "busy").stdout.splitlines()[1].split() == ["-", str(home.folder / "lib" / "busy.py")]

@@ -4,6 +4,7 @@ import _thread
 import os
 import sys
 import time
+from time import sleep as _sleep  # the program may put its own in its place
 
 from . import breakpoints, engine, inspection, native, requests, sources, stops, values
 from .arguments import Refused
@@ -21,7 +22,7 @@ class Agent:
     def __init__(self, environment, options, began):
         self.options = {**_OPTIONS, **{key: value for key, value in options.items() if key in _OPTIONS}}
         self.channel = Channel(environment["LOCKSTEP_AGENT_SOCKET"])
-        folder = environment["LOCKSTEP_AGENT_SESSION"]
+        self.folder = folder = environment["LOCKSTEP_AGENT_SESSION"]
         self.session_id = os.path.basename(folder or "")
         self.trace = Trace(folder, self.channel.dumps)
         self.last_place = LastPlace(folder, self.channel.dumps)
@@ -52,10 +53,10 @@ class Agent:
         """Called before the program's first line; returns its code with breakpoints."""
         self.script = sources.script = code.co_filename
         about = {"argv": [str(one) for one in sys.argv], "cwd": os.getcwd(), "python": sys.version.split()[0], "pid": self.pid}
-        self.channel.event("hello", {
-            "protocol": 1, "token": self.token, "executable": sys.executable, "engine": self.engine.name,
-            "native": native.module is not None, "native_reason": native.reason, "script": code.co_filename,
-            "started_us": int((time.perf_counter() - self.began) * 1e6), **about})
+        self.hello = {"protocol": 1, "token": self.token, "executable": sys.executable, "engine": self.engine.name,
+                      "native": native.module is not None, "native_reason": native.reason, "script": code.co_filename,
+                      "started_us": int((time.perf_counter() - self.began) * 1e6), **about}
+        self.channel.event("hello", self.hello)
         self.trace.write("start", {"session_id": self.session_id, "script_path": code.co_filename, **about})
         if self.options["check_bounds"]:
             self.load_features().watch_bounds(True, True)
@@ -101,11 +102,14 @@ class Agent:
         try:
             while True:
                 waiting = self._must_watch()
-                messages = self.channel.receive(0.02 if waiting else 1.0)
-                if messages is None or not self.channel.open:
+                if self.channel.open:
+                    for message in self.channel.receive(0.02 if waiting else 1.0) or ():
+                        requests.dispatch(self, message)
+                elif self.waits_for_a_service():
+                    _sleep(0.02 if waiting else 0.1)
+                    self._call_again()
+                else:
                     break
-                for message in messages:
-                    requests.dispatch(self, message)
                 now = time.monotonic()
                 if waiting:
                     self._watch(now)
@@ -121,6 +125,23 @@ class Agent:
             except Exception:
                 pass
         self.endings.lost()
+
+    def waits_for_a_service(self):
+        """Whether a lost service may be followed by another: not once its folder is gone, where the other would listen."""
+        return (self.options["on_disconnect"] == "wait" and not (self.dead or self.finished or self.endings.told_to_leave)
+                and os.path.isdir(self.folder))
+
+    def _call_again(self):
+        """Calls the service that has taken the session over; tells it in one message what stands."""
+        path = os.path.join(self.folder, "agent.sock")
+        try:
+            path = os.readlink(path)  # where the folder's own name is too long for a socket's
+        except OSError:
+            pass
+        with self.lock:  # a thread that stops now is told in `hello`, or tells of itself once that has gone out
+            standing = [stop.event for stop in self.stops.values() if stop.event["thread"]["id"] != self.current]
+            standing += [self.stops[self.current].event] if self.current in self.stops else []
+            self.channel.call_again(path, {**self.hello, "again": True, "stops": self.stop_count, "stopped": standing})
 
     def _must_watch(self):
         return bool(self.pausing or requests.deadlines) or any(step.mode for step in list(self.steps.values()))
@@ -139,7 +160,7 @@ class Agent:
     # -- stopping -------------------------------------------------------------------------------------------------------
     def stop(self, frame, reason, *, frames=None, not_run_yet=True, breakpoints=(), description="", line=None, extra=None, **more):
         """Holds this thread here until it is told to go on. SystemExit when the program shall end."""
-        if self.dead or not self.channel.open:
+        if self.dead or not (self.channel.open or self.waits_for_a_service()):
             return
         ident = _thread.get_ident()
         self.engine.note_stop()
@@ -150,13 +171,14 @@ class Agent:
                 pass
         stop = stops.Stop(ident, frame, reason, frames)
         stop.not_run_yet, stop.extra = not_run_yet, extra
-        self.stop_count += 1
         step = self.steps.get(ident)
         command = step.command if step is not None else "continue"
         where = stops.location(frame, line, ident)
         stop.event = {"reason": reason, "thread": stops.describe_thread(self, ident, "stopped", where), "location": where,
                       "not_run_yet": not_run_yet, "breakpoints": list(breakpoints), "description": description, "command": command, **more}
         with self.lock:
+            self.stop_count += 1
+            stop.event["count"] = self.stop_count
             self.stops[ident] = stop
             self.current = ident
             was_pausing = self.pausing.pop(ident, None)
@@ -182,7 +204,7 @@ class Agent:
         at = where["line"] - around["first"]
         context = {"before": around["lines"][:at], "current": around["lines"][at] if at < len(around["lines"]) else "",
                    "after": around["lines"][at + 1 :]}
-        line = {"step": self.stop_count, "step_type": command, "reason": stop.reason, "location": where, "code_context": context,
+        line = {"step": stop.event["count"], "step_type": command, "reason": stop.reason, "location": where, "code_context": context,
                 "call_stack": [stops.location(frame, number) for frame, number in stop.frames()[:20]],
                 "breakpoints": stop.event["breakpoints"]}
         for name in ("exception", "checkpoint", "data", "bounds"):

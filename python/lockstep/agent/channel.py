@@ -41,35 +41,55 @@ class Channel:
         self._rest = b""
         self._skipping = False
         self._socket = None
+        self._fd = -1
+        self._connect(path)
+        self.open = True
+
+    def _connect(self, path):
         if native.module is not None:
             self._fd = native.module.connect(path)
-        else:
-            import socket
+            return
+        import socket
 
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self._socket.connect(path)
-            self._fd = self._socket.fileno()
-        self.open = True
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(path)
+        self._fd = self._socket.fileno()
+
+    def call_again(self, path, hello):
+        """Connects anew, and is open to others only once `hello` has gone out. False: nobody listens there."""
+        with self._lock:
+            self._close()
+            self._rest, self._skipping = b"", False
+            try:
+                self._connect(path)
+                self._sequence += 1
+                self.open = self._write(self._line({"event": "hello", "seq": self._sequence, "time": time.time(), **hello}))
+            except OSError:
+                self.open = False
+            return self.open
+
+    def _line(self, message):
+        data = self.dumps(message)
+        if len(data) >= MOST_MESSAGE:
+            data = self.dumps(self._too_large(message, len(data)))
+        return data + b"\n"
+
+    def _write(self, data):
+        if self._socket is None:
+            return native.module.send_all(self._fd, data, _SEND_SECONDS)
+        self._socket.settimeout(_SEND_SECONDS)
+        self._socket.sendall(data)
+        return True
 
     def send(self, message):
         """True when it went out. Never raises: the program comes first."""
         try:
-            data = self.dumps(message)
-            if len(data) >= MOST_MESSAGE:
-                data = self.dumps(self._too_large(message, len(data)))
-            data += b"\n"
+            data = self._line(message)
             with self._lock:
-                if not self.open:
-                    return False
-                if self._socket is None:
-                    good = native.module.send_all(self._fd, data, _SEND_SECONDS)
-                else:
-                    self._socket.settimeout(_SEND_SECONDS)
-                    self._socket.sendall(data)
-                    good = True
-                if not good:
-                    self.open = False
-                return good
+                if self.open:
+                    self.open = self._write(data)
+                    return self.open
+                return False
         except OSError:
             self.open = False
             return False
@@ -126,16 +146,20 @@ class Channel:
 
     def close(self):
         with self._lock:
-            if self._fd >= 0:
-                self.open = False
-                try:
-                    if self._socket is not None:
-                        self._socket.close()
-                    else:
-                        os.close(self._fd)
-                except OSError:
-                    pass
-                self._fd = -1
+            self._close()
+
+    def _close(self):
+        if self._fd < 0:
+            return
+        self.open = False
+        try:
+            if self._socket is not None:
+                self._socket.close()
+            else:
+                os.close(self._fd)
+        except OSError:
+            pass
+        self._fd = -1
 
 
 class Trace:

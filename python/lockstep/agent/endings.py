@@ -88,16 +88,24 @@ class Endings:
         reasons = {str(one.id): why.explain(agent, one, ended=gone)
                    for one in list(agent.table.values())[:200] if not one.hit_count or one.state != "done"}
         final = {"breakpoints": table, "why": reasons, "checkpoints": agent.features.checkpoint_list() if agent.features else []}
-        if agent.calls_counted:
-            from . import operations
+        from . import operations
 
-            final.update(operations.files(agent, {"limit": 500}))
+        final.update(operations.files(agent, {"limit": 500}) if agent.calls_counted else operations.files_by_name(1000))
         agent.trace.write("exit", {**gone, "end_time": time.time(), "total_steps": agent.stop_count})
         if not agent.dead:
-            agent.channel.event("final", final)
+            if not agent.channel.event("final", final):
+                self._leave(final)
             agent.channel.event("exited", gone)
         agent.channel.close()
         agent.trace.close()
+
+    def _leave(self, final):
+        """The last words, for a service that comes after the end."""
+        try:
+            with open(os.path.join(self.agent.folder, "final.json"), "wb") as file:
+                file.write(self.agent.channel.dumps(final))
+        except OSError:
+            pass
 
     # -- what is done to it ---------------------------------------------------------------------------------------------
     def end(self, status):

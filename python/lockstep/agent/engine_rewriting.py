@@ -22,8 +22,13 @@ class RewritingEngine(NativeEngine):
         for one in self._tables if table is None else (table,):
             one[name] = value
 
+    def watch_new_code(self, wanted, names):
+        if wanted:
+            from . import rewrite  # noqa: F401: with the first breakpoint, rather than in the middle of the program's imports
+        super().watch_new_code(wanted, names)
+
     def new_index(self):
-        from . import rewrite  # loaded with the first breakpoint
+        from . import rewrite
 
         index = super().new_index()
         self.put_name(rewrite.counter_name(index), self._native.counter(index))

@@ -5,6 +5,7 @@ import sys
 
 _here = os.path.dirname(os.path.abspath(__file__))
 _canonical = {}
+_folders = {}
 _lines = {}
 _trees = {}
 _start_folder = os.getcwd()
@@ -28,6 +29,20 @@ def is_machinery(filename):
     return filename.startswith(("<frozen importlib", "<frozen runpy", _package))
 
 
+def _real(path):
+    """realpath that looks at a folder once: a program has thousands of files in a few hundred of them."""
+    folder, base = os.path.split(path)
+    if base in ("", ".", ".."):
+        return os.path.realpath(path)
+    real = _folders.get(folder)
+    if real is None:
+        if len(_folders) > 10_000:
+            _folders.clear()
+        real = _folders[folder] = os.path.realpath(folder)
+    path = os.path.join(real, base)
+    return os.path.realpath(path) if os.path.islink(path) else path
+
+
 def canonical(filename):
     """An absolute path without symbolic links; relative ones count from where the program was started."""
     known = _canonical.get(filename)
@@ -35,7 +50,7 @@ def canonical(filename):
         known = filename
         if not filename.startswith("<"):
             try:
-                known = os.path.realpath(os.path.join(_start_folder, filename))
+                known = _real(os.path.join(_start_folder, filename))
             except (OSError, ValueError):
                 pass
         if len(_canonical) > 100_000:
@@ -76,9 +91,10 @@ def is_library(filename):
 
 
 def is_standard(filename):
-    folder = os.path.dirname(os.path.realpath(os.__file__)) + os.sep
+    if "/site-packages/" in filename or "/dist-packages/" in filename:
+        return False
     path = canonical(filename)
-    return filename.startswith("<") or (path.startswith(folder) and "site-packages" not in path)
+    return filename.startswith("<") or (path.startswith(os.path.dirname(canonical(os.__file__)) + os.sep) and "site-packages" not in path)
 
 
 def read(filename):

@@ -75,10 +75,11 @@ def _causes(agent, one, ended):
 
 
 def _line_causes(one, agent, reached):
-    path = one.path or one.file
-    loaded = {sources.canonical(file): (file, name) for file, name in sources.loaded_files().items()}
-    if agent.script:
-        loaded.setdefault(sources.canonical(agent.script), (agent.script, "__main__"))
+    path, loaded = one.path or one.file, {}
+    if not one.points:  # else its code was there: thousands of names need not be looked at, for each breakpoint, at the end
+        loaded = {sources.canonical(file): (file, name) for file, name in sources.loaded_files().items()}
+        if agent.script:
+            loaded.setdefault(sources.canonical(agent.script), (agent.script, "__main__"))
     executed = path in loaded or bool(one.points)
     if one.state == "invalid" or (one.line and one.line != one.requested_line):
         later = f"; the next line with code is {one.line}" if one.line else ""

@@ -1,0 +1,33 @@
+// What several parts of a session read from messages, and the clock they share.
+#pragma once
+#include <chrono>
+#include <string>
+
+#include "base/json.h"
+
+namespace lockstep {
+
+// How long a connection may be gone before its program counts as lost: one that hangs up is about to end.
+inline constexpr double kHangUpSecs = 2;
+
+inline double now_secs() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+inline int64_t whole(const Json& object, const char* name, int64_t otherwise = 0) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
+}
+
+inline std::string text(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// The thread that an event is about.
+inline int64_t thread_of(const Json& event) {
+  const auto thread = event.find("thread");
+  return thread != event.end() && thread->is_object() ? whole(*thread, "id") : whole(event, "thread");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,171 @@
+// The thread of a session that listens: to the program's process, its output, and the part of us inside it.
+#include <poll.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "debugger/session.h"
+#include "debugger/session_fields.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostEvents = 2000;
+constexpr double kExitSecs = 30;
+
+bool resumes(const std::string& operation) {
+  return operation == "continue" || operation == "next" || operation == "step" || operation == "finish" ||
+         operation == "until";
+}
+
+}  // namespace
+
+void Session::listen() {
+  while (look()) {
+  }
+}
+
+bool Session::look() {
+  pollfd watched[4];
+  nfds_t count = 0;
+  const auto watch = [&](int fd) {
+    if (fd >= 0) watched[count++] = {fd, POLLIN, 0};
+  };
+  const int tells = child_->end_descriptor(), grows = tail_.watch_descriptor();
+  watch(tells);
+  watch(grows);
+  if (socket_ && !closed_) watch(socket_->descriptor());
+  if (!socket_ && listener_) watch(listener_->descriptor());
+  ::poll(watched, count, tells < 0 || grows < 0 || (closed_ && !detached_) ? 50 : 1000);
+  // Whether there is something to see; where nothing tells, there may always be.
+  const auto moved = [&](int fd) {
+    return fd < 0 ||
+           std::any_of(watched, watched + count, [fd](const pollfd& one) { return one.fd == fd && one.revents; });
+  };
+
+  if (!socket_ && listener_)
+    if (const int fd = listener_->accept(); fd >= 0) {
+      const std::lock_guard lock(mutex_);
+      socket_ = std::make_shared<AgentSocket>(fd);
+      closed_ = false;
+      listener_.reset();
+    }
+  ChildEnd end;
+  // Before the last look, so that nothing said or printed is missed.
+  const bool ended = moved(tells) && child_->try_wait(end);
+  if (ended || !looked_ || moved(grows))  // the first time it tells only of what comes
+    tail_.read(ended, [this](const std::string& line) {
+      trace_.add("output", {{"text", line}});
+      push_event({{"event", "output"}, {"category", "program"}, {"text", line}});
+    });
+  looked_ = true;
+  if (socket_ && !closed_ && (!socket_->receive([this](Json message) { handle(std::move(message)); }) || closed_))
+    lose_connection();
+  if (closed_ && !ended && !detached_) {
+    // A program that hangs up is about to end; one that stays has only lost us. After its last words it may still have
+    // threads to wait for.
+    const std::lock_guard lock(mutex_);
+    detached_ = now_secs() - closed_at_ > (exited_.is_null() ? kHangUpSecs : kExitSecs);
+    if (detached_) changed_.notify_all();
+  }
+  if (ended) finish(end);
+  return !ended;
+}
+
+void Session::lose_connection() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  closed_at_ = now_secs();
+  stopped_.clear();
+  changed_.notify_all();
+  listen_again();
+}
+
+// For a program that keeps its stops until a service is there for it: it calls again where it called first.
+bool Session::listen_again() {
+  if (request_.on_disconnect != "wait" || token_.empty() || !exited_.is_null()) return false;
+  listener_.reset();  // first: it takes the name along
+  try {
+    listener_ = std::make_unique<AgentListener>(identity_.folder);
+  } catch (const Error&) {  // it can still be watched and ended
+    return false;
+  }
+  socket_.reset();
+  return true;
+}
+
+void Session::handle(Json message) {
+  if (message.contains("event")) return handle_event(std::move(message));
+  const std::lock_guard lock(mutex_);
+  const int64_t id = whole(message, "id", -1);
+  const auto asked = asked_.find(id);
+  if (asked == asked_.end()) return;  // whoever asked has given up
+  // It goes on after this reply: from here on it is running, and the next stop is a new one.
+  if (resumes(asked->second) && message.value("ok", false) && message["result"].is_object() &&
+      message["result"].contains("resumed") && message["result"]["resumed"].is_array())
+    for (const Json& thread : message["result"]["resumed"])
+      if (thread.is_number_integer()) stopped_.erase(thread.get<int64_t>());
+  replies_[id] = std::move(message);
+  changed_.notify_all();
+}
+
+void Session::handle_event(Json event) {
+  const std::string kind = text(event, "event");
+  {
+    const std::lock_guard lock(mutex_);
+    if (kind == "hello") {
+      if (text(event, "token") != token_) {  // not the program that we started
+        closed_ = detached_ = true;
+        return;
+      }
+      event.erase("token");
+      greet(event);
+    } else if (!connected_) {
+      return;
+    } else if (kind == "stopped") {
+      stopped_[thread_of(event)] = event;
+      last_stop_ = event;
+      stops_ = std::max(stops_, whole(event, "count", stops_ + 1));  // the program may have told it in its hello
+    } else if (kind == "continued") {
+      stopped_.erase(thread_of(event));
+    } else if (kind == "final") {
+      report_ = event;
+    } else if (kind == "exited") {
+      exited_ = event;
+      stopped_.clear();
+    } else if (kind == "breakpoint" && (text(event, "change") == "removed" || text(event, "change") == "done")) {
+      const auto found = event.find("breakpoint");
+      if (found != event.end() && found->is_object()) breakpoints_.erase(whole(*found, "id", -1));
+    }
+  }
+  push_event(std::move(event));
+}
+
+// One that calls again says what stands, so that nobody sees it running in between.
+void Session::greet(Json hello) {
+  if (hello.contains("again")) {
+    stopped_.clear();
+    stops_ = std::max(stops_, whole(hello, "stops"));
+    if (const auto standing = hello.find("stopped"); standing != hello.end() && standing->is_array())
+      for (const Json& stop : *standing)
+        if (stop.is_object()) last_stop_ = stopped_[thread_of(stop)] = stop;
+    trace_.add("reconnected", {{"session_id", identity_.id}, {"stopped_threads", stopped_.size()}});
+  }
+  hello_ = std::move(hello);
+  connected_ = true;
+  detached_ = false;
+  ++connections_;
+  changed_.notify_all();
+}
+
+void Session::push_event(Json event) {
+  const std::lock_guard lock(mutex_);
+  if (text(event, "category") == "program") ++output_lines_;
+  Json numbered{{"number", next_event_++}};
+  numbered.update(event);
+  events_.push_back(std::move(numbered));
+  if (events_.size() > kMostEvents) events_.pop_front();
+  changed_.notify_all();
+}
+
+}  // namespace lockstep
