@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "pipeline/memory_need.h"
+#include "support/sanitized.h"
 #include "tensor/storage.h"
 
 namespace {
@@ -16,7 +17,7 @@ std::atomic<int64_t> large_blocks = 0;
 }  // namespace
 
 // Sanitizers bring their own allocation: there only the pool is counted.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#if !LOCKSTEP_SANITIZED
 namespace {
 
 constexpr size_t kLargeBlock = 4096;  // smaller ones are shapes, names and lists
