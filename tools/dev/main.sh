@@ -22,16 +22,21 @@ install_packages() {
   [ ${#missing[@]} -eq 0 ] && return
   local as_root=()
   if [ "$(id -u)" != 0 ]; then
-    if ! command -v sudo >/dev/null; then
-      say "packages are missing, and neither root nor sudo is there to install them. As root:"
-      echo "apt-get install ${missing[*]}" >&2
-      exit 3
-    fi
+    command -v sudo >/dev/null || say_what_root_installs "there is neither root nor sudo" "${missing[@]}"
     as_root=(sudo)
   fi
   say "installing ${missing[*]}"
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q >&2
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}" >&2
+  # A user who may not use sudo is only known when it refuses: asking it beforehand wants a password it may not need.
+  as_root+=(env DEBIAN_FRONTEND=noninteractive apt-get -q)
+  { "${as_root[@]}" update && "${as_root[@]}" install -y --no-install-recommends "${missing[@]}"; } >&2 ||
+    say_what_root_installs "they could not be installed" "${missing[@]}"
+}
+
+say_what_root_installs() {  # say_what_root_installs REASON PACKAGE...
+  say "packages are missing, and $1. As root:"
+  shift
+  echo "apt-get install $*" >&2
+  exit 3
 }
 
 # The reference libraries live in .venv; a stamp of the requirements says whether it is up to date.
