@@ -14,7 +14,9 @@ namespace {
 
 constexpr int64_t kPeriod = 2000;          // no divisor of a block: every block holds another part of the row
 constexpr float kUnit = 1.0f / (1 << 12);  // values are whole numbers of this
-constexpr double kRoom = 0x1p-49;          // sixteen roundings of a double, after 10^9 additions
+// What 10^9 additions may leave: the moments of a chunk are 2^18 roundings of a double that mostly cancel. A float
+// loses half of all digits.
+constexpr double kRoom = 0x1p-46;
 
 // What a float's bits count as, in the order of the values.
 int64_t ordered(float value) {
