@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-COMMANDS = "setup build demo test bench fuzz clang format lint docs clean help".split()
+COMMANDS = "setup build demo test bench fuzz clang tsan arm64 format lint docs clean help".split()
 
 
 def dev(*arguments, path=None, root=ROOT):
@@ -163,7 +163,7 @@ def test_a_changed_requirement_is_installed(tools, tmp_path_factory):
     assert len((root / "pip.log").read_text()) > len(before)
 
 
-@pytest.mark.parametrize("command, lists", [("build", ["packages"]), ("fuzz", ["packages", "packages-clang"]), ("clang", ["packages", "packages-clang"])])
+@pytest.mark.parametrize("command, lists", [("build", ["packages"]), ("fuzz", ["packages", "packages-clang"]), ("clang", ["packages", "packages-clang"]), ("tsan", ["packages", "packages-clang"]), ("arm64", ["packages", "packages-arm64"])])
 def test_elsewhere_every_command_names_all_its_packages_at_once(tools, command, lists):
     path, _ = tools
     done = dev(command, path=path)

@@ -108,6 +108,22 @@ cmd_clang() {
   ninja -C build-clang -j "$JOBS" "$@"
 }
 
+# tsan [PROGRAM...]: run the test programs that use threads under ThreadSanitizer
+#   Into build-tsan. Installs clang.
+cmd_tsan() {
+  install_packages packages-clang.txt
+  configure tsan build-tsan
+  tools/dev/tsan.sh "$@"
+}
+
+# arm64 [PROGRAM...]: compile all below the commands for 64-bit ARM and run test programs of it under qemu
+#   Into build-arm64, with the libraries' packages unpacked there. Installs a cross compiler and qemu. Without names the
+#   programs are test_tensor and test_backend.
+cmd_arm64() {
+  install_packages packages-arm64.txt
+  tools/dev/arm64.sh "$@"
+}
+
 # format: format every source file
 cmd_format() { install_packages; source_files | xargs clang-format-14 -i; }
 
@@ -139,7 +155,7 @@ cmd_help() {
   fi
   echo "usage: ./dev COMMAND"
   local name
-  for name in $(sed -nE 's/^cmd_([a-z]+)\(\).*/\1/p' "${BASH_SOURCE[0]}"); do echo "  $(help_of "$name" | head -n 1)"; done
+  for name in $(sed -nE 's/^cmd_([a-z0-9]+)\(\).*/\1/p' "${BASH_SOURCE[0]}"); do echo "  $(help_of "$name" | head -n 1)"; done
   echo "./dev COMMAND --help says more."
 }
 
