@@ -32,19 +32,21 @@ CONF
       *) dpkg-deb -x "$archive" "$ROOT" ;;
     esac
   done
+  [ ! -d "$ROOT/lib" ] || cp -a "$ROOT/lib/." "$ROOT/usr/lib/"  # where /lib is /usr/lib, packages may use either
   rm -rf "$state"
   echo "$packages" >"$ROOT/packages"
 }
 
 make_sysroot
 cmake --preset arm64 >build-arm64/configure.log || { cat build-arm64/configure.log >&2; exit 1; }
-[ $# -gt 0 ] || set -- test_tensor test_backend
+[ $# -gt 0 ] || set -- test_tensor test_io test_compare test_backend
 layers=$(sed -nE 's/^([a-z]+):.*/lockstep_\1/p' cmake/layers.txt | grep -v '^lockstep_cli$')
 # shellcheck disable=SC2086
 ninja -C build-arm64 -j "$JOBS" $layers "$@"
 libraries=$ROOT/usr/lib/aarch64-linux-gnu
-# Not the tests that start the program anew: the system cannot run it without qemu.
+# Not the tests that start the program anew, which the system cannot run without qemu, nor a billion pairs, which take
+# minutes there.
 for program in "$@"; do
   qemu-aarch64-static -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$libraries:/usr/aarch64-linux-gnu/lib" \
-    "build-arm64/bin/$program" --gtest_brief=1 --gtest_filter='-*ForcedLevel*'
+    "build-arm64/bin/$program" --gtest_brief=1 --gtest_filter='-*ForcedLevel*:*ABillion*'
 done
