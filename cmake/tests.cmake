@@ -16,7 +16,11 @@ foreach(layer IN LISTS LOCKSTEP_LAYERS)
   endif()
   add_executable(test_${layer} ${sources})
   target_include_directories(test_${layer} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-  target_link_libraries(test_${layer} PRIVATE lockstep_${layer} GTest::gtest_main ${RAPIDCHECK_LIBRARY})
+  set(tested lockstep_${layer})
+  if(layer STREQUAL "cli")
+    set(tested lockstep_cli_text)  # the commands themselves are run by the Python tests
+  endif()
+  target_link_libraries(test_${layer} PRIVATE ${tested} GTest::gtest_main ${RAPIDCHECK_LIBRARY})
   target_compile_definitions(test_${layer} PRIVATE LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                                    LOCKSTEP_BINARY_DIR="${CMAKE_BINARY_DIR}")
   if(layer STREQUAL "pipeline")

@@ -7,6 +7,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compare/comparison_kernel.cpp"
+#include "tensor/simd_targets.h"
+// after the choice of targets
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

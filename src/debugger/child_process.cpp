@@ -136,6 +136,7 @@ ChildProcess::~ChildProcess() {
 }
 
 bool ChildProcess::try_wait(ChildEnd& end) {
+  const std::lock_guard lock(waiting_);
   if (!waited_ && adopted_) {
     pollfd ended{pidfd_, POLLIN, 0};
     if (::poll(&ended, 1, 0) <= 0) return false;
@@ -156,6 +157,7 @@ bool ChildProcess::try_wait(ChildEnd& end) {
 }
 
 void ChildProcess::signal(int number, bool with_children) const {
+  const std::lock_guard lock(waiting_);
   if (pid_ <= 0 || (adopted_ && waited_)) return;  // somebody else's number by now, perhaps
   // Its process group outlives it while children are there; the number is then still taken, so it cannot hit a stranger
   // as long as one child lives, and nobody once none does.

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -48,10 +49,12 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
   int end_descriptor() const { return pidfd_; }  // readable once the process has ended
-  bool try_wait(ChildEnd& end);                  // true once it has ended
+  // From any thread: a process is not waited for between the look at whether it was and the signal to its number.
+  bool try_wait(ChildEnd& end);  // true once it has ended
   void signal(int number, bool with_children) const;
 
  private:
+  mutable std::mutex waiting_;
   pid_t pid_ = -1;
   int pidfd_ = -1;
   bool waited_ = false, adopted_ = false;

@@ -208,7 +208,8 @@ std::string encode_png(const Tensor& pixels, const std::map<std::string, std::st
     if (content.find('\0') != std::string::npos)
       fail(Code::kBadInput, "png", "the text of \"" + key + "\" holds a zero byte");
     png_text entry{};
-    const bool ascii = std::all_of(content.begin(), content.end(), [](char c) { return c >= 0; });
+    const bool ascii =
+        std::all_of(content.begin(), content.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
     entry.compression = ascii ? PNG_TEXT_COMPRESSION_NONE : PNG_ITXT_COMPRESSION_NONE;
     entry.key = const_cast<char*>(key.c_str());
     entry.text = const_cast<char*>(content.c_str());

@@ -4,8 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "tensor/convert.h"
-#include "tensor/rehearsal.h"
+#include "pipeline/map_floats.h"
 
 namespace lockstep {
 
@@ -33,34 +32,26 @@ Tensor unpack_latents(const Tensor& packed, int64_t height, int64_t width) {
 
 Tensor denormalize_latents(const Tensor& latents, const models::VaeConfig& config) {
   const DType dtype = latents.dtype();
-  const auto rounded = [dtype](float v) {
-    return dtype == DType::kBF16 ? float_from(bfloat16_from(v)) : dtype == DType::kF16 ? float_from(half_from(v)) : v;
-  };
-  std::vector<float> z = to_floats(latents);
   const int64_t channels = latents.dim(1), pixels = latents.dim(2) * latents.dim(3) * latents.dim(4);
-  for (size_t i = 0; i < z.size(); ++i) {
-    const size_t c = static_cast<size_t>(static_cast<int64_t>(i) / pixels % channels);
-    const float inverse_std = rounded(1.0f / rounded(config.latents_std[c]));
-    z[i] = rounded(rounded(z[i] / inverse_std) + rounded(config.latents_mean[c]));
-  }
-  return Tensor::from<float>(latents.shape(), std::span<const float>(z)).to(dtype);
+  return map_floats(
+      dtype,
+      [&](int64_t i, float z) {
+        const size_t c = static_cast<size_t>(i / pixels % channels);
+        const float inverse_std = rounded_to(dtype, 1.0f / rounded_to(dtype, config.latents_std[c]));
+        return rounded_to(dtype, z / inverse_std) + rounded_to(dtype, config.latents_mean[c]);
+      },
+      latents);
 }
 
 Tensor pixels_from_decoded(const Tensor& decoded) {
   const DType dtype = decoded.dtype();
-  const auto rounded = [dtype](float v) {
-    return dtype == DType::kBF16 ? float_from(bfloat16_from(v)) : dtype == DType::kF16 ? float_from(half_from(v)) : v;
-  };
-  Tensor pixels = Tensor::empty(DType::kU8, decoded.shape());
-  if (rehearsing()) return pixels;
-  const std::vector<float> x = to_floats(decoded);
-  uint8_t* out = pixels.mutable_data<uint8_t>();
-  for (size_t i = 0; i < x.size(); ++i) {
-    const float unit = std::clamp(rounded(rounded(x[i] * 0.5f) + 0.5f), 0.0f, 1.0f);
-    out[i] =
-        static_cast<uint8_t>(std::nearbyint(std::isnan(unit) ? 0.0f : unit * 255.0f));  // ties to even, as NumPy rounds
-  }
-  return pixels;
+  return map_floats(
+      DType::kU8,
+      [dtype](int64_t, float x) {
+        const float unit = std::clamp(rounded_to(dtype, rounded_to(dtype, x * 0.5f) + 0.5f), 0.0f, 1.0f);
+        return std::nearbyint(std::isnan(unit) ? 0.0f : unit * 255.0f);  // ties to even, as NumPy rounds
+      },
+      decoded);
 }
 
 }  // namespace lockstep

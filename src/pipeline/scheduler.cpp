@@ -3,18 +3,9 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "tensor/convert.h"
+#include "pipeline/map_floats.h"
 
 namespace lockstep {
-namespace {
-
-float rounded_to(DType dtype, float value) {
-  if (dtype == DType::kBF16) return float_from(bfloat16_from(value));
-  if (dtype == DType::kF16) return float_from(half_from(value));
-  return value;
-}
-
-}  // namespace
 
 SchedulerConfig read_scheduler_config(const fs::path& path) {
   const models::ConfigReader reader = models::read_config(path, "FlowMatchEulerDiscreteScheduler");
@@ -85,10 +76,9 @@ Tensor euler_step(const Schedule& schedule, int step, const Tensor& latents, con
   // torch multiplies a 0-d f32 tensor by a bf16 one in bf16: the step size itself is rounded too.
   const float dt = rounded_to(
       velocity.dtype(), schedule.sigmas[static_cast<size_t>(step) + 1] - schedule.sigmas[static_cast<size_t>(step)]);
-  const std::vector<float> v = to_floats(velocity);
-  std::vector<float> x = to_floats(latents);
-  for (size_t i = 0; i < x.size(); ++i) x[i] += rounded_to(velocity.dtype(), dt * v[i]);
-  return Tensor::from<float>(latents.shape(), std::span<const float>(x)).to(velocity.dtype());
+  return map_floats(
+      velocity.dtype(), [&](int64_t, float x, float v) { return x + rounded_to(velocity.dtype(), dt * v); }, latents,
+      velocity);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/convert_simd.cpp"
+#include "tensor/simd_targets.h"
+// after the choice of targets
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file once an instruction set.
 #include <hwy/highway.h>

@@ -3,6 +3,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/statistics_kernel.cpp"
+#include "tensor/simd_targets.h"
+// after the choice of targets
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

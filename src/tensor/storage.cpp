@@ -30,7 +30,7 @@ class Pool {
     std::byte* data = nullptr;
     auto& free = free_[size];
     if (!free.empty()) {
-      data = free.back();
+      data = free.back().data;
       free.pop_back();
       cached_bytes_ -= size;
     } else {
@@ -62,13 +62,11 @@ class Pool {
   void give(std::byte* data, size_t size) noexcept {
     const std::lock_guard lock(mutex_);
     use_.in_use_bytes -= size;
-    // Blocks beyond the largest amount ever in use could not all be wanted again.
-    if (cached_bytes_ + size > use_.peak_bytes) {
-      std::free(data);
-      return;
-    }
+    // Blocks beyond the largest amount ever in use could not all be wanted again. Those used last are kept: the sizes
+    // that loading a model needed are not those of its passes.
+    while (cached_bytes_ > 0 && cached_bytes_ + size > use_.peak_bytes) drop_oldest();
     try {
-      free_[size].push_back(data);
+      free_[size].push_back({data, ++clock_});
       cached_bytes_ += size;
     } catch (...) {
       std::free(data);
@@ -113,17 +111,33 @@ class Pool {
     if (use_.in_use_bytes > use_.peak_bytes) use_.peak_bytes = use_.in_use_bytes;
   }
 
+  void drop_oldest() {
+    auto oldest = free_.end();
+    for (auto entry = free_.begin(); entry != free_.end(); ++entry)
+      if (!entry->second.empty() &&
+          (oldest == free_.end() || entry->second.front().freed_at < oldest->second.front().freed_at))
+        oldest = entry;
+    std::free(oldest->second.front().data);
+    oldest->second.erase(oldest->second.begin());
+    cached_bytes_ -= oldest->first;
+  }
+
   void drop_cached() {
     for (auto& [size, blocks] : free_) {
-      for (std::byte* block : blocks) std::free(block);
+      for (const FreeBlock& block : blocks) std::free(block.data);
       blocks.clear();
     }
     cached_bytes_ = 0;
   }
 
+  struct FreeBlock {
+    std::byte* data;
+    uint64_t freed_at;
+  };
+
   std::mutex mutex_;
-  std::unordered_map<size_t, std::vector<std::byte*>> free_;
-  uint64_t cached_bytes_ = 0, limit_ = 0;
+  std::unordered_map<size_t, std::vector<FreeBlock>> free_;  // of each size, those freed first at the front
+  uint64_t cached_bytes_ = 0, limit_ = 0, clock_ = 0;
   MemoryUse use_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "pipeline/memory_need.h"
+#include "support/sanitized.h"
 #include "tensor/storage.h"
 
 namespace {
@@ -16,7 +17,7 @@ std::atomic<int64_t> large_blocks = 0;
 }  // namespace
 
 // Sanitizers bring their own allocation: there only the pool is counted.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#if !LOCKSTEP_SANITIZED
 namespace {
 
 constexpr size_t kLargeBlock = 4096;  // smaller ones are shapes, names and lists
@@ -194,17 +195,45 @@ TEST(SteadyMemory, ASecondForwardPassAllocatesNothing) {
     }
 }
 
-TEST(SteadyMemory, NoDenoisingStepAfterTheFirstTakesTensorsFromTheSystem) {
+// All that has been asked of the system so far: blocks of the pool, and large ones of anything else.
+struct Asked {
+  uint64_t by_pool = memory_use().system_allocations;
+  int64_t large_blocks = ::large_blocks;
+};
+
+TEST(SteadyMemory, NothingAfterTheFirstDenoisingStepAsksForMemory) {
   const ModelFolder model = tiny_model();
-  const std::unique_ptr<Backend> backend = make_backend("cpu");
-  std::vector<uint64_t> after_step;
-  GenerateSettings settings;
-  settings.progress = [&](std::string_view stage, int64_t done, int64_t) {
-    if (stage == "denoise" && done > 0) after_step.push_back(memory_use().system_allocations);
-  };
-  generate(model, *backend, settings, {request(128)});
-  ASSERT_EQ(after_step.size(), 3u);
-  EXPECT_EQ(after_step[1], after_step[2]);
+  for (const GuidanceRun guidance : {GuidanceRun::kPasses, GuidanceRun::kBatch}) {
+    const std::unique_ptr<Backend> backend = make_backend("cpu");
+    std::vector<Asked> after_step;
+    GenerateSettings settings;
+    settings.guidance = guidance;
+    settings.progress = [&](std::string_view stage, int64_t done, int64_t) {
+      if (stage == "denoise" && done > 0) after_step.emplace_back();
+    };
+    generate(model, *backend, settings, {request(128)});
+    ASSERT_EQ(after_step.size(), 3u);
+    EXPECT_EQ(after_step[1].by_pool, after_step[2].by_pool);
+    EXPECT_EQ(after_step[1].large_blocks, after_step[2].large_blocks);
+  }
+}
+
+TEST(SteadyMemory, ASecondPictureIsDecodedInTheMemoryOfTheFirst) {
+  const ModelFolder model = tiny_model();
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const std::unique_ptr<Backend> backend = make_backend("cpu");
+    std::vector<Asked> after_picture;
+    GenerateSettings settings;
+    settings.dtype = dtype;
+    settings.progress = [&](std::string_view stage, int64_t done, int64_t) {
+      if (stage == "decode" && done > 0) after_picture.emplace_back();
+    };
+    generate(model, *backend, settings, {request(64), request(64), request(64)});
+    ASSERT_EQ(after_picture.size(), 3u);
+    // The pictures themselves are kept, and each may be a new block of the pool.
+    EXPECT_LE(after_picture[2].by_pool, after_picture[1].by_pool + 1) << dtype_name(dtype);
+    EXPECT_EQ(after_picture[2].large_blocks, after_picture[1].large_blocks) << dtype_name(dtype);
+  }
 }
 
 }  // namespace

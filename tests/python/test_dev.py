@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-COMMANDS = "setup build demo test bench fuzz clang format lint docs clean help".split()
+COMMANDS = "setup build demo test bench fuzz clang tsan arm64 format lint docs clean help".split()
 
 
 def dev(*arguments, path=None, root=ROOT):
@@ -54,15 +54,27 @@ def test_elsewhere_it_says_what_to_install(tools):
         assert package in done.stderr
 
 
-def test_missing_packages_are_installed_with_sudo(tools):
+def test_a_refused_sudo_says_what_root_must_do(tools):
     path, add = tools
     add("dpkg-query", '[ "${@: -1}" = libpng-dev ] || printf "install ok installed"')
     add("apt-get", 'echo "apt-get by $(id -u): $*"')
     add("id", "echo 1000")
     add("sudo", 'echo "sudo: $*" >&2; exit 7')
     done = dev("format", path=path)
-    assert done.returncode == 7, "a refused sudo ends it"
-    assert "installing libpng-dev" in done.stderr and "sudo: env DEBIAN_FRONTEND=noninteractive apt-get update" in done.stderr
+    assert done.returncode == 3, done.stderr
+    assert "installing libpng-dev" in done.stderr and "sudo: env DEBIAN_FRONTEND=noninteractive apt-get -q update" in done.stderr
+    assert done.stderr.splitlines()[-1] == "apt-get install libpng-dev"
+
+
+def test_a_failed_installation_ends_the_command(tools):
+    path, add = tools
+    add("dpkg-query", '[ "${@: -1}" = libpng-dev ] || printf "install ok installed"')
+    add("apt-get", '[ "$2" = update ]')
+    add("clang-format-14", "echo formatted")
+    add("id", "echo 0")
+    done = dev("format", path=path)
+    assert done.returncode == 3 and done.stderr.splitlines()[-1] == "apt-get install libpng-dev"
+    assert "formatted" not in done.stdout
 
 
 def test_without_sudo_it_says_what_root_must_do(tools):
@@ -94,7 +106,7 @@ def copy_of_dev(folder):
 # A Debian whose packages are a folder of files and whose python3 makes environments that write down what pip is asked for.
 DPKG_QUERY = 'd=$(dirname "$0")/installed; [ -e "$d/${@: -1}" ] && printf "install ok installed"'
 APT_GET = """d=$(dirname "$0")/installed; mkdir -p "$d"; echo "apt-get $*" >> "$d.log"
-[ "$1" = install ] || exit 0
+[ "$2" = install ] || exit 0
 for word in "$@"; do case "$word" in -*|install) ;; *) touch "$d/$word" ;; esac; done"""
 PYTHON3 = """case "$*" in
 "-m venv"*) folder=${@: -1}; mkdir -p "$folder/bin"; touch "$folder/pip"; cp "$0" "$folder/bin/python"; chmod +x "$folder/bin/python" ;;
@@ -118,7 +130,7 @@ def test_setup_installs_once_as_root_and_with_sudo(tools, tmp_path_factory, user
     assert sorted(file.name for file in (path / "installed").iterdir()) == sorted(packages)
     assert (path / "sudo.log").exists() == bool(user), "sudo where it is needed, and only there"
     apt, pip = (path / "installed.log").read_text(), (root / "pip.log").read_text()
-    assert apt.count("apt-get install") == 1 and "-r tools/dev/requirements.txt" in pip
+    assert apt.count("apt-get -q install") == 1 and "-r tools/dev/requirements.txt" in pip
     second = dev("setup", path=path, root=root)
     assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
     assert ((path / "installed.log").read_text(), (root / "pip.log").read_text()) == (apt, pip), "nothing is done twice"
@@ -151,7 +163,7 @@ def test_a_changed_requirement_is_installed(tools, tmp_path_factory):
     assert len((root / "pip.log").read_text()) > len(before)
 
 
-@pytest.mark.parametrize("command, lists", [("build", ["packages"]), ("fuzz", ["packages", "packages-clang"]), ("clang", ["packages", "packages-clang"])])
+@pytest.mark.parametrize("command, lists", [("build", ["packages"]), ("fuzz", ["packages", "packages-clang"]), ("clang", ["packages", "packages-clang"]), ("tsan", ["packages", "packages-clang"]), ("arm64", ["packages", "packages-arm64"])])
 def test_elsewhere_every_command_names_all_its_packages_at_once(tools, command, lists):
     path, _ = tools
     done = dev(command, path=path)

@@ -135,6 +135,19 @@ TEST(Tensor, MemoryIsCountedLimitedAndReused) {
   set_memory_limit(0);
 }
 
+// As when a model was loaded: what its passes need must not be given back to keep what only the loading needed.
+TEST(Tensor, OfFreedMemoryWhatWasUsedLastIsKept) {
+  release_cached_memory();
+  reset_peak_memory();
+  { const Tensor loading = Tensor::empty(DType::kU8, {4 << 20}); }
+  { const Tensor pass = Tensor::empty(DType::kU8, {3 << 20}); }
+  const uint64_t allocations = memory_use().system_allocations;
+  { const Tensor second_pass = Tensor::empty(DType::kU8, {3 << 20}); }
+  EXPECT_EQ(memory_use().system_allocations, allocations);
+  { const Tensor loading = Tensor::empty(DType::kU8, {4 << 20}); }
+  EXPECT_EQ(memory_use().system_allocations, allocations + 1) << "no more is kept than was ever in use";
+}
+
 // Random views of random tensors, packed by copy_strided, against index arithmetic.
 RC_GTEST_PROP(TensorProperties, PackingAnyViewKeepsItsValues, ()) {
   const size_t rank = *rc::gen::inRange<size_t>(1, 5);

@@ -22,16 +22,21 @@ install_packages() {
   [ ${#missing[@]} -eq 0 ] && return
   local as_root=()
   if [ "$(id -u)" != 0 ]; then
-    if ! command -v sudo >/dev/null; then
-      say "packages are missing, and neither root nor sudo is there to install them. As root:"
-      echo "apt-get install ${missing[*]}" >&2
-      exit 3
-    fi
+    command -v sudo >/dev/null || say_what_root_installs "there is neither root nor sudo" "${missing[@]}"
     as_root=(sudo)
   fi
   say "installing ${missing[*]}"
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q >&2
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}" >&2
+  # A user who may not use sudo is only known when it refuses: asking it beforehand wants a password it may not need.
+  as_root+=(env DEBIAN_FRONTEND=noninteractive apt-get -q)
+  { "${as_root[@]}" update && "${as_root[@]}" install -y --no-install-recommends "${missing[@]}"; } >&2 ||
+    say_what_root_installs "they could not be installed" "${missing[@]}"
+}
+
+say_what_root_installs() {  # say_what_root_installs REASON PACKAGE...
+  say "packages are missing, and $1. As root:"
+  shift
+  echo "apt-get install $*" >&2
+  exit 3
 }
 
 # The reference libraries live in .venv; a stamp of the requirements says whether it is up to date.
@@ -103,6 +108,22 @@ cmd_clang() {
   ninja -C build-clang -j "$JOBS" "$@"
 }
 
+# tsan [PROGRAM...]: run the test programs that use threads under ThreadSanitizer
+#   Into build-tsan. Installs clang.
+cmd_tsan() {
+  install_packages packages-clang.txt
+  configure tsan build-tsan
+  tools/dev/tsan.sh "$@"
+}
+
+# arm64 [PROGRAM...]: compile all below the commands for 64-bit ARM and run test programs of it under qemu
+#   Into build-arm64, with the libraries' packages unpacked there. Installs a cross compiler and qemu. Without names the
+#   programs are test_tensor, test_io, test_compare and test_backend.
+cmd_arm64() {
+  install_packages packages-arm64.txt
+  tools/dev/arm64.sh "$@"
+}
+
 # format: format every source file
 cmd_format() { install_packages; source_files | xargs clang-format-14 -i; }
 
@@ -134,7 +155,7 @@ cmd_help() {
   fi
   echo "usage: ./dev COMMAND"
   local name
-  for name in $(sed -nE 's/^cmd_([a-z]+)\(\).*/\1/p' "${BASH_SOURCE[0]}"); do echo "  $(help_of "$name" | head -n 1)"; done
+  for name in $(sed -nE 's/^cmd_([a-z0-9]+)\(\).*/\1/p' "${BASH_SOURCE[0]}"); do echo "  $(help_of "$name" | head -n 1)"; done
   echo "./dev COMMAND --help says more."
 }
 

@@ -139,8 +139,7 @@ stop_if_red "unit tests"
 
 heading "the same under AddressSanitizer and UndefinedBehaviorSanitizer"
 cmake --preset asan >"$LOGS/configure-asan.log" 2>&1
-# Not test_cli: the commands are text around the layers below, take as long to compile as all of these, and are run by the Python tests.
-mapfile -t targets < <(test_targets build-asan | grep -v '^test_cli$')
+mapfile -t targets < <(test_targets build-asan)
 build asan build-asan "${targets[@]}"
 stop_if_red "the sanitizer build"
 ASAN_OPTIONS=$(asan_options)

@@ -3,15 +3,10 @@
 #include <limits>
 
 #include "backend/cpu/attention_block.h"
+#include "backend/cpu/avx512_bf16.h"
 #include "base/error.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // g++ 12's own intrinsics start from undefined registers
-#endif
-
-#define LOCKSTEP_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,avx2")))
 
 namespace lockstep::cpu {
 namespace {

@@ -5,7 +5,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/attention_block.cpp"
-#include "backend/cpu/targets.h"
+#include "tensor/simd_targets.h"
+// after the choice of targets
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 // after the target headers
@@ -17,13 +18,14 @@ namespace lockstep::cpu::HWY_NAMESPACE {
 // 2^x for x <= 0 (or NaN) within 1e-7; below 2^-126 it is 0. The magic number puts the nearest integer into the low
 // bits.
 HWY_INLINE Vector power_of_two(Vector x) {
-#if HWY_TARGET == HWY_SCALAR
-  if (hn::GetLane(x) != hn::GetLane(x)) return x;  // its Max drops a NaN in either order
-#endif
   const hn::RebindToUnsigned<Float> bits;
   const auto magic = hn::Set(kFloat, 12582912.0f);  // 1.5 * 2^23
   const auto low = hn::Set(kFloat, -127.0f);
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
   x = hn::Max(low, x);  // in this order a NaN stays
+#else
+  x = hn::IfThenElse(hn::Lt(x, low), low, x);  // elsewhere Max drops a NaN in either order
+#endif
   const auto shifted = hn::Add(x, magic);
   const auto r = hn::Sub(x, hn::Sub(shifted, magic));
   auto p = hn::Set(kFloat, 1.327642845e-03f);

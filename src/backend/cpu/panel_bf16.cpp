@@ -1,11 +1,10 @@
 // vdpbf16ps, which Highway does not know: two bf16 products a lane added to f32, without rounding in between.
 #include "backend/cpu/panel.h"
+
+#include "backend/cpu/avx512_bf16.h"
 #include "base/error.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
-#define LOCKSTEP_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,avx2")))
 
 namespace lockstep::cpu {
 namespace {

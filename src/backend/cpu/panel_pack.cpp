@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "backend/cpu/panel.h"
 #include "backend/cpu/row_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/panel_pack.cpp"
-#include "backend/cpu/targets.h"
+#include "tensor/simd_targets.h"
+// after the choice of targets
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 // after the target headers
@@ -108,16 +108,20 @@ namespace {
 
 HWY_EXPORT(Unpack);
 
+// Rows of a panel written at a time: a multiple of every group size. What they need on the way stands on the stack,
+// because memory kept for each thread is asked for again by whichever thread first gets such work in a later pass.
+constexpr int64_t kPieceRows = 1024;
+constexpr int64_t kPieceGroups = kPieceRows / 32;
+
 // Rows [column, column + columns) and entries [first, first + count) of a [N, groups] table as [count][64] floats.
 void turn_groups(const Tensor& table, int64_t column, int64_t columns, int64_t first, int64_t count, float* to) {
-  static thread_local std::vector<float> row;  // kept: a pass after the first asks for no memory
-  row.resize(static_cast<size_t>(count));
+  float row[kPieceGroups];
   const int64_t item = static_cast<int64_t>(dtype_bytes(table.dtype()));
   std::fill_n(to, count * kPanel, 0.0f);
   for (int64_t c = 0; c < columns; ++c) {
     const std::byte* from = table.strided_data() + ((column + c) * table.strides()[0] + first) * item;
-    convert_run(from, table.dtype(), row.data(), DType::kF32, count);
-    for (int64_t g = 0; g < count; ++g) to[g * kPanel + c] = row[static_cast<size_t>(g)];
+    convert_run(from, table.dtype(), row, DType::kF32, count);
+    for (int64_t g = 0; g < count; ++g) to[g * kPanel + c] = row[g];
   }
 }
 
@@ -126,34 +130,22 @@ void pack_dense(const Tensor& weight, int64_t column, int64_t columns, int64_t k
   constexpr int64_t kPair = sizeof(T) == 2 ? 2 : 1;
   const int64_t item = static_cast<int64_t>(dtype_bytes(weight.dtype()));
   const int64_t padded = (count + kPair - 1) / kPair * kPair;
-  static thread_local std::vector<T> row;
-  row.assign(static_cast<size_t>(padded), T{});
+  T row[kPieceRows];
+  std::fill_n(row, padded, T{});
   for (int64_t c = 0; c < kPanel; ++c) {
     if (c < columns)
-      convert_run(weight.strided_data() + ((column + c) * weight.strides()[0] + k) * item, weight.dtype(), row.data(),
-                  dtype, count);
+      convert_run(weight.strided_data() + ((column + c) * weight.strides()[0] + k) * item, weight.dtype(), row, dtype,
+                  count);
     else
-      std::fill(row.begin(), row.end(), T{});
-    for (int64_t i = 0; i < padded; i += kPair)
-      std::memcpy(to + i * kPanel + c * kPair, row.data() + i, kPair * sizeof(T));
+      std::fill_n(row, padded, T{});
+    for (int64_t i = 0; i < padded; i += kPair) std::memcpy(to + i * kPanel + c * kPair, row + i, kPair * sizeof(T));
   }
 }
 
-}  // namespace
-
-void pack_panel(const LinearWeight& weight, int64_t column, int64_t k, int64_t count, DType dtype, void* to) {
-  const int64_t columns = std::min(kPanel, weight.outputs() - column);
-  if (weight.bits == 0) {
-    if (dtype == DType::kBF16)
-      pack_dense(weight.weight, column, columns, k, count, dtype, static_cast<BFloat16*>(to));
-    else
-      pack_dense(weight.weight, column, columns, k, count, dtype, static_cast<float*>(to));
-    return;
-  }
+void unpack_piece(const LinearWeight& weight, int64_t column, int64_t columns, int64_t k, int64_t count, DType dtype,
+                  void* to) {
   const int64_t groups = count / weight.group_size, first = k / weight.group_size;
-  static thread_local std::vector<float> tables;
-  tables.resize(static_cast<size_t>(2 * groups * kPanel));
-  float *scales = tables.data(), *biases = scales + groups * kPanel;
+  alignas(64) float scales[kPieceGroups * kPanel], biases[kPieceGroups * kPanel];
   turn_groups(weight.scales, column, columns, first, groups, scales);
   turn_groups(weight.biases, column, columns, first, groups, biases);
   const int64_t stride = weight.weight.strides()[0];
@@ -169,6 +161,23 @@ void pack_panel(const LinearWeight& weight, int64_t column, int64_t k, int64_t c
     .biases = biases,
     .as_bf16 = dtype == DType::kBF16,
     .to = to});
+}
+
+}  // namespace
+
+void pack_panel(const LinearWeight& weight, int64_t column, int64_t k, int64_t count, DType dtype, void* to) {
+  const int64_t columns = std::min(kPanel, weight.outputs() - column);
+  const int64_t item = dtype == DType::kBF16 ? 2 : 4;
+  for (int64_t done = 0; done < count; done += kPieceRows) {
+    const int64_t piece = std::min(kPieceRows, count - done);
+    std::byte* at = static_cast<std::byte*>(to) + done * kPanel * item;
+    if (weight.bits != 0)
+      unpack_piece(weight, column, columns, k + done, piece, dtype, at);
+    else if (dtype == DType::kBF16)
+      pack_dense(weight.weight, column, columns, k + done, piece, dtype, reinterpret_cast<BFloat16*>(at));
+    else
+      pack_dense(weight.weight, column, columns, k + done, piece, dtype, reinterpret_cast<float*>(at));
+  }
 }
 
 }  // namespace lockstep::cpu

@@ -5,7 +5,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/reduce_rows.cpp"
-#include "backend/cpu/targets.h"
+#include "tensor/simd_targets.h"
+// after the choice of targets
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 // after the target headers

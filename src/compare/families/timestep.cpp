@@ -234,7 +234,7 @@ void search_value(Case& failing, Findings& out) {
     }
     for (const auto& [power, words] : {std::pair{2.0, "t^2"}, {0.5, "sqrt(t)"}, {-1.0, "1/t"}})
       for (const double unit : {1.0, 1000.0})
-        if (holds([&](double theirs, double mine, double) {
+        if (holds([&, power = power](double theirs, double mine, double) {
               return theirs > 0 && is(mine, unit * std::pow(theirs / unit, power));
             }))
           return add("timestep.function", values + fmt::format(", which is {}", words), "pass t itself");

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Compiles every layer below the commands for 64-bit ARM and runs test programs of it under qemu.
+# Called by `./dev arm64 [PROGRAM...]`, which has installed the compiler and qemu.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+JOBS=${LOCKSTEP_JOBS:-$(nproc)}
+ROOT=$PWD/build-arm64/sysroot
+
+# The libraries' packages for ARM, unpacked and not installed: this system stays as it is, and no root is needed. The C
+# and C++ libraries come with the compiler.
+make_sysroot() {
+  local state=$PWD/build-arm64/apt packages archive
+  packages=$(grep -E '^(lib|zlib|nlohmann).*-dev$' tools/dev/packages.txt)
+  [ "$packages" = "$(cat "$ROOT/packages" 2>/dev/null)" ] && return
+  rm -rf "$ROOT" "$state"
+  mkdir -p "$ROOT" "$state/lists/partial" "$state/archives/partial"
+  touch "$state/status"
+  cat >"$state/apt.conf" <<CONF
+APT::Architecture "arm64";
+APT::Architectures { "arm64"; };
+APT::Install-Recommends "false";
+Dir::State "$state";
+Dir::State::status "$state/status";
+Dir::Cache "$state";
+CONF
+  APT_CONFIG="$state/apt.conf" apt-get update -q >&2
+  # shellcheck disable=SC2086  # a list of names
+  APT_CONFIG="$state/apt.conf" apt-get install -q -y --download-only $packages >&2
+  for archive in "$state"/archives/*.deb; do
+    case "$(basename "$archive")" in
+      libc6* | libc-* | gcc-* | libgcc* | libstdc++* | linux-libc-dev* | libcrypt*) ;;
+      *) dpkg-deb -x "$archive" "$ROOT" ;;
+    esac
+  done
+  [ ! -d "$ROOT/lib" ] || cp -a "$ROOT/lib/." "$ROOT/usr/lib/"  # where /lib is /usr/lib, packages may use either
+  rm -rf "$state"
+  echo "$packages" >"$ROOT/packages"
+}
+
+make_sysroot
+cmake --preset arm64 >build-arm64/configure.log || { cat build-arm64/configure.log >&2; exit 1; }
+[ $# -gt 0 ] || set -- test_tensor test_io test_compare test_backend
+layers=$(sed -nE 's/^([a-z]+):.*/lockstep_\1/p' cmake/layers.txt | grep -v '^lockstep_cli$')
+# shellcheck disable=SC2086
+ninja -C build-arm64 -j "$JOBS" $layers "$@"
+libraries=$ROOT/usr/lib/aarch64-linux-gnu
+# Not the tests that start the program anew, which the system cannot run without qemu, nor a billion pairs, which take
+# minutes there.
+for program in "$@"; do
+  qemu-aarch64-static -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$libraries:/usr/aarch64-linux-gnu/lib" \
+    "build-arm64/bin/$program" --gtest_brief=1 --gtest_filter='-*ForcedLevel*:*ABillion*'
+done
