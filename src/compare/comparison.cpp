@@ -313,6 +313,7 @@ void diagnose_first(const RunView& reference, const RunView& candidate, const St
   failing.isolated = result.isolated;
   failing.error = result.error.relative;
   const double unit = walk.unit_of(reference.records[record], candidate.records[result.pair.candidate]);
+  failing.floor = result.noise_floor;
   failing.tolerance = std::min(std::max(2e-5, 6 * unit), std::isfinite(failing.error) ? failing.error / 4 : 1);
   if (failing.r.shape == failing.c.shape)
     out.first->region = describe_region(failing.name, failing.c, failing.r, kFloorFactor * result.noise_floor).words;
