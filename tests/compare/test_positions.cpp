@@ -26,8 +26,8 @@ struct Grid {
     for (int64_t t = 0; t < rows * columns; ++t)
       for (int64_t i = 0; i < 10; ++i) {
         const int64_t y = down ? t % rows : t / columns, x = down ? t / rows : t % columns;
-        const double position = i < 4 ? row_step * static_cast<double>(y - rows / 2) + row_start
-                                      : static_cast<double>(x - columns / 2);
+        const double position =
+            i < 4 ? row_step * static_cast<double>(y - rows / 2) + row_start : static_cast<double>(x - columns / 2);
         const double angle = position * (i < 4 ? std::pow(1e4, -static_cast<double>(i) / 4)
                                                : std::pow(1e4, -static_cast<double>(i - 4) / 6));
         out.v[static_cast<size_t>((t * 10 + i) * 2)] = static_cast<float>(std::cos(angle));
@@ -58,7 +58,8 @@ TEST(RotaryPositions, ATensorRecordedAfterItsRotation) {
     for (int64_t run = 0; run < 56; ++run)
       for (int64_t i = 0; i < 10; ++i) {
         const size_t at = static_cast<size_t>((run / 2 * 10 + i) * 2), row = static_cast<size_t>(run * 20);
-        const size_t a = row + static_cast<size_t>(halves ? i : 2 * i), b = row + static_cast<size_t>(halves ? i + 10 : 2 * i + 1);
+        const size_t a = row + static_cast<size_t>(halves ? i : 2 * i),
+                     b = row + static_cast<size_t>(halves ? i + 10 : 2 * i + 1);
         const float c = table.v[at], s = static_cast<float>(sign) * table.v[at + 1];
         out.v[a] = x.v[a] * c - x.v[b] * s, out.v[b] = x.v[a] * s + x.v[b] * c;
       }
@@ -90,7 +91,8 @@ TEST(Timestep, AllStepsTogetherTellARoundingFromAFactor) {
   EXPECT_EQ(cause_of_timestep([](double t) { return std::round(t) / 1000; }), "precision.integer");
   EXPECT_EQ(cause_of_timestep([](double t) { return t / 999; }), "timestep.scale");
   EXPECT_EQ(cause_of_timestep([](double t) { return t / 1e6; }), "timestep.scale");
-  EXPECT_EQ(cause_of_timestep([](double t) { return static_cast<double>(float_from(bfloat16_from(static_cast<float>(t)))) / 1000; }),
+  EXPECT_EQ(cause_of_timestep(
+                [](double t) { return static_cast<double>(float_from(bfloat16_from(static_cast<float>(t)))) / 1000; }),
             "precision.bf16");
 }
 
@@ -137,14 +139,19 @@ struct Joint {
 TEST(AttentionOfTwoStreams, OneStreamAloneIsWrong) {
   const Joint joint;
   const RunMaker right = joint.run(joint.attend(joint.normed, joint.text_v), true);
-  const auto times = [](const Values& x, double factor) { return mapped(x, [factor](double v) { return factor * v; }); };
+  const auto times = [](const Values& x, double factor) {
+    return mapped(x, [factor](double v) { return factor * v; });
+  };
   EXPECT_EQ(first_cause(right, joint.run(joint.attend(joint.text_k, joint.text_v), false)), "attention.norm_missing");
-  EXPECT_EQ(first_cause(right, joint.run(joint.attend(times(joint.normed, 0.61), joint.text_v), true)), "attention.scale");
-  EXPECT_EQ(first_cause(right, joint.run(joint.attend(joint.normed, times(joint.text_v, -1)), true)), "attention.scale");
+  EXPECT_EQ(first_cause(right, joint.run(joint.attend(times(joint.normed, 0.61), joint.text_v), true)),
+            "attention.scale");
+  EXPECT_EQ(first_cause(right, joint.run(joint.attend(joint.normed, times(joint.text_v, -1)), true)),
+            "attention.scale");
 }
 
 TEST(Affine, BetweenBoundsThatBothRunInto) {
-  const Values picture = mapped(noise({40, 30, 3}, 8), [](double x) { return std::round(std::clamp(128 + 70 * x, 0.0, 255.0)); });
+  const Values picture =
+      mapped(noise({40, 30, 3}, 8), [](double x) { return std::round(std::clamp(128 + 70 * x, 0.0, 255.0)); });
   const Values other = mapped(picture, [](double x) { return std::round(std::clamp(x - 60, 0.0, 255.0)); });
   RunMaker a, b;
   a.add("image", picture, Role::kCheckpoint), b.add("image", other, Role::kCheckpoint);
