@@ -85,7 +85,7 @@ def eager(module, q, k, v, mask, scaling, causal=True, tiled=False, **_):
     repeat = (lambda x: x.repeat(1, groups, 1, 1)) if tiled else (lambda x: x.repeat_interleave(groups, 1))
     scores = q @ repeat(k).transpose(2, 3) * scaling
     if causal:
-        scores = scores + torch.full(scores.shape[-2:], -torch.inf).triu(1)
+        scores = scores + torch.full(scores.shape[-2:], -torch.inf, dtype=scores.dtype).triu(1)
     return (scores.softmax(-1) @ repeat(v)).transpose(1, 2).contiguous(), None
 
 
@@ -194,7 +194,7 @@ fault("dit.time_factor", "dit", "output:transformer.time_text_embed.time_proj", 
 fault("dit.bias_missing", "dit", "output:transformer.proj_out", "linear.bias_missing",
       lambda p: forward(p.transformer.proj_out, lambda self, old, x: F.linear(x, self.weight)))
 fault("dit.bf16_round", "dit", f"output:{T}.1.attn.to_v", ("precision.bf16", "linear.weight_rounded"),
-      lambda p: forward(block(p, 1).attn.to_v, lambda self, old, x: old(x).to(torch.bfloat16).float()))
+      lambda p: forward(block(p, 1).attn.to_v, lambda self, old, x: old(x).to(torch.bfloat16).to(x.dtype)))
 fault("dit.saturated", "dit", f"output:{T}.0.img_mlp.net.2", "precision.saturated",
       lambda p: forward(block(p, 0).img_mlp.net[2], lambda self, old, x: old(x).clamp(-1, 1)))
 fault("dit.nan", "dit", f"output:{T}.2.attn.norm_k", "garbage.nan",

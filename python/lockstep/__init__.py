@@ -9,6 +9,7 @@ Off unless asked for (LOCKSTEP_RECORD=1, `lockstep record`, or `with run("name")
 import contextlib
 import importlib.machinery
 import importlib.util
+import inspect
 import sys
 
 from . import _library, _session
@@ -55,8 +56,9 @@ class _Absent:
 _ABSENT = _Absent()
 
 
-# No keyword but those in **named: each default of its own would be looked up in a dictionary at every call.
-def checkpoint(name=None, tensor=None, /, **named):
+# What is off must cost next to nothing: no keyword-only argument (each default would be looked up in a dictionary at every
+# call), no call of another function, and the last value taken from the dictionary without a copy of it.
+def checkpoint(name=None, tensor=None, /, step=None, tags=None, **named):
     """checkpoint(name=None, tensor=None, /, *, step=None, tags=None, **named)
 
     Records a tensor and returns it, or the reference's value where that is to be substituted.
@@ -65,12 +67,47 @@ def checkpoint(name=None, tensor=None, /, **named):
     checkpoint("block", hidden=h, temb=t, step=i)  several: block.hidden, block.temb; returns them in that order
     checkpoint() or checkpoint("block")            all tensors among the caller's local variables
     """
-    return _given(tensor, named) if named else tensor
+    if named:
+        if tensor is None:
+            tensor = named.popitem()[1]
+            return (*named.values(), tensor) if named else tensor
+        return (tensor, *named.values())
+    return tensor
 
 
-def _record_call(name=None, tensor=_ABSENT, /, **named):
+def _record_call(name=None, tensor=_ABSENT, /, step=None, tags=None, **named):
     # Called from C, which has no Python frame, or in checkpoint's place: one up is the program.
-    return _record(name, tensor, named.pop("step", None), named.pop("tags", None), named, sys._getframe(1))
+    return _record(name, tensor, step, tags, named, sys._getframe(1))
+
+
+def debug_checkpoint(
+    checkpoint_name=None, stream=None, context=None, metadata=None, skip=False, verified=False, terminate_after=False, **variables
+):
+    """checkpoint() under the name and with the arguments that mflux ports use. Under `lockstep debug` it may stop, unless skip."""
+    tags = {key: str(value) for key, value in {**(context or {}), **(metadata or {})}.items()}
+    if verified:
+        tags["verified"] = "true"
+    if stream is not None:
+        tags["stream"] = str(stream)
+    step = tags.pop("timestep", None)
+    step = int(step) if isinstance(step, str) and step.isdigit() else None
+    _record(checkpoint_name, _ABSENT, step, tags, variables, sys._getframe(1), skip)
+    if terminate_after:
+        sys.exit(0)
+
+
+# The same arguments by position alone: a variable's name is then compared with no argument's.
+def _debug_off(
+    checkpoint_name=None, stream=None, context=None, metadata=None, skip=False, verified=False, terminate_after=False, /, **named
+):
+    if terminate_after or ("terminate_after" in named and named["terminate_after"]):
+        sys.exit(0)
+
+
+# The name is asked for, though both forms could do without.
+debug_checkpoint.__signature__ = (lambda own: own.replace(parameters=[
+    one.replace(default=one.empty) if one.name == "checkpoint_name" else one for one in own.parameters.values()
+]))(inspect.signature(debug_checkpoint))  # fmt: skip
 
 
 def _load_fast():
@@ -90,9 +127,13 @@ def _load_fast():
 
 _python_checkpoint = checkpoint
 _forms = {off: (form.__code__, form.__defaults__) for off, form in ((True, checkpoint), (False, _record_call))}
+_python_debug_checkpoint = debug_checkpoint
+_debug_forms = {True: _debug_off.__code__, False: debug_checkpoint.__code__}  # their defaults are alike
 _fast = _load_fast()
 if _fast is not None:
     checkpoint = _fast.checkpoint
+    _fast.set_debug_path(debug_checkpoint)
+    debug_checkpoint = _fast.debug_checkpoint
 
 
 def _set_off(value):
@@ -101,6 +142,7 @@ def _set_off(value):
     # The function that programs have imported changes what it does: while nothing is recorded it has not even a branch.
     # Both forms bear each other's defaults for the moment that another thread may see them.
     _python_checkpoint.__code__, _python_checkpoint.__defaults__ = _forms[_off]
+    _python_debug_checkpoint.__code__ = _debug_forms[_off]
     if _fast is not None:
         _fast.set_off(_off)
 
@@ -153,29 +195,6 @@ def _record_locals(session, name, step, tags, frame, where):
     for key, value in list(frame.f_locals.items()):
         if not key.startswith("_") and is_tensor(value):
             session.offer(f"{prefix}.{key}", value, role="variable", step=step, tags=tags, where=where)
-
-
-def debug_checkpoint(
-    checkpoint_name, stream=None, context=None, metadata=None, skip=False, verified=False, terminate_after=False, **variables
-):
-    """checkpoint() under the name and with the arguments that mflux ports use. Under `lockstep debug` it may stop, unless skip."""
-    if not _off:
-        tags = {key: str(value) for key, value in {**(context or {}), **(metadata or {})}.items()}
-        if verified:
-            tags["verified"] = "true"
-        if stream is not None:
-            tags["stream"] = str(stream)
-        step = tags.pop("timestep", None)
-        step = int(step) if isinstance(step, str) and step.isdigit() else None
-        _record(checkpoint_name, _ABSENT, step, tags, variables, sys._getframe(1), skip)
-    if terminate_after:
-        sys.exit(0)
-
-
-_python_debug_checkpoint = debug_checkpoint
-if _fast is not None:
-    _fast.set_debug_path(debug_checkpoint)
-    debug_checkpoint = _fast.debug_checkpoint
 
 
 @contextlib.contextmanager

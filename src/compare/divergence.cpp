@@ -15,14 +15,16 @@ bool is_bad(const PairResult& result) {
 }
 
 // The same call has gone on with it: something bad follows before the call that holds it is over. Its result need not
-// show that: beside a residual, or under the noise of a coarse precision, a small error is lost again.
+// show that: beside a residual, behind a norm, or under the noise of a coarse precision, a small error is lost again.
 bool goes_on_inside(const RunView& reference, const Structure& structure, const Comparison& out, size_t index) {
   const RecordedTensor& bad = reference.records[out.results[index].pair.reference];
   const std::string& module = structure.site(out.results[index].pair.reference).module;
-  const std::string scope = bad.role == Role::kInput ? module : parent_of(module);
+  const std::string scope = parent_of(module);
   for (size_t i = index + 1; i < out.results.size() && !scope.empty(); ++i) {
     const RecordedTensor& later = reference.records[out.results[i].pair.reference];
-    if (!is_inside(later.key.name, scope) || later.key.step != bad.key.step || later.key.tags != bad.key.tags) break;
+    if ((later.key.name != scope && !is_inside(later.key.name, scope)) || later.key.step != bad.key.step ||
+        later.key.tags != bad.key.tags)
+      break;
     if (later.key.name != bad.key.name && is_bad(out.results[i])) return true;
   }
   return false;

@@ -107,6 +107,7 @@ void explain_first(const RunView& reference, const RunView& candidate, const Str
   failing.weights_c = options.weights_candidate;
   failing.isolated = result.isolated;
   failing.error = result.error.relative;
+  failing.floor = result.noise_floor;
   failing.tolerance = std::min(std::max(2e-5, 6 * unit), std::isfinite(failing.error) ? failing.error / 4 : 1);
   if (failing.r.shape == failing.c.shape)
     out.first->region = describe_region(failing.name, failing.c, failing.r, kFloorFactor * result.noise_floor).words;
@@ -123,6 +124,7 @@ void explain_first(const RunView& reference, const RunView& candidate, const Str
     fed.items = items_of(made);
     fed.weights_r = failing.weights_r, fed.weights_c = failing.weights_c;
     fed.isolated = failing.isolated;
+    fed.floor = failing.floor;
     fed.error = relative_error(fed.c.v, fed.r.v);
     fed.tolerance = input->tolerance;
     std::vector<Finding> causes = diagnose(fed);

@@ -420,8 +420,13 @@ def test_the_names_of_mflux(home, capsys, monkeypatch):
     assert {"locals.x", "locals.local", "all.hidden", "all.scale", "last.x"} <= set(records)
     assert records["all.hidden"]["step"] == 7
     assert records["all.hidden"]["tags"] == {"block": "3", "note": "n", "stream": "img", "verified": "true"}
-    with pytest.raises(SystemExit):
-        lockstep.debug_checkpoint("off", terminate_after=True)
+    for off in {lockstep.debug_checkpoint, lockstep._python_debug_checkpoint}:
+        off("off", terminate_after=False, x=x)
+        off(checkpoint_name="off", x=x)
+        with pytest.raises(SystemExit):
+            off("off", terminate_after=True)
+        with pytest.raises(SystemExit):
+            off("off", None, None, None, False, False, True)
 
 
 def test_what_cannot_be_saved_costs_one_warning(home):

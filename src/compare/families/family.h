@@ -44,6 +44,7 @@ class Case {
   Values r, c;              // the bad pair, same shape
   double error = 0;         // relative
   double tolerance = 2e-5;  // a fit that leaves no more than this explains its side
+  double floor = 0;         // noise the candidate's tensor bears anyway, inherited and its own
   bool isolated = false;
   std::vector<Item> items;  // nearest first
   std::shared_ptr<const WeightSource> weights_r, weights_c;
@@ -78,8 +79,11 @@ class Case {
   std::optional<double> local_error;  // what this stage itself has added; nothing when no formula is known
 
   bool explains(double residual) const { return residual <= tolerance; }
-  // The candidate may be left with a little more: its other errors are its own.
-  bool explains_candidate(double residual) const { return residual <= std::max(2 * tolerance, 0.02 * error); }
+  // The candidate may be left with a little more: its other errors are its own. Noise is no error, as long as what is
+  // explained stands far above it.
+  bool explains_candidate(double residual) const {
+    return residual <= std::max({2 * tolerance, 0.02 * error, std::min(floor, 0.15 * error)});
+  }
   // `other` parameters fit the candidate clearly better than the reference's own do.
   bool is_better(double residual, double with_reference_parameters) const {
     return residual < 0.35 * with_reference_parameters;

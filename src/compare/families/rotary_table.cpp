@@ -220,9 +220,34 @@ std::vector<double> frequencies(const Values& x) {
   return out;
 }
 
+// Columns cos(t theta^(-i/half)) or sin, over both halves: the theta that fits best. For tables too coarse to read
+// frequencies from.
+double fitted_theta(const Values& x, double limit) {
+  const int64_t half = x.last() / 2, tokens = x.rank() >= 2 ? x.dim(-2) : 0;
+  double best = 0, least = INFINITY;
+  const auto consider = [&](double theta) {
+    double by_cos = 0, by_sin = 0, all = 0;
+    for (int64_t i = 0; i < half; ++i) {
+      const double f = std::pow(theta, -static_cast<double>(i) / static_cast<double>(half));
+      for (int64_t t = 0; t < tokens; ++t) {
+        const double value = x.v[static_cast<size_t>(t * x.last() + i)], a = static_cast<double>(t) * f;
+        by_cos += std::pow(value - std::cos(a), 2), by_sin += std::pow(value - std::sin(a), 2), all += value * value;
+      }
+    }
+    const double left = std::sqrt(std::min(by_cos, by_sin) / std::max(all, 1e-30));
+    if (left < least) least = left, best = theta;
+  };
+  for (double theta = 10; theta < 2e7; theta *= 1.03) consider(theta);
+  for (double step = 1.015; step > 1.0005; step = std::sqrt(step)) {
+    const double middle = best;
+    consider(middle * step), consider(middle / step);
+  }
+  return least <= limit ? best : 0;
+}
+
 void search_real(Case& failing, Findings& out) {
   const std::vector<double> r = frequencies(failing.r), c = frequencies(failing.c);
-  const size_t half = r.size() / 2;
+  const size_t half = r.size() / 2, before = out.size();
   if (half < 3) return;
   const auto first_half = [half](const std::vector<double>& f) {
     return std::vector<double>(f.begin(), f.begin() + static_cast<std::ptrdiff_t>(half));
@@ -264,6 +289,13 @@ void search_real(Case& failing, Findings& out) {
   else if (halves_r < kFit && even_c < kFit && halves_c > kFit)
     out.push_back({"rotary.style", "reference: angles repeated in the second half; yours: repeated side by side",
                    "concatenate the angles, do not interleave them", "", 0, failing.tolerance, 0.9, 0, Blame::kNone});
+  if (out.size() > before || failing.r.size() > 1 << 18) return;
+  const double limit = std::max(2e-3, 2 * failing.tolerance), r_fit = fitted_theta(failing.r, limit),
+               c_fit = r_fit > 0 ? fitted_theta(failing.c, limit) : 0;
+  if (c_fit > 0 && std::fabs(std::log(c_fit / r_fit)) > 0.1)
+    out.push_back({"rotary.theta",
+                   fmt::format("reference: theta {}; yours: theta {}", theta_words(r_fit), theta_words(c_fit)),
+                   fmt::format("set theta to {}", theta_words(r_fit)), "", 0, failing.tolerance, 0.8, 0, Blame::kNone});
 }
 
 }  // namespace

@@ -158,7 +158,8 @@ bool is_poorer(const PoorerNumber& poorer, double unit, const std::vector<std::a
 void search_value(Case& failing, Findings& out) {
   if (failing.r.size() > 8) return;
   const double r = failing.r.v[0], c = failing.c.v[0];
-  const auto is = [](double a, double b) { return std::fabs(a - b) <= 2e-3 * std::max(std::fabs(b), 1e-6); };
+  const double near = std::max(2e-3, failing.tolerance);  // in a coarse precision a factor is known no better
+  const auto is = [near](double a, double b) { return std::fabs(a - b) <= near * std::max(std::fabs(b), 1e-6); };
   const auto add = [&](const char* cause, std::string explanation, std::string fix) {
     out.push_back({cause, std::move(explanation), std::move(fix), "", 0, 0, 0.6, 0, Blame::kNone});
   };
@@ -207,7 +208,7 @@ void search_value(Case& failing, Findings& out) {
   if (holds([&](double theirs, double mine, double) { return is(1000 * mine, theirs); }))
     return add("timestep.scale", values + ", 1000 times too small: a sigma where a timestep is wanted",
                "multiply by 1000 (num_train_timesteps)");
-  if (holds([&](double theirs, double mine, double) { return std::fabs(mine - (1 - theirs)) < 2e-3; }))
+  if (holds([&](double theirs, double mine, double) { return std::fabs(mine - (1 - theirs)) < near; }))
     return add("timestep.inverted", values + ", which is 1 - t", "noise runs from 1 to 0 here");
   // Another step's value: the index is off.
   for (size_t i = 0; i < run.records.size(); ++i) {

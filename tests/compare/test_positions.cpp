@@ -1,0 +1,162 @@
+// Positions, timesteps and attentions of two streams on runs made here: faults of one axis, one stream, one rounding.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "compare/comparison.h"
+#include "synthetic.h"
+
+namespace lockstep {
+namespace {
+
+using namespace synthetic;
+
+std::string first_cause(const RunMaker& reference, const RunMaker& candidate) {
+  const Comparison result = compare_runs(reference.run, candidate.run, {});
+  return result.causes.empty() ? "" : result.causes[0].cause;
+}
+
+// A complex table over a grid: 4 columns for the row, 6 for the column of each token, both counted from the middle.
+struct Grid {
+  int64_t rows = 7, columns = 4;
+  double row_step = 1, row_start = 0;
+  bool down = false;  // walked column by column
+  Values table() const {
+    Values out = make_values({rows * columns, 10, 2});
+    for (int64_t t = 0; t < rows * columns; ++t)
+      for (int64_t i = 0; i < 10; ++i) {
+        const int64_t y = down ? t % rows : t / columns, x = down ? t / rows : t % columns;
+        const double position =
+            i < 4 ? row_step * static_cast<double>(y - rows / 2) + row_start : static_cast<double>(x - columns / 2);
+        const double angle = position * (i < 4 ? std::pow(1e4, -static_cast<double>(i) / 4)
+                                               : std::pow(1e4, -static_cast<double>(i - 4) / 6));
+        out.v[static_cast<size_t>((t * 10 + i) * 2)] = static_cast<float>(std::cos(angle));
+        out.v[static_cast<size_t>((t * 10 + i) * 2 + 1)] = static_cast<float>(std::sin(angle));
+      }
+    return out;
+  }
+};
+
+std::string cause_of_table(const Grid& candidate) {
+  RunMaker a, b;
+  a.add("net.pos_embed", Grid().table());
+  b.add("net.pos_embed", candidate.table());
+  return first_cause(a, b);
+}
+
+TEST(RotaryPositions, AreReadBackFromTheAngles) {
+  EXPECT_EQ(cause_of_table({.rows = 4, .columns = 7}), "rotary.axes_exchanged");
+  EXPECT_EQ(cause_of_table({.row_start = 1}), "rotary.offset");
+  EXPECT_EQ(cause_of_table({.row_step = 2}), "rotary.factor");
+  EXPECT_EQ(cause_of_table({.row_step = -1, .row_start = 2}), "rotary.sign");
+}
+
+TEST(RotaryPositions, ATensorRecordedAfterItsRotation) {
+  const Values table = Grid().table(), x = noise({1, 28, 2, 20}, 5);
+  const auto turned = [&](int sign, bool halves) {
+    Values out = x;
+    for (int64_t run = 0; run < 56; ++run)
+      for (int64_t i = 0; i < 10; ++i) {
+        const size_t at = static_cast<size_t>((run / 2 * 10 + i) * 2), row = static_cast<size_t>(run * 20);
+        const size_t a = row + static_cast<size_t>(halves ? i : 2 * i),
+                     b = row + static_cast<size_t>(halves ? i + 10 : 2 * i + 1);
+        const float c = table.v[at], s = static_cast<float>(sign) * table.v[at + 1];
+        out.v[a] = x.v[a] * c - x.v[b] * s, out.v[b] = x.v[a] * s + x.v[b] * c;
+      }
+    return out;
+  };
+  const auto run_of = [&](const Values& y) {
+    RunMaker out;
+    out.add("net.pos_embed", table).add("net.to_q", x).add("net.rotated", y, Role::kCheckpoint);
+    return out;
+  };
+  const RunMaker right = run_of(turned(1, false));
+  EXPECT_EQ(first_cause(right, run_of(turned(-1, false))), "rotary.sign");
+  EXPECT_EQ(first_cause(right, run_of(turned(1, true))), "rotary.style");
+  EXPECT_EQ(first_cause(right, run_of(x)), "rotary.missing");
+}
+
+std::string cause_of_timestep(double (*wrong)(double)) {
+  RunMaker a, b;
+  int step = 0;
+  for (const double t : {1000.0, 873.217, 655.402, 310.96}) {
+    a.add("net.timestep", {{1}, {static_cast<float>(t / 1000)}}, Role::kInput, step);
+    b.add("net.timestep", {{1}, {static_cast<float>(wrong(t))}}, Role::kInput, step++);
+  }
+  return first_cause(a, b);
+}
+
+TEST(Timestep, AllStepsTogetherTellARoundingFromAFactor) {
+  EXPECT_EQ(cause_of_timestep([](double t) { return std::trunc(t) / 1000; }), "precision.integer");
+  EXPECT_EQ(cause_of_timestep([](double t) { return std::round(t) / 1000; }), "precision.integer");
+  EXPECT_EQ(cause_of_timestep([](double t) { return t / 999; }), "timestep.scale");
+  EXPECT_EQ(cause_of_timestep([](double t) { return t / 1e6; }), "timestep.scale");
+  EXPECT_EQ(cause_of_timestep(
+                [](double t) { return static_cast<double>(float_from(bfloat16_from(static_cast<float>(t)))) / 1000; }),
+            "precision.bf16");
+}
+
+// Two streams of 5 and 9 tokens, two heads of 8.
+struct Joint {
+  Values text_q = noise({1, 5, 16}, 1), text_k = noise({1, 5, 16}, 2), text_v = noise({1, 5, 16}, 3);
+  Values q = noise({1, 9, 16}, 4), k = noise({1, 9, 16}, 5), v = noise({1, 9, 16}, 6);
+  Values normed = mapped(text_k, [](double x) { return x / (1 + std::fabs(x)); });  // what stands for a norm
+
+  Values attend(const Values& with_text_k, const Values& with_text_v) const {
+    Values out = make_values({1, 9, 16});
+    for (int64_t row = 0; row < 9; ++row)
+      for (int64_t h = 0; h < 2; ++h) {
+        std::vector<double> weights;
+        double total = 0;
+        for (int64_t t = 0; t < 14; ++t) {
+          const Values& keys = t < 5 ? with_text_k : k;
+          double sum = 0;
+          for (size_t j = 0; j < 8; ++j)
+            sum += static_cast<double>(q.row(row)[static_cast<size_t>(h) * 8 + j]) *
+                   keys.row(t < 5 ? t : t - 5)[static_cast<size_t>(h) * 8 + j];
+          weights.push_back(std::exp(sum / std::sqrt(8.0))), total += weights.back();
+        }
+        for (size_t j = 0; j < 8; ++j) {
+          double sum = 0;
+          for (int64_t t = 0; t < 14; ++t)
+            sum += weights[static_cast<size_t>(t)] *
+                   (t < 5 ? with_text_v.row(t) : v.row(t - 5))[static_cast<size_t>(h) * 8 + j];
+          out.row(row)[static_cast<size_t>(h) * 8 + j] = static_cast<float>(sum / total);
+        }
+      }
+    return out;
+  }
+  RunMaker run(const Values& attended, bool calls_norm) const {
+    RunMaker out;
+    out.add("net.attn.to_q", q).add("net.attn.to_k", k).add("net.attn.to_v", v);
+    out.add("net.attn.add_q_proj", text_q).add("net.attn.add_k_proj", text_k).add("net.attn.add_v_proj", text_v);
+    if (calls_norm) out.add("net.attn.norm_added_k", reshaped(normed, {1, 5, 2, 8}));
+    out.in("net.attn.to_out", attended).add("net.attn.to_out", attended);
+    return out;
+  }
+};
+
+TEST(AttentionOfTwoStreams, OneStreamAloneIsWrong) {
+  const Joint joint;
+  const RunMaker right = joint.run(joint.attend(joint.normed, joint.text_v), true);
+  const auto times = [](const Values& x, double factor) {
+    return mapped(x, [factor](double v) { return factor * v; });
+  };
+  EXPECT_EQ(first_cause(right, joint.run(joint.attend(joint.text_k, joint.text_v), false)), "attention.norm_missing");
+  EXPECT_EQ(first_cause(right, joint.run(joint.attend(times(joint.normed, 0.61), joint.text_v), true)),
+            "attention.scale");
+  EXPECT_EQ(first_cause(right, joint.run(joint.attend(joint.normed, times(joint.text_v, -1)), true)),
+            "attention.scale");
+}
+
+TEST(Affine, BetweenBoundsThatBothRunInto) {
+  const Values picture =
+      mapped(noise({40, 30, 3}, 8), [](double x) { return std::round(std::clamp(128 + 70 * x, 0.0, 255.0)); });
+  const Values other = mapped(picture, [](double x) { return std::round(std::clamp(x - 60, 0.0, 255.0)); });
+  RunMaker a, b;
+  a.add("image", picture, Role::kCheckpoint), b.add("image", other, Role::kCheckpoint);
+  EXPECT_EQ(first_cause(a, b), "affine.offset");
+}
+
+}  // namespace
+}  // namespace lockstep
