@@ -35,7 +35,8 @@ HWY_INLINE Vector power_of_two(Vector x) {
   p = hn::MulAdd(p, r, hn::Set(kFloat, 6.931469671e-01f));
   p = hn::MulAdd(p, r, hn::Set(kFloat, 1.0f));
   const auto scaled = hn::BitCast(kFloat, hn::Add(hn::BitCast(bits, p), hn::ShiftLeft<23>(hn::BitCast(bits, shifted))));
-  return hn::IfThenElse(hn::Le(x, hn::Set(kFloat, -126.0f)), hn::Zero(kFloat), scaled);
+  // Not 0 but x * 0: adding to its bits makes a number of some NaNs.
+  return hn::IfThenElse(hn::Gt(x, hn::Set(kFloat, -126.0f)), scaled, hn::Mul(x, hn::Zero(kFloat)));
 }
 
 void Soften(const ScoreBlock& block) {
