@@ -122,7 +122,7 @@ def main():
     if options.processor:
         options.threads = 1
     ours, torch = Ours(options.threads, options.processor), Torch(options.threads, options.processor)
-    best = lambda line: min(ours.seconds(line) for _ in range(3))  # noqa: E731
+    best = lambda line: min(ours.seconds(line) for _ in range(12))  # noqa: E731: a thread that wakes late halves a short one
     per_thread = 625 * 96 * 128 * 64 * 2
     peak = {d: per_thread * options.threads / best(f"peak {d}") / 1e9 for d in ("bf16", "f32")}
     bandwidth = (256 << 21) / best("bandwidth 256") / 1e9

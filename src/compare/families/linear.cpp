@@ -291,7 +291,8 @@ void search_linear(Case& failing, Findings& out) {
     if (out.size() == before) search_other_weights(failing, search, r, out);
     if (out.size() == before) search_changed_input(search, r, out);
     if (out.size() == before) search_solved(failing, search, r, out);
-    if (out.size() == before) search_random_projection(failing, search, r, out);
+    if (out.size() == before && !search_rows_elsewhere(search, r, out))
+      search_random_projection(failing, search, r, out);
     return;
   }
 }

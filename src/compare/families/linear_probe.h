@@ -48,4 +48,7 @@ class LinearProbe {
 bool search_changed_weight(const LinearProbe& probe, double reference_residual, Findings& out);
 bool search_changed_input(const LinearProbe& probe, double reference_residual, Findings& out);
 
+// Are yours the rows of other weights beside it, in another order?
+bool search_rows_elsewhere(const LinearProbe& probe, double reference_residual, Findings& out);
+
 }  // namespace lockstep
