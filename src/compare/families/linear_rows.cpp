@@ -45,7 +45,8 @@ bool search_rows_elsewhere(const LinearProbe& probe, double reference_residual, 
   std::vector<std::string> names;
   const std::string parent = parent_of(failing.module);
   for (const auto& [name, shape] : failing.weights_r->shapes())
-    if (shape.size() == 2 && shape[1] == own.last() && parent_of(parent_of(name)) == parent && names.size() < kMostWeights)
+    if (shape.size() == 2 && shape[1] == own.last() && parent_of(parent_of(name)) == parent &&
+        names.size() < kMostWeights)
       names.push_back(name);
   std::vector<Row> best(columns.size());
   for (const std::string& name : names) {
