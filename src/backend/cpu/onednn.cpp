@@ -1,5 +1,7 @@
 #include "backend/cpu/onednn.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -37,6 +39,15 @@ dnnl::primitive_attr attributes() {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attr;
+}
+
+// oneDNN 2.6 writes its machine code without asking whether it got the memory for it: see first that there is some.
+void check_room_for_code() {
+  constexpr size_t kRoom = size_t{8} << 20;
+  void* room = mmap(nullptr, kRoom, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED)
+    fail(Code::kMemory, "allocate", "the system has no " + std::to_string(kRoom) + " bytes to give");
+  munmap(room, kRoom);
 }
 
 }  // namespace
@@ -93,6 +104,7 @@ const OneDnn::Prepared& OneDnn::product(const MatrixProduct& p, int threads) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Prepared>& slot = prepared_[key];
   if (slot) return *slot;
+  check_room_for_code();
   const memory::desc x = matrix(p.rows, p.weight.k, p.weight.dtype, p.x_stride);
   const memory::desc out = matrix(p.rows, p.weight.n, p.out_dtype, p.out_stride);
   const memory::desc weight = p.weight.memory.get_desc();
@@ -145,6 +157,7 @@ const OneDnn::Prepared& OneDnn::convolution(const Conv2dArgs& args, const Packed
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Prepared>& slot = prepared_[key];
   if (slot) return *slot;
+  check_room_for_code();
   const memory::data_type type = type_of(w.dtype());
   using Tag = memory::format_tag;
   const memory::desc source({x.dim(0), x.dim(3), x.dim(1), x.dim(2)}, type, Tag::nhwc);
