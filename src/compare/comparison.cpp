@@ -355,7 +355,7 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
     if (out.causes.empty())
       out.first->hint = candidate.records[bad.candidate].role == Role::kCheckpoint
                             ? name_in_between(reference, partner, bad.reference)
-                            : "record both runs with --inputs to tell a module's own error from the code that feeds it";
+                            : kRecordInputs;
     return out;
   }
   const auto names = names_to_record(reference, candidate, structure, partner, bad.reference);

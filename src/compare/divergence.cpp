@@ -57,12 +57,6 @@ bool nothing_follows(const RunView& reference, const Structure& structure,
   return later > 0;
 }
 
-std::string recorded_with_inputs_hint(const RunView& reference) {
-  for (const RecordedTensor& record : reference.records)
-    if (record.role == Role::kInput) return "";
-  return "record both runs with --inputs to tell a module's own error from the code that feeds it";
-}
-
 }  // namespace
 
 void locate_divergence(const RunView& reference, const Structure& structure,
@@ -96,17 +90,14 @@ void locate_divergence(const RunView& reference, const Structure& structure,
     found.parent = "pipeline";
   } else if (tensor.role == Role::kInput) {
     found.kind = "glue";
-    found.parent = parent_of(site.module).empty() ? "pipeline" : parent_of(site.module);
-    // Lists of modules have no code of their own: the caller is the next module above that is one.
-    while (!structure.is_module(found.parent) && !parent_of(found.parent).empty())
-      found.parent = parent_of(found.parent);
+    found.parent = structure.caller_of(site.module);
   } else if (structure.is_container(site.module)) {
     found.kind = "glue";
     found.parent = site.module;
   } else {
     found.kind = "module";
     found.parent = parent_of(site.module);
-    if (!structure.has_inputs(site.module)) found.hint = recorded_with_inputs_hint(reference);
+    if (has_no_inputs(reference)) found.hint = kRecordInputs;
   }
   out.first = std::move(found);
 }

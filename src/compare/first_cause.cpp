@@ -35,13 +35,6 @@ RunView in_layout_of(const RunView& reference, const RunView& candidate, const C
   return view;
 }
 
-// A list of modules has no code of its own: the caller is the next one above that is a module.
-std::string caller_of(const Structure& structure, const std::string& module) {
-  std::string up = parent_of(module);
-  while (!up.empty() && !structure.is_module(up) && !parent_of(up).empty()) up = parent_of(up);
-  return up.empty() ? "pipeline" : up;
-}
-
 // A constant or a factor for each channel says what is different, not what was done.
 bool names_a_mistake(const std::vector<Finding>& causes) {
   if (causes.empty() || causes[0].cause.starts_with("affine.")) return false;
@@ -51,11 +44,6 @@ bool names_a_mistake(const std::vector<Finding>& causes) {
 }
 
 }  // namespace
-
-bool has_no_inputs(const RunView& run) {
-  return std::none_of(run.records.begin(), run.records.end(),
-                      [](const RecordedTensor& record) { return record.role == Role::kInput; });
-}
 
 std::string name_in_between(const RunView& reference, const std::function<size_t(size_t)>& partner, size_t record) {
   constexpr size_t kMost = 4;
@@ -131,10 +119,10 @@ void explain_first(const RunView& reference, const RunView& candidate, const Str
     if (surely_fed || (!causes.empty() && (out.causes.empty() || names_a_mistake(causes)))) {
       out.causes = std::move(causes);
       out.first->kind = "glue";
-      out.first->parent = fed.role == Role::kInput ? caller_of(structure, fed.module) : fed.module;
+      out.first->parent = fed.role == Role::kInput ? structure.caller_of(fed.module) : fed.module;
       out.first->worked_back_from = std::move(input->from);
     }
-    if (out.causes.empty()) out.causes = diagnose(failing);
+    if (surely_fed && out.causes.empty()) out.causes = diagnose(failing);
   }
   const auto inputs = structure.records_of(failing.module, Role::kInput, record);
   out.first->input_unknown =

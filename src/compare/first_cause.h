@@ -12,9 +12,6 @@ void explain_first(const RunView& reference, const RunView& candidate, const Str
                    const CompareOptions& options, const std::function<bool(size_t)>& is_good, double unit,
                    Comparison& out);
 
-// No inputs: a program that names its tensors itself, or was recorded without them.
-bool has_no_inputs(const RunView& run);
-
 // What such a program should name to see more: the reference's tensors between the last good one and the bad one.
 std::string name_in_between(const RunView& reference, const std::function<size_t(size_t)>& partner, size_t record);
 

@@ -2,9 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "capture/run_reader.h"
 
 namespace lockstep {
+
+bool has_no_inputs(const RunView& run) {
+  return std::none_of(run.records.begin(), run.records.end(),
+                      [](const RecordedTensor& record) { return record.role == Role::kInput; });
+}
 
 RunView view_of(std::shared_ptr<const Run> run) {
   RunView view;

@@ -33,6 +33,9 @@ struct RunView {
   std::vector<RecordedTensor> records;
 };
 
+// A program that names its tensors itself, or was recorded without them.
+bool has_no_inputs(const RunView& run);
+
 RunView view_of(std::shared_ptr<const Run> run);  // the view keeps the run alive
 
 }  // namespace lockstep

@@ -46,6 +46,10 @@ std::set<std::string> tuple_owners(const RunView& run) {
 
 }  // namespace
 
+bool same_call(const RunView& run, size_t a, size_t b) {
+  return run.records[a].key.step == run.records[b].key.step && run.records[a].key.tags == run.records[b].key.tags;
+}
+
 std::string parent_of(const std::string& name) {
   const size_t dot = name.rfind('.');
   return dot == std::string::npos ? "" : name.substr(0, dot);
@@ -79,7 +83,6 @@ Structure::Structure(const RunView& run) : run_(run), sites_(run.records.size())
     if (module.empty()) module = record.key.name;
     sites_[i] = {module, record.key.name.size() > module.size() ? record.key.name.substr(module.size() + 1) : ""};
     modules_.insert(module);
-    with_inputs_.insert(module);
   }
   for (size_t i = 0; i < sites_.size(); ++i) {
     if (sites_[i].module.empty()) continue;
@@ -88,8 +91,10 @@ Structure::Structure(const RunView& run) : run_(run), sites_(run.records.size())
   }
 }
 
-bool Structure::same_call(size_t a, size_t b) const {
-  return run_.records[a].key.step == run_.records[b].key.step && run_.records[a].key.tags == run_.records[b].key.tags;
+std::string Structure::caller_of(const std::string& module) const {
+  std::string up = parent_of(module);
+  while (!up.empty() && !is_module(up) && !parent_of(up).empty()) up = parent_of(up);
+  return up.empty() ? "pipeline" : up;
 }
 
 std::vector<size_t> Structure::records_of(const std::string& module, Role role, size_t near) const {
@@ -99,7 +104,7 @@ std::vector<size_t> Structure::records_of(const std::string& module, Role role, 
   std::map<std::string, size_t> best;  // slot → the record nearest to `near`
   const auto distance = [&](size_t i) { return i > near ? i - near : near - i; };
   for (const size_t i : found->second) {
-    if (run_.records[i].role != role || !same_call(i, near)) continue;
+    if (run_.records[i].role != role || !same_call(run_, i, near)) continue;
     const auto [it, is_new] = best.try_emplace(sites_[i].slot, i);
     if (!is_new && distance(i) < distance(it->second)) it->second = i;
   }
@@ -111,7 +116,7 @@ std::vector<size_t> Structure::records_of(const std::string& module, Role role, 
 std::vector<size_t> Structure::records_inside(const std::string& module, size_t before) const {
   std::vector<size_t> out;
   for (size_t i = before; i-- > 0;) {
-    if (!same_call(i, before)) {
+    if (!same_call(run_, i, before)) {
       if (!module.empty()) break;
       continue;
     }

@@ -25,17 +25,18 @@ class Structure {
   std::vector<size_t> records_of(const std::string& module, Role role, size_t near) const;
   // Records of the same call that ran strictly inside `module` before record `before`, latest first.
   std::vector<size_t> records_inside(const std::string& module, size_t before) const;
-  bool has_inputs(const std::string& module) const { return with_inputs_.contains(module); }
+  // Whose code calls it: lists of modules have none of their own, so the next module above that is one.
+  std::string caller_of(const std::string& module) const;
 
  private:
-  bool same_call(size_t a, size_t b) const;
   const RunView& run_;
   std::vector<Site> sites_;
-  std::set<std::string> modules_, containers_, with_inputs_;
+  std::set<std::string> modules_, containers_;
   std::map<std::string, std::vector<size_t>> of_module_;
 };
 
-std::string parent_of(const std::string& name);  // "" at the root
+bool same_call(const RunView& run, size_t a, size_t b);  // step and tags of the records agree
+std::string parent_of(const std::string& name);          // "" at the root
 std::string leaf_of(const std::string& name);
 bool is_inside(const std::string& name, const std::string& module);  // strictly below
 

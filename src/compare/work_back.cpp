@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compare/families/fit.h"
+#include "compare/families/linear_probe.h"
 #include "compare/inverse_linear.h"
 #include "compare/worked_back_time.h"
 
@@ -22,10 +22,6 @@ struct Layer {
   bool picture = false;     // a convolution of single pixels: channels are axis 1
   Values y_r, y_c;          // [rows, N], the bias taken away
 };
-
-bool same_call(const RunView& run, size_t a, size_t b) {
-  return run.records[a].key.step == run.records[b].key.step && run.records[a].key.tags == run.records[b].key.tags;
-}
 
 // [rows, N] without the bias.
 Values product_of(const Layer& layer, const Values& y) {
@@ -81,19 +77,11 @@ Values worked_back(const std::vector<Layer>& layers, const InverseLinear& invers
   return inverse.input_of(products);
 }
 
-// ||x W^T - y|| / ||y|| on some rows.
-double misfit(const Layer& layer, const Values& x) {
-  const Values& y = layer.y_c;
-  double dd = 0, yy = 0;
-  for (const int64_t row : sample_indices(y.rows(), 24))
-    for (int64_t i = 0; i < layer.weight.rows(); ++i) {
-      double sum = 0;
-      for (int64_t k = 0; k < layer.weight.last(); ++k)
-        sum += static_cast<double>(x.row(row)[static_cast<size_t>(k)]) * layer.weight.row(i)[static_cast<size_t>(k)];
-      const double target = y.row(row)[static_cast<size_t>(i)];
-      dd += (sum - target) * (sum - target), yy += target * target;
-    }
-  return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+double misfit(const Layer& layer, const Values& x) {  // on some rows
+  const std::vector<int64_t> rows = sample_indices(x.rows(), 24);
+  const int64_t outputs = layer.weight.rows();
+  return linear_misfit(take_rows(x, rows), take_rows(layer.y_c, rows), layer.weight,
+                       std::vector<float>(static_cast<size_t>(outputs)), sample_indices(outputs, outputs));
 }
 
 std::vector<Layer> layers_on_the_same_input(Case& failing, size_t output) {
@@ -106,9 +94,14 @@ std::vector<Layer> layers_on_the_same_input(Case& failing, size_t output) {
   if (checksum.empty()) return out;
   const size_t from = output > kNear ? output - kNear : 0, to = std::min(output + kNear, run.records.size());
   for (size_t i = from; i < to; ++i) {
-    if (i == output || !same_call(run, i, output) || failing.partner(i) == SIZE_MAX) continue;
+    const std::string& module = failing.structure().site(i).module;
+    if (i == output || module == out[0].module || !same_call(run, i, output) || failing.partner(i) == SIZE_MAX)
+      continue;
+    // Before anything is loaded: most neighbours were given something else.
+    const auto given = failing.structure().records_of(module, Role::kInput, i);
+    if (given.size() != 1 || run.records[given[0]].checksum != checksum) continue;
     auto other = layer_of(failing, i, failing.partner(i));
-    if (!other || run.records[other->input].checksum != checksum || other->module == out[0].module) continue;
+    if (!other) continue;
     if (other->weight.last() == out[0].weight.last() && other->picture == out[0].picture)
       out.push_back(std::move(*other));
   }

@@ -115,19 +115,6 @@ void search_other_weights(Case& failing, const LinearProbe& search, double r, Fi
   }
 }
 
-double misfit(const Values& x, const Values& y, const Values& w, const std::vector<float>& bias,
-              const std::vector<int64_t>& columns) {
-  double dd = 0, yy = 0;
-  for (int64_t i = 0; i < x.rows(); ++i)
-    for (const int64_t j : columns) {
-      double sum = bias[static_cast<size_t>(j)];
-      for (size_t k = 0; k < x.row(i).size(); ++k) sum += static_cast<double>(x.row(i)[k]) * w.row(j)[k];
-      const double target = y.row(i)[static_cast<size_t>(j)];
-      dd += (sum - target) * (sum - target), yy += target * target;
-    }
-  return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
-}
-
 // Rows of all calls of the module; the weight is then what maps its inputs to its outputs.
 std::optional<Values> solved_weight(Case& failing, int64_t inputs, int64_t outputs, double& residual) {
   if (inputs > kMostSolved) return std::nullopt;
@@ -176,7 +163,7 @@ std::optional<Values> solved_weight(Case& failing, int64_t inputs, int64_t outpu
   double dd = 0, yy = 0;
   const std::vector<int64_t> columns = sample_indices(outputs, kProbeColumns);
   for (const auto& [x, y] : calls) {
-    const double norm = squared_norm(y->v), part = misfit(*x, *y, w, bias, columns);
+    const double norm = squared_norm(y->v), part = linear_misfit(*x, *y, w, bias, columns);
     dd += part * part * norm, yy += norm;
   }
   residual = yy > 0 ? std::sqrt(dd / yy) : INFINITY;

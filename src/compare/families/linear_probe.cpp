@@ -154,4 +154,17 @@ std::vector<float> LinearProbe::own_bias() const {
   return out;
 }
 
+double linear_misfit(const Values& x, const Values& y, const Values& w, const std::vector<float>& bias,
+                     const std::vector<int64_t>& columns) {
+  double dd = 0, yy = 0;
+  for (int64_t i = 0; i < x.rows(); ++i)
+    for (const int64_t j : columns) {
+      double sum = bias[static_cast<size_t>(j)];
+      for (size_t k = 0; k < x.row(i).size(); ++k) sum += static_cast<double>(x.row(i)[k]) * w.row(j)[k];
+      const double target = y.row(i)[static_cast<size_t>(j)];
+      dd += (sum - target) * (sum - target), yy += target * target;
+    }
+  return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+}
+
 }  // namespace lockstep

@@ -44,6 +44,10 @@ class LinearProbe {
   double with_reference_ = 0;
 };
 
+// ||x W^T + b - y|| / ||y|| over these columns.
+double linear_misfit(const Values& x, const Values& y, const Values& w, const std::vector<float>& bias,
+                     const std::vector<int64_t>& columns);
+
 // What can be said of the weight or the input when the layer's own weight was meant; false when nothing was found.
 bool search_changed_weight(const LinearProbe& probe, double reference_residual, Findings& out);
 bool search_changed_input(const LinearProbe& probe, double reference_residual, Findings& out);

@@ -185,10 +185,15 @@ bool TokenChain::add_step(size_t record) {
 
 bool TokenChain::add_linear(size_t record, size_t source) {
   const std::string& module = failing_.structure().site(record).module;
-  const auto weight = failing_.weight_c(module + ".weight");
-  if (!weight || weight->rank() != 2 || weight->size() > kMostWeight || !fits(source, weight->last()) ||
-      !fits(record, weight->rows()))
+  const auto& weights = failing_.weights_c ? failing_.weights_c : failing_.weights_r;
+  if (!weights) return false;
+  const auto known = weights->shapes().find(module + ".weight");
+  if (known == weights->shapes().end()) return false;
+  const Shape& shape = known->second;  // looked at first: a source that cannot be its input costs no reading
+  if (shape.size() != 2 || shape[0] * shape[1] > kMostWeight || !fits(source, shape[1]) || !fits(record, shape[0]))
     return false;
+  const auto weight = failing_.weight_c(module + ".weight");
+  if (!weight) return false;
   const auto bias = failing_.weight_c(module + ".bias");
   const std::vector<float> b = bias ? bias->v : std::vector<float>();
   const auto w = std::make_shared<const Values>(*weight);
