@@ -1,5 +1,6 @@
+#include <poll.h>
+
 #include <cstdio>
-#include <iostream>
 #include <thread>
 #include <vector>
 
@@ -60,6 +61,12 @@ class Workers {
   std::vector<Worker> threads_;
 };
 
+// Whether nobody reads what we write: the client has ended, or hung up.
+bool stdout_hung_up() {
+  pollfd out{1, 0, 0};
+  return poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP | POLLNVAL));
+}
+
 }  // namespace
 
 int serve_mcp_stdio(McpServer& server) {
@@ -70,6 +77,9 @@ int serve_mcp_stdio(McpServer& server) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
+  // Requests from a file or a pipe that has ended are answered all the same; a client that is gone has cancelled.
+  std::atomic<bool> ended = false;
+  const McpServer::Gone gone = [&] { return ended && stdout_hung_up(); };
   Workers workers;
   for (std::string line; read_line(line);) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
@@ -83,15 +93,15 @@ int serve_mcp_stdio(McpServer& server) {
     if (tool && workers.busy() >= kMostThreads) {
       send(McpServer::busy(message["id"]));  // never on this thread: cancellations would wait behind it
     } else if (tool) {
-      workers.run([&server, &send, message = std::move(message)] {
-        if (const Json reply = server.answer("", message, send); !reply.is_null()) send(reply);
+      workers.run([&, message = std::move(message)] {
+        if (const Json reply = server.answer("", message, send, gone); !reply.is_null()) send(reply);
       });
     } else if (const Json reply = server.answer("", message, send); !reply.is_null()) {
       send(reply);
     }
   }
-  server.cancel_all("");
-  return 0;
+  ended = true;
+  return 0;  // once every call has been answered
 }
 
 }  // namespace lockstep

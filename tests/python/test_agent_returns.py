@@ -48,14 +48,16 @@ def test_a_running_program_stops_at_its_breakpoint_without_a_service(start, tmp_
     assert s.finish()["how"] == "finished" and s.output() == "after\n"
 
 
-def test_a_running_program_can_be_paused_by_the_next_service(start):
+def test_a_running_program_can_be_paused_by_the_next_service(start, tmp_path):
     s = start("""
         import os, time
         turns = 0
+        open("began", "w").close()
         while not os.path.exists("go"):
             turns += 1
             time.sleep(0.001)
     """, options={**WAITS, "run": True})  # fmt: skip
+    wait_until((tmp_path / "began").exists)
     s.lose()
     assert s.take_over()["stopped"] == []
     s.ask("pause")

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import time
 import warnings
 
 import pytest
@@ -184,6 +185,34 @@ def test_odd_messages_are_answered(home):
     assert by_id["3"]["result"]["isError"] and "expected a text" in by_id["3"]["result"]["content"][0]["text"]
     assert by_id["4"]["error"]["code"] == -32602
     assert by_id["x"]["result"] == {}
+
+
+def call(number, tool, **arguments):
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}) + "\n"
+
+
+def running_program(home):
+    (home.folder / "wait.py").write_text("import os, time\nwhile not os.path.exists('go'):\n    time.sleep(0.01)\n")
+    home.run("debug", "start", "--run", "wait.py")
+
+
+def test_the_end_of_the_requests_loses_no_answer(home):
+    running_program(home)
+    asked = call(1, "debug_wait", max_wait=1) + call(2, "debug_status")
+    done = subprocess.run([PROGRAM, "mcp"], input=asked, env=home.environment, cwd=home.folder, capture_output=True, text=True, timeout=60)
+    replies = {reply["id"]: reply["result"] for reply in map(json.loads, done.stdout.splitlines())}
+    assert done.returncode == 0 and replies[1]["structuredContent"]["state"] == replies[2]["structuredContent"]["state"] == "running"
+
+
+def test_a_client_that_is_gone_keeps_no_call_waiting(home):
+    running_program(home)
+    server = subprocess.Popen([PROGRAM, "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=home.environment, cwd=home.folder, text=True)
+    server.stdin.write(call(1, "debug_wait", max_wait=50))
+    server.stdin.close()
+    server.stdout.close()
+    began = time.monotonic()
+    server.wait(60)
+    assert time.monotonic() - began < 40
 
 
 def envelope(**extra):

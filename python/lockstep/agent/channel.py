@@ -115,13 +115,11 @@ class Channel:
         else:
             import select
 
-            ready, _, _ = select.select([self._fd], [], [], seconds if seconds >= 0 else None)
-            data = None
-            if ready:
-                try:
-                    data = os.read(self._fd, 65536)
-                except OSError:
-                    data = b""
+            try:
+                ready, _, _ = select.select([self._fd], [], [], seconds if seconds >= 0 else None)
+                data = os.read(self._fd, 65536) if ready else None
+            except (OSError, ValueError):  # the program's end closes it while this thread waits
+                data = b""
         if data is None:
             return []
         if not data:
