@@ -178,6 +178,13 @@ def _quiet_fork_warning():
 
     try:
         _warnings.filters.insert(0, ("ignore", _ForkWarning(), DeprecationWarning, None, 0))
-        _warnings._filters_mutated()
+        if hasattr(_warnings, "_filters_mutated"):
+            _warnings._filters_mutated()
+        else:  # from 3.14 on
+            _warnings._acquire_lock()
+            try:
+                _warnings._filters_mutated_lock_held()
+            finally:
+                _warnings._release_lock()
     except AttributeError:
         pass

@@ -4,7 +4,7 @@ that the program sets by sys.settrace is called from ours; one set in C (coverag
 import _thread
 import sys
 
-from . import sources
+from . import opcodes, sources
 from .engine import FINISH, NEXT, PAUSE, STEP, UNTIL, Engine, Site
 
 _GENERATOR = 0x20 | 0x80 | 0x200
@@ -190,7 +190,7 @@ class TracingEngine(Engine):
         step = self._steps.get(ident)
         if step is None:
             return
-        if frame.f_code.co_flags & _GENERATOR and arg is not None and frame.f_code.co_code[frame.f_lasti] in _YIELDS:
+        if frame.f_code.co_flags & _GENERATOR and arg is not None and frame.f_code.co_code[frame.f_lasti] in opcodes.YIELDS:
             return
         if step.mode == STEP:
             step.value, step.returned = arg, True
@@ -200,6 +200,3 @@ class TracingEngine(Engine):
             step.mode, step.target = NEXT, frame.f_back
             if frame.f_back is not None:
                 frame.f_back.f_trace = self._local
-
-
-_YIELDS = {10: (86, 72), 11: (86, 75), 12: (150, 75), 13: (118, 35)}.get(sys.version_info[1], ())
