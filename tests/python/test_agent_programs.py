@@ -48,6 +48,26 @@ print(set(ours["PROLOGUE"]) == prologue, set(ours["YIELDS"]) == yields)
 
 
 @every_form
+def test_the_program_finds_the_same_main_module(tmp_path, form):
+    path = program(tmp_path, """
+        import sys
+        count: int = 3
+        if count:
+            name: "later" = "x"
+        class Box:
+            size: int
+        def f(a: int) -> str: pass
+        print(sorted(globals()), sys.modules["__main__"].__annotations__, Box.__annotations__, f.__annotations__)
+        print(__name__, __file__, __spec__, __package__, __doc__, sys.argv, sys.path[0], __builtins__ is sys.modules["builtins"])
+    """)
+    bare = subprocess.run([form["python"], path, "a"], capture_output=True, text=True, check=True).stdout
+    with Session(path, "a", **form) as s:
+        s.stopped()
+        s.finish()
+        assert s.output() == bare
+
+
+@every_form
 def test_relative_symlinked_and_short_paths(tmp_path, form):
     real = tmp_path / "real"
     program(real, "def f(x):\n    y = x + 1\n    return y\n", "lib/thing.py")

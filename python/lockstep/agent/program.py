@@ -49,7 +49,9 @@ def main(began):
 
 def _fresh_main(**names):
     main = type(sys)("__main__")
-    vars(main).update(__builtins__=sys.modules["builtins"], __annotations__={}, **names)
+    if sys.version_info < (3, 14):  # from there on the module makes them when it is asked
+        vars(main)["__annotations__"] = {}
+    vars(main).update(__builtins__=sys.modules["builtins"], **names)
     sys.modules["__main__"] = main
     return vars(main)
 
