@@ -106,7 +106,7 @@ class Session {
   Json hello_, last_stop_, exited_, report_, end_;
   bool connected_ = false, closed_ = false, detached_ = false, terminated_ = false;
   bool returning_ = false;  // its connection is lost, and it calls again
-  bool looked_ = false;  // of the listening thread alone
+  bool looked_ = false;     // of the listening thread alone
   double began_ = 0, closed_at_ = 0;
 };
 

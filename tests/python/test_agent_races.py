@@ -7,6 +7,7 @@ import time
 import pytest
 from agent_start import SUM, start  # noqa: F401
 from debug_client import Failed, program
+from debug_service import wait_until
 
 
 def send_together(session, *requests):
@@ -46,6 +47,53 @@ def test_a_pause_right_after_continue_is_kept(start):
         assert s.stopped()["reason"] == "pause" and s.ask("status")["pausing"] == []
     s.ask("set", name="n", value="-5")
     assert s.finish()["code"] == 0
+
+
+def test_two_threads_are_paused_together(start, tmp_path):
+    s = start("""
+        import os, threading
+        def spin():
+            n = 0
+            while not os.path.exists("go"):
+                n += 1
+        other = threading.Thread(target=spin)
+        other.start()
+        open("began", "w").close()
+        spin()
+        other.join()
+    """, options={"run": True})  # fmt: skip
+    wait_until((tmp_path / "began").exists)
+    wait_until(lambda: len(s.ask("threads")["threads"]) == 2)
+    idents = {one["id"] for one in s.ask("threads")["threads"]}
+    send_together(s, *(("pause", {"thread": ident}) for ident in idents))
+    assert {s.stopped()["thread"]["id"] for _ in idents} == idents and s.ask("status")["pausing"] == []
+    (tmp_path / "go").touch()
+    assert s.finish()["code"] == 0
+
+
+def test_a_thread_that_ends_before_its_pause_is_told(start, tmp_path):
+    s = start("""
+        import _thread, os, time
+        lock = _thread.allocate_lock()
+        lock.acquire()
+        def wait(): open("began", "w").close(); lock.acquire()
+        _thread.start_new_thread(wait, ())
+        while not os.path.exists("go"):
+            time.sleep(0.001)
+        lock.release()
+        while not os.path.exists("end"):
+            time.sleep(0.001)
+    """, options={"run": True})  # fmt: skip
+    wait_until((tmp_path / "began").exists)
+    wait_until(lambda: len(s.ask("threads")["threads"]) == 2)
+    (other,) = [one["id"] for one in s.ask("threads")["threads"] if not one["main"]]
+    s.ask("pause", thread=other)
+    (tmp_path / "go").touch()
+    while "ended before" not in s.event("output")["text"]:
+        pass
+    assert s.ask("status")["pausing"] == []
+    (tmp_path / "end").touch()
+    assert s.end()["code"] == 0
 
 
 def test_a_pause_as_a_breakpoint_stops_is_one_stop(start):

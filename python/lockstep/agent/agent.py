@@ -163,11 +163,23 @@ class Agent:
         self.engine.rearm()
         requests.check_deadlines(self, now)
         for ident, (since, told) in list(self.pausing.items()):
-            if now - since > 1.0 and not told:
-                self.pausing[ident] = (since, True)
-                frame = sys._current_frames().get(ident)
-                where = stops.location(frame) if frame is not None else None
-                self.output("warning", "the thread sits in C code: it stops when that returns", location=where)
+            frame = sys._current_frames().get(ident)
+            if frame is None:
+                self._end_pause(ident)
+            elif now - since > 1.0 and not told:
+                with self.lock:
+                    if ident not in self.pausing:
+                        continue  # it has stopped
+                    self.pausing[ident] = (since, True)
+                self.output("warning", "the thread sits in C code: it stops when that returns", location=stops.location(frame))
+
+    def _end_pause(self, ident):
+        """The thread ended before it came to a line: what was switched on for it goes off."""
+        with self.lock:
+            self.steps.pop(ident, None)
+            if self.pausing.pop(ident, None) is not None:
+                self.engine.pause_over(ident)
+        self.output("warning", "the thread ended before it could be paused")
 
     # -- stopping -------------------------------------------------------------------------------------------------------
     def stop(self, frame, reason, *, frames=None, not_run_yet=True, breakpoints=(), description="", line=None, extra=None, **more):
@@ -195,7 +207,7 @@ class Agent:
             stop.event["count"] = self.stop_count
             self.stops[ident] = stop
             if self.pausing.pop(ident, None) is not None:
-                self.engine.pause_over()
+                self.engine.pause_over(ident)
             self.steps.pop(ident, None)
             self.engine.attach(ident, 0, None, 0)
             self.channel.event("stopped", stop.event)

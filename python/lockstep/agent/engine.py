@@ -219,8 +219,8 @@ class Engine:
     def condition_was_false(self, point, frame):
         """Python has evaluated a condition: the engine may find a faster way for the next time."""
 
-    def pause_over(self):
-        pass
+    def pause_over(self, ident):
+        """The thread has stopped, or is gone."""
 
     def rearm(self):
         """A tracer of the program may have taken our place."""
