@@ -175,21 +175,21 @@ def test_pairs_of_instructions_come_together_again_after_a_pause(tmp_path):
                 if n == 50:
                     open("began", "w").close()
                 time.sleep(0.0005)
-            return n, turns
+            found = [joined(function) for function in (add, spin, caller)]
+            return n, turns, found
         def caller(turns, until):
             first, last = turns, until
-            spin(first, last)
-            return first, last
+            found = spin(first, last)
+            return first, last, found[2]
         def joined(function):  # pairs that this Python makes of the function, and those that it has now
             made, now = function.__code__.replace()._co_code_adaptive, function.__code__._co_code_adaptive
             pairs = [at for at in range(0, len(made), 2) if made[at] in PAIRS]
             return len(pairs), sum(now[at] == made[at] for at in pairs)
         import dis
         PAIRS = {number for name, number in dis._all_opmap.items() if "__" in name}
-        caller(100_000, "go")
-        caller(3, "no")
+        running = caller(100_000, "go")[2]
         late(1, 2)
-        print([joined(function) for function in (add, late, spin, caller)])
+        print([*running, joined(late)])
     """)
     with Session(path, python=python, cwd=tmp_path) as s:
         s.stopped()
