@@ -139,7 +139,8 @@ PyObject* start_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (started_codes.insert(arguments[0]).second) {  // counted calls and a pause report the same function again
     auto [entry, is_new] = started_files.try_emplace(code->co_filename, 0);
     if (is_new) Py_INCREF(code->co_filename);
-    ++entry->second;
+    const Py_UCS4 first = PyUnicode_READ_CHAR(code->co_name, 0);
+    if (code->co_flags & CO_OPTIMIZED && first != '<') ++entry->second;  // a module, a class, a comprehension: no function
     join_pairs_of_new(arguments[0]);
   } else if (!counting_calls) {  // once more after a pause, or when calls are counted no longer
     join_pairs_again(arguments[0]);

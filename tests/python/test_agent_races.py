@@ -96,6 +96,35 @@ def test_a_thread_that_ends_before_its_pause_is_told(start, tmp_path):
     assert s.end()["code"] == 0
 
 
+def test_counting_calls_of_a_running_program_changes_no_thread_of_it(start, tmp_path):
+    """What counts new threads must not make the debugger's own thread the main one: Python waits for the main thread at its end."""
+    s = start("""
+        import os
+        def f(n):
+            return n + 1
+        n = 0
+        open("began", "w").close()
+        while not os.path.exists("go"):
+            n = f(n)
+        import threading
+        thread = threading.Thread(target=lambda: [f(1) for _ in range(100)])
+        thread.start()
+        thread.join()
+        print(threading.main_thread() is threading.current_thread(), threading.main_thread().name)
+    """, options={"run": True})  # fmt: skip
+    wait_until((tmp_path / "began").exists)
+    if s.pure:
+        with pytest.raises(Failed):
+            s.ask("count")
+    else:
+        assert s.ask("count")["calls_counted"] is True
+        wait_until(lambda: s.ask("files", filter="program.py")["files"][0]["calls"] > 100)
+        (file,) = s.ask("files", filter="program.py")["files"]
+        assert file["functions_run"] >= 1
+    (tmp_path / "go").touch()
+    assert s.end()["code"] == 0 and s.output() == "True MainThread\n"
+
+
 def test_a_pause_as_a_breakpoint_stops_is_one_stop(start):
     """A pause that comes too late is refused or withdrawn: it must not stop the program again after it has gone on."""
     s = start("""
