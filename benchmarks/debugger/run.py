@@ -254,7 +254,7 @@ def main():
              "cost": lambda: measure_costs("cost", chosen.python, chosen.runs, not without),
              "models": lambda: measure_costs("models", chosen.python, chosen.runs, not without)}  # fmt: skip
     rows = [row for part, measure in parts.items() if chosen.part in (part, "all") for row in measure()]
-    print(table(rows, chosen.python, without))
+    print(table(rows, chosen.python, without, chosen.scale >= 1))
     if chosen.json:
         pathlib.Path(chosen.json).write_text(json.dumps(rows, indent=1))
 

@@ -140,7 +140,8 @@ PyObject* start_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     auto [entry, is_new] = started_files.try_emplace(code->co_filename, 0);
     if (is_new) Py_INCREF(code->co_filename);
     const Py_UCS4 first = PyUnicode_READ_CHAR(code->co_name, 0);
-    if (code->co_flags & CO_OPTIMIZED && first != '<') ++entry->second;  // a module, a class, a comprehension: no function
+    if (code->co_flags & CO_OPTIMIZED && first != '<')
+      ++entry->second;  // a module, a class, a comprehension: no function
     join_pairs_of_new(arguments[0]);
   } else if (!counting_calls) {  // once more after a pause, or when calls are counted no longer
     join_pairs_again(arguments[0]);

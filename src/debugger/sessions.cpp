@@ -123,8 +123,7 @@ void Sessions::adopt_earlier() {
     }
 }
 
-std::shared_ptr<Session> Sessions::restart(const std::string& spec, const Environment& environment,
-                                           bool count_calls) {
+std::shared_ptr<Session> Sessions::restart(const std::string& spec, const Environment& environment, bool count_calls) {
   const std::shared_ptr<Session> before = find(spec);
   before->terminate(false);
   SessionRequest request = before->request();

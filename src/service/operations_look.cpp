@@ -85,7 +85,8 @@ Json files(Service& service, const Json& arguments, CallControl& control) {
            {"truncated", total > found.size() || report.value("truncated", Json(false)) == Json(true)},
            {"calls_counted", report.value("calls_counted", Json(false))}};
   if (out["calls_counted"] != Json(true))
-    out["hint"] = "how much of each ran is known before the end; how often, with debug restart --count-calls after it too";
+    out["hint"] =
+        "how much of each ran is known before the end; how often, with debug restart --count-calls after it too";
   return out;
 }
 

@@ -68,11 +68,13 @@ class Agent:
             from . import calls
 
             calls.count(self, True)
+        self.engine.keep_scan(bool(self.options["breakpoints"]))
         for args in self.options["breakpoints"]:
             try:
                 self.table.add(args if isinstance(args, dict) else {"where": str(args)})
             except Refused as error:
                 self.output("warning", f"breakpoint {args}: {error.message}")
+        self.engine.keep_scan(False)
         self.own_thread = 0
         self.served.acquire()
         _thread.start_new_thread(self._serve, ())

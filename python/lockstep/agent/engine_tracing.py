@@ -37,8 +37,7 @@ class TracingEngine(Engine):
         self._lines = {}  # id of code → (code, {line: [index]})
         self._foreign = {}  # thread → tracer of the program
         self._foreign_locals = {}  # frame → what that tracer wants called for it
-        self._settrace = sys.settrace
-        self._settrace(self._trace)
+        self._settrace = sys.settrace  # this thread is traced from the program's first line on, see prepare
         sys.settrace, sys.gettrace = self._program_settrace, self._program_gettrace
         import threading
 
