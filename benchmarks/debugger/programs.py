@@ -1,7 +1,14 @@
 """What is run with and without a debugger: programs.py NAME prints the processor seconds, of all threads, of the part that counts."""
 
+import os
 import sys
 import time
+
+SCALE = float(os.environ.get("LOCKSTEP_BENCH_SCALE", "1"))  # of the loops; less only shows that everything runs
+
+
+def turns(full):
+    return max(1000, int(full * SCALE))
 
 
 def add(a, b):
@@ -12,7 +19,7 @@ def calls():
     """3 M calls."""
     total = 0
     began = time.process_time()
-    for i in range(3_000_000):
+    for i in range(turns(3_000_000)):
         total = add(total, i)
     return time.process_time() - began
 
@@ -21,10 +28,20 @@ def lines():
     """10 M lines in one function."""
     total = 0
     began = time.process_time()
-    for i in range(3_000_000):
+    for i in range(turns(3_000_000)):
         total += i
         if total < 0:
             total = 0  # COLD: never reached
+    return time.process_time() - began
+
+
+def one_line():
+    """A loop of one line: what its function costs more shows most here."""
+    total = 0
+    if total < 0:
+        total = 1  # COLD beside the loop
+    began = time.process_time()
+    for i in range(turns(10_000_000)): total += i
     return time.process_time() - began
 
 
@@ -33,15 +50,13 @@ def false_condition():
     total = 0
     wanted = [1, 2]
     began = time.process_time()
-    for i in range(1_000_000):
+    for i in range(turns(1_000_000)):
         total += 1  # CONDITION
     return (time.process_time() - began) + 0 * len(wanted)
 
 
 def models():
     """Import, load and forwards of a small diffusers transformer. argv[2]: a folder where the model is kept between runs."""
-    import os
-
     began = time.process_time()
     import diffusers  # noqa: F401
     import torch

@@ -1,7 +1,7 @@
 """What a session costs, beside debugpy in the same run: minimum of interleaved runs. Costs are processor time of the whole program, so that a busy
-machine does not count; latencies are what a client waits.
+machine does not count; latencies are what a client waits. Every row has its bar; one that cannot be measured says why.
 
-    python benchmarks/debugger/run.py [--part cost|models|latency|start] [--runs 5] [--python PATH] [--json FILE] [--no-debugpy]
+    python benchmarks/debugger/run.py [--part cost|models|latency|start] [--runs 5] [--scale 1] [--python PATH] [--json FILE] [--no-debugpy]
 """
 
 import argparse
@@ -17,11 +17,13 @@ import time
 os.environ.setdefault("LOCKSTEP_TEST_PATIENCE", "300")
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests" / "python")]
+from bars import table  # noqa: E402
 from dap import DebugpySession, line_of  # noqa: E402
 from debug_client import Session  # noqa: E402
 
 PROGRAMS = HERE / "programs.py"
 COLD = line_of(PROGRAMS, "# COLD")
+ONE_LINE = line_of(PROGRAMS, "# COLD beside the loop")
 CONDITION = line_of(PROGRAMS, "# CONDITION")
 STOP = line_of(PROGRAMS, "# STOP")
 SIMPLE, ANY = "i == -1", "(lambda v: v < 0)(i)"
@@ -62,12 +64,28 @@ def elsewhere():
     return [(textwrap.__file__, line_of(textwrap.__file__, "w = TextWrapper(width=width, max_lines=1"), None)]
 
 
+def short(error):
+    """Why something could not be measured, in one line."""
+    told = getattr(error, "stderr", None) or str(error) or type(error).__name__
+    return (told if isinstance(told, str) else told.decode()).strip().splitlines()[-1][:120]
+
+
+FAILS = (AssertionError, AttributeError, EOFError, LookupError, OSError, subprocess.SubprocessError)
+
+
+def unmeasured(title, error):
+    row = {"item": title, "not_measured": short(error)}
+    print(json.dumps(row), flush=True)
+    return row
+
+
 def rows_of(part, folder):
     """[(titles of what the program prints, its arguments, breakpoints)]"""
     if part == "cost":
         return [(["3 M calls, nothing set"], ["calls"], []),
                 (["3 M calls, cold breakpoint in the caller"], ["calls"], [(PROGRAMS, line_of(PROGRAMS, "def calls") + 3, "False")]),
                 (["10 M lines, cold breakpoint in the function"], ["lines"], [(PROGRAMS, COLD, None)]),
+                (["10 M turns of a one-line loop, cold breakpoint beside it"], ["one_line"], [(PROGRAMS, ONE_LINE, None)]),
                 (["1 M lines, false condition, simple"], ["false_condition"], [(PROGRAMS, CONDITION, SIMPLE)]),
                 (["1 M lines, false condition, any"], ["false_condition"], [(PROGRAMS, CONDITION, ANY)])]
     titles = ["torch, diffusers, transformers: import, load, forwards", "  import", "  10 loads", "  150 forwards"]
@@ -78,19 +96,33 @@ def measure_costs(part, python, runs, with_debugpy):
     found = []
     with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as folder:
         for titles, words, points in rows_of(part, folder):
-            times = {"bare": [], "ours": [], "debugpy": []}
-            if part == "models":
-                bare(python, words, points)  # makes the model, and the compiled files of the libraries
-            for run in range(runs if part == "models" else 4 * runs):
-                order = ("bare", "ours") if run % 2 else ("ours", "bare")  # what runs first finds another machine
-                for form in order:
-                    times[form].append(FORMS[form](python, words, points))
-                # Where it takes many times as long, once is enough to see it.
-                if with_debugpy and (run == 0 or times["debugpy"][-1][0] < 5 * times["bare"][-1][0]):
-                    times["debugpy"].append(debugpy(python, words, points))
+            try:
+                times, reason = times_of(part, python, words, points, runs, with_debugpy)
+            except FAILS as error:
+                found += [unmeasured(title, error) for title in titles]
+                continue
             for number, title in enumerate(titles):
-                found.append(cost_row(title, {key: [one[number] for one in values] for key, values in times.items() if values}, python))
+                row = cost_row(title, {key: [one[number] for one in values] for key, values in times.items() if values}, python)
+                found.append({**row, **({"debugpy_not_measured": reason} if reason else {})})
     return found
+
+
+def times_of(part, python, words, points, runs, with_debugpy):
+    """({form: [seconds of each part]}, why debugpy has none)"""
+    times, reason = {"bare": [], "ours": [], "debugpy": []}, ""
+    if part == "models":
+        bare(python, words, points)  # makes the model, and the compiled files of the libraries
+    for run in range(runs if part == "models" else 4 * runs):
+        order = ("bare", "ours") if run % 2 else ("ours", "bare")  # what runs first finds another machine
+        for form in order:
+            times[form].append(FORMS[form](python, words, points))
+        # Where it takes many times as long, once is enough to see it.
+        if with_debugpy and not reason and (run == 0 or times["debugpy"][-1][0] < 5 * times["bare"][-1][0]):
+            try:
+                times["debugpy"].append(debugpy(python, words, points))
+            except FAILS as error:
+                reason = short(error)
+    return times, reason
 
 
 def cost_row(title, times, python):
@@ -99,11 +131,15 @@ def cost_row(title, times, python):
     if "debugpy" in best:
         row["debugpy_ratio"] = best["debugpy"] / best["bare"]
     if "condition" in title:  # of a million
-        row.update({f"{key}_us": best[key] - best["bare"] for key in ("ours", "debugpy") if key in best})
+        row.update({f"{key}_us": (best[key] - best["bare"]) / scale() for key in ("ours", "debugpy") if key in best})
     if "any" in title:  # what the expression itself costs, without a debugger
         row["expression_us"] = expression_cost(python)
     print(json.dumps(row), flush=True)
     return row
+
+
+def scale():
+    return float(os.environ.get("LOCKSTEP_BENCH_SCALE", "1"))
 
 
 def expression_cost(python):
@@ -145,17 +181,20 @@ def timed(action, runs):
     return {"median": best[len(best) // 2] * 1e3, "min": best[0] * 1e3}
 
 
-def measure_latency(python, runs, with_debugpy):
-    rows = {}
+LATENCIES = ("next to stopped", "evaluate a shape", "summarise 4 M elements", "variables of a frame with 30 tensors")
+
+
+def our_latencies(python):
     with Session(PROGRAMS, "tensors", python=python, options={"run": True, "breakpoints": [{"file": str(PROGRAMS), "line": STOP}]}) as s:
         s.stopped()
         s.ask("clear")
-        rows["next to stopped"] = [timed(lambda: s.go("next"), 100)]
-        rows["evaluate a shape"] = [timed(lambda: s.ask("eval", expression="a0.shape"), 100)]
-        rows["summarise 4 M elements"] = [timed(lambda: s.ask("summary", expression="big"), 30)]
-        rows["variables of a frame with 30 tensors"] = [timed(lambda: s.ask("vars"), 50)]
-    if with_debugpy:
-        session = DebugpySession(PROGRAMS, "tensors", python=python, breakpoints=[(PROGRAMS, STOP, None)])
+        return [timed(lambda: s.go("next"), 100), timed(lambda: s.ask("eval", expression="a0.shape"), 100),
+                timed(lambda: s.ask("summary", expression="big"), 30), timed(lambda: s.ask("vars"), 50)]
+
+
+def debugpy_latencies(python):
+    session = DebugpySession(PROGRAMS, "tensors", python=python, breakpoints=[(PROGRAMS, STOP, None)])
+    try:
         thread = session.stopped()
         session.request("setBreakpoints", source={"path": str(PROGRAMS)}, breakpoints=[])
 
@@ -166,68 +205,56 @@ def measure_latency(python, runs, with_debugpy):
         def frame():
             return session.request("stackTrace", threadId=thread, startFrame=0, levels=1)["stackFrames"][0]["id"]
 
-        rows["next to stopped"].append(timed(step, 10))
-        here = frame()
-        rows["evaluate a shape"].append(timed(lambda: session.request("evaluate", expression="a0.shape", frameId=here, context="watch"), 10))
-        rows["summarise 4 M elements"].append(timed(lambda: session.request(
-            "evaluate", expression="(big.min(), big.max(), big.mean(), big.isnan().sum())", frameId=here, context="watch"), 10))
+        def evaluate(expression):
+            session.request("evaluate", expression=expression, frameId=here, context="watch")
 
         def variables():
             scope = session.request("scopes", frameId=frame())["scopes"][0]["variablesReference"]
             session.request("variables", variablesReference=scope)
 
-        rows["variables of a frame with 30 tensors"].append(timed(variables, 5))
+        stepped = timed(step, 10)
+        here = frame()
+        return [stepped, timed(lambda: evaluate("a0.shape"), 10),
+                timed(lambda: evaluate("(big.min(), big.max(), big.mean(), big.isnan().sum())"), 10), timed(variables, 5)]
+    finally:
         session.close()
-    found = []
-    for title, both in rows.items():
-        row = {"item": title + " (ms)", "ours": both[0]["median"], "ours_min": both[0]["min"]}
-        if len(both) > 1:
-            row["debugpy"] = both[1]["median"]
-        found.append(row)
-        print(json.dumps(row), flush=True)
-    return found
 
 
-def table(rows, python):
-    """Both debuggers side by side, and how many times ours goes into the other's cost."""
-    version = subprocess.run([python, "-V"], capture_output=True, text=True).stdout.strip()
-    lines = [f"\n{version:58}{'ours':>12}{'debugpy':>12}{'debugpy / ours':>16}"]
-
-    def number(value, unit):
-        return "" if value is None else f"{value:.3g} {unit}"
-
+def measure_latency(python, with_debugpy):
+    try:
+        ours = our_latencies(python)
+    except FAILS as error:
+        return [unmeasured(title, error) for title in LATENCIES]
+    rows = [{"item": title + " (ms)", "ours": one["median"], "ours_min": one["min"]} for title, one in zip(LATENCIES, ours)]
+    if with_debugpy:
+        try:
+            for row, one in zip(rows, debugpy_latencies(python)):
+                row["debugpy"] = one["median"]
+        except FAILS as error:
+            for row in rows:
+                row["debugpy_not_measured"] = short(error)
     for row in rows:
-        if "ours_us" in row:
-            mine, other, unit = row["ours_us"], row.get("debugpy_us"), "us"
-        elif "ours_ratio" in row:
-            mine, other, unit = row["ours_ratio"], row.get("debugpy_ratio"), "x"
-        else:
-            mine, other, unit = row["ours"], row.get("debugpy"), "ms"
-        times = "" if other is None or mine <= 0 else f"{other / mine:.3g}"
-        lines.append(f"{row['item'].removesuffix(' (ms)'):58}{number(mine, unit):>12}{number(other, unit):>12}{times:>16}")
-    return "\n".join(lines)
+        print(json.dumps(row), flush=True)
+    return rows
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", choices=("cost", "models", "latency", "start", "all"), default="all")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the loops: 0.01 only shows that everything runs")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--json")
     parser.add_argument("--no-debugpy", action="store_true")
     chosen = parser.parse_args()
+    os.environ["LOCKSTEP_BENCH_SCALE"] = str(chosen.scale)
     known = subprocess.run([chosen.python, "-c", "import debugpy"], capture_output=True).returncode == 0
-    with_debugpy = known and not chosen.no_debugpy
-    rows = []
-    if chosen.part in ("start", "all"):
-        rows += measure_start(chosen.python, chosen.runs * 2, with_debugpy)
-    if chosen.part in ("latency", "all"):
-        rows += measure_latency(chosen.python, chosen.runs, with_debugpy)
-    if chosen.part in ("cost", "all"):
-        rows += measure_costs("cost", chosen.python, chosen.runs, with_debugpy)
-    if chosen.part in ("models", "all"):
-        rows += measure_costs("models", chosen.python, chosen.runs, with_debugpy)
-    print(table(rows, chosen.python))
+    without = "--no-debugpy" if chosen.no_debugpy else "" if known else f"{chosen.python} has none; try pip install debugpy"
+    parts = {"start": lambda: measure_start(chosen.python, chosen.runs * 2, not without), "latency": lambda: measure_latency(chosen.python, not without),
+             "cost": lambda: measure_costs("cost", chosen.python, chosen.runs, not without),
+             "models": lambda: measure_costs("models", chosen.python, chosen.runs, not without)}  # fmt: skip
+    rows = [row for part, measure in parts.items() if chosen.part in (part, "all") for row in measure()]
+    print(table(rows, chosen.python, without, chosen.scale >= 1))
     if chosen.json:
         pathlib.Path(chosen.json).write_text(json.dumps(rows, indent=1))
 

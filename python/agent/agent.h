@@ -118,6 +118,7 @@ int reach(Py_ssize_t index);
 PyObject* untouched_copy(PyObject* code);
 void join_pairs(PyObject* code, PyObject* untouched);
 void join_pairs_of_new(PyObject* code);  // of code that starts for the first time
+void join_pairs_again(PyObject* code);   // of code that has run
 
 // Calls of each file, while they are counted (debug start --count-calls).
 extern bool counting_calls;

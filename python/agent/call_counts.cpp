@@ -65,11 +65,35 @@ PyObject* call_counts(PyObject*, PyObject*) {
   return result.release();
 }
 
+PyObject* counting(PyObject*, PyObject*) {
+  return PyBool_FromLong(counting_calls);
+}
+
+int call_pending(void* function) {
+  Ref held(static_cast<PyObject*>(function));
+  Busy inside;
+  const Ref result(PyObject_CallNoArgs(held.get()));
+  if (!result) PyErr_Clear();  // our trouble is not the program's
+  return 0;
+}
+
+// call_in_main(function): as soon as the main thread runs Python.
+PyObject* call_in_main(PyObject*, PyObject* function) {
+  Py_INCREF(function);
+  if (Py_AddPendingCall(call_pending, function) < 0) {
+    Py_DECREF(function);
+    return PyErr_Format(PyExc_RuntimeError, "too many calls wait for the main thread");
+  }
+  Py_RETURN_NONE;
+}
+
 PyMethodDef methods[] = {
     {"count_calls", count_calls, METH_VARARGS, nullptr},
     {"count_this_thread", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(count_this_thread)), METH_FASTCALL,
      nullptr},
     {"call_counts", call_counts, METH_NOARGS, nullptr},
+    {"counting", counting, METH_NOARGS, nullptr},
+    {"call_in_main", call_in_main, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -83,9 +83,17 @@ PyObject* receive(PyObject*, PyObject* arguments) {
   return PyBytes_FromStringAndSize(buffer, size < 0 ? 0 : size);
 }
 
+PyObject* hang_up(PyObject*, PyObject* fd) {
+  const long number = PyLong_AsLong(fd);
+  if (PyErr_Occurred()) return nullptr;
+  shutdown(static_cast<int>(number), SHUT_RDWR);
+  Py_RETURN_NONE;
+}
+
 PyMethodDef methods[] = {{"connect", connect_to, METH_O, nullptr},
                          {"send_all", send_all, METH_VARARGS, nullptr},
                          {"receive", receive, METH_VARARGS, nullptr},
+                         {"hang_up", hang_up, METH_O, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

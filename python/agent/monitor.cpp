@@ -16,7 +16,7 @@ std::unordered_map<PyObject*, Monitored> monitored;       // by code, held
 std::unordered_map<PyObject*, Py_ssize_t> started_files;  // functions that ran at least once, by file name, held
 std::unordered_set<PyObject*> started_codes;              // by address only: nothing is kept alive
 
-unsigned long pause_thread = 0;  // shall stop at its next line, wherever that is
+std::unordered_set<unsigned long> pausing;  // threads that shall stop at their next line, wherever that is
 
 // The place of the last event: a loop asks for the same one again and again.
 struct {
@@ -52,7 +52,7 @@ int join_all(void*) {
 PyObject* switch_line_off(PyObject* code) {
   const auto found = monitored.find(code);
   if (found == monitored.end()) {
-    if (pause_thread) Py_RETURN_NONE;
+    if (!pausing.empty()) Py_RETURN_NONE;
   } else if (found->second.untouched != Py_None) {
     found->second.changed = true;
     if (!join_is_queued) join_is_queued = Py_AddPendingCall(join_all, nullptr) == 0;
@@ -63,7 +63,7 @@ PyObject* switch_line_off(PyObject* code) {
 int pause_here() {
   PyFrameObject* frame = PyEval_GetFrame();
   if (!frame || !state.on_step) return 0;
-  pause_thread = 0;
+  pausing.erase(PyThread_get_thread_ident());
   Busy inside;
   Ref result(PyObject_CallFunction(state.on_step, "OsOi", frame, "pause", Py_None, 0));
   return result ? 0 : -1;
@@ -108,7 +108,7 @@ int condition_holds(const Point& point, PyObject* code) {
 PyObject* line_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 2) Py_RETURN_NONE;
   if (state.off || busy) Py_RETURN_NONE;
-  if (pause_thread && pause_thread == PyThread_get_thread_ident() && pause_here() < 0) return nullptr;
+  if (!pausing.empty() && pausing.count(PyThread_get_thread_ident()) && pause_here() < 0) return nullptr;
   const std::vector<Py_ssize_t>* points = points_at(arguments[0], static_cast<int>(PyLong_AsLong(arguments[1])));
   if (!points) return switch_line_off(arguments[0]);
   if (points->size() == 1) {
@@ -139,8 +139,12 @@ PyObject* start_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (started_codes.insert(arguments[0]).second) {  // counted calls and a pause report the same function again
     auto [entry, is_new] = started_files.try_emplace(code->co_filename, 0);
     if (is_new) Py_INCREF(code->co_filename);
-    ++entry->second;
+    const Py_UCS4 first = PyUnicode_READ_CHAR(code->co_name, 0);
+    if (code->co_flags & CO_OPTIMIZED && first != '<')
+      ++entry->second;  // a module, a class, a comprehension: no function
     join_pairs_of_new(arguments[0]);
+  } else if (!counting_calls) {  // once more after a pause, or when calls are counted no longer
+    join_pairs_again(arguments[0]);
   }
   if (state.on_start && PyUnicode_CompareWithASCIIString(code->co_name, "<module>") == 0 &&
       wants_file(code->co_filename)) {
@@ -189,9 +193,21 @@ PyObject* monitor(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-PyObject* pause_at_line(PyObject*, PyObject* ident) {
-  pause_thread = PyLong_AsUnsignedLong(ident);
-  if (PyErr_Occurred()) return nullptr;
+// pause_at_line(thread, whether it shall)
+PyObject* pause_at_line(PyObject*, PyObject* arguments) {
+  unsigned long ident;
+  int on;
+  if (!PyArg_ParseTuple(arguments, "kp", &ident, &on)) return nullptr;
+  if (on)
+    pausing.insert(ident);
+  else
+    pausing.erase(ident);
+  Py_RETURN_NONE;
+}
+
+// Of a function that runs: the next start of it may be far away.
+PyObject* join_pairs_in(PyObject*, PyObject* code) {
+  if (PyCode_Check(code)) join_pairs_again(code);
   Py_RETURN_NONE;
 }
 
@@ -218,7 +234,8 @@ PyMethodDef methods[] = {
     {"start_event", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(start_event)), METH_FASTCALL, nullptr},
     {"monitor", monitor, METH_VARARGS, nullptr},
     {"set_disable", set_disable, METH_O, nullptr},
-    {"pause_at_line", pause_at_line, METH_O, nullptr},
+    {"pause_at_line", pause_at_line, METH_VARARGS, nullptr},
+    {"join_pairs_in", join_pairs_in, METH_O, nullptr},
     {"started", started, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -85,6 +85,15 @@ void join_pairs_of_new(PyObject* code) {
   }
 }
 
+void join_pairs_again(PyObject* code) {
+  if (!(reinterpret_cast<PyCodeObject*>(code)->co_flags & CO_OPTIMIZED)) return;
+  const Ref untouched(untouched_copy(code));
+  if (untouched)
+    join_pairs(code, untouched.get());
+  else
+    PyErr_Clear();  // it is only slower
+}
+
 }  // namespace lockstep_agent
 #else
 namespace lockstep_agent {
@@ -96,6 +105,8 @@ PyObject* untouched_copy(PyObject*) {
 void join_pairs(PyObject*, PyObject*) {}
 
 void join_pairs_of_new(PyObject*) {}
+
+void join_pairs_again(PyObject*) {}
 
 }  // namespace lockstep_agent
 #endif

@@ -127,6 +127,9 @@ bool only_yields(PyFrameObject* frame, PyObject* value) {
 #endif
 #if PY_VERSION_HEX >= 0x030B0000
   if (opcode == RETURN_GENERATOR) return true;
+  // Python 3.13 tells of it when it stands behind the yield, at the instruction where it will go on.
+  if (opcode == RESUME && at >= 2 && static_cast<unsigned char>(PyBytes_AS_STRING(bytes.get())[at - 2]) == YIELD_VALUE)
+    return true;
 #endif
   return opcode == YIELD_VALUE;
 }

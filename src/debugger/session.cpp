@@ -93,11 +93,11 @@ Session::Session(SessionIdentity identity, SessionRequest request, const Json& r
       report_(record.value("report", Json(nullptr))),
       closed_(true),
       detached_(true),
-      adopted_(true),
       began_(now_secs()),
       closed_at_(began_) {
   trace_.add("adopted", {{"session_id", identity_.id}, {"pid", child_->pid()}});
-  detached_ = !listen_again();
+  returning_ = listen_again();
+  detached_ = !returning_;
   thread_ = std::thread([this] { listen(); });
 }
 
@@ -248,7 +248,9 @@ Json Session::ask(const std::string& operation, const Json& arguments, double ti
   if (reply == replies_.end()) {
     if (!answered && cancelled && cancelled()) fail(Code::kCancelled, operation, "cancelled");
     if (lost())
-      fail(Code::kConflict, operation, "the program ended before it could answer",
+      fail(Code::kConflict, operation,
+           end_.is_null() ? "the connection to the program was lost before it could answer"
+                          : "the program ended before it could answer",
            {.got = text(end_, "description"), .hint = "status"});
     fail(Code::kConflict, operation, "the program does not answer",
          {.hint = "again later: it sits in C code that lets no Python run; or terminate"});
@@ -298,8 +300,7 @@ bool Session::wait_for_connection(double secs, const Cancelled& cancelled) {
 }
 
 void Session::wait_for_return() {
-  if (!adopted_) return;
-  wait_until([&] { return !end_.is_null() || detached_ || connected_; }, kHangUpSecs, {}, {});
+  wait_until([&] { return !end_.is_null() || detached_ || !returning_; }, kReturnSecs, {}, {});
 }
 
 bool Session::wait_for_output(int64_t line, double secs, const Cancelled& cancelled) {

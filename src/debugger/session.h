@@ -50,8 +50,8 @@ class Session {
   bool wait_for_stop(int64_t stops, double secs, const Cancelled& cancelled,
                      const std::function<void(double)>& progress = {});
   bool wait_for_connection(double secs, const Cancelled& cancelled);
-  // Right after an earlier service's session was taken over: until its program has called, for as long as that may
-  // take.
+  // Right after the connection was lost, or an earlier service's session taken over: until its program has called, for
+  // as long as that may take.
   void wait_for_return();
   bool wait_for_output(int64_t line, double secs, const Cancelled& cancelled);
 
@@ -104,8 +104,9 @@ class Session {
   std::map<int64_t, Json> breakpoints_;
   std::deque<Json> events_;
   Json hello_, last_stop_, exited_, report_, end_;
-  bool connected_ = false, closed_ = false, detached_ = false, terminated_ = false, adopted_ = false;
-  bool looked_ = false;  // of the listening thread alone
+  bool connected_ = false, closed_ = false, detached_ = false, terminated_ = false;
+  bool returning_ = false;  // its connection is lost, and it calls again
+  bool looked_ = false;     // of the listening thread alone
   double began_ = 0, closed_at_ = 0;
 };
 

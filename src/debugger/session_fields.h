@@ -9,6 +9,7 @@ namespace lockstep {
 
 // How long a connection may be gone before its program counts as lost: one that hangs up is about to end.
 inline constexpr double kHangUpSecs = 2;
+inline constexpr double kReturnSecs = 10;  // a program that calls again does so at once, on a busy machine later
 
 inline double now_secs() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

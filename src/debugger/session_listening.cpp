@@ -65,7 +65,7 @@ bool Session::look() {
     // A program that hangs up is about to end; one that stays has only lost us. After its last words it may still have
     // threads to wait for.
     const std::lock_guard lock(mutex_);
-    detached_ = now_secs() - closed_at_ > (exited_.is_null() ? kHangUpSecs : kExitSecs);
+    detached_ = now_secs() - closed_at_ > (!exited_.is_null() ? kExitSecs : listener_ ? kReturnSecs : kHangUpSecs);
     if (detached_) changed_.notify_all();
   }
   if (ended) finish(end);
@@ -77,8 +77,8 @@ void Session::lose_connection() {
   closed_ = true;
   closed_at_ = now_secs();
   stopped_.clear();
+  returning_ = listen_again();
   changed_.notify_all();
-  listen_again();
 }
 
 // For a program that keeps its stops until a service is there for it: it calls again where it called first.
@@ -153,7 +153,7 @@ void Session::greet(Json hello) {
   }
   hello_ = std::move(hello);
   connected_ = true;
-  detached_ = false;
+  detached_ = returning_ = false;
   ++connections_;
   changed_.notify_all();
 }

@@ -123,12 +123,13 @@ void Sessions::adopt_earlier() {
     }
 }
 
-std::shared_ptr<Session> Sessions::restart(const std::string& spec, const Environment& environment) {
+std::shared_ptr<Session> Sessions::restart(const std::string& spec, const Environment& environment, bool count_calls) {
   const std::shared_ptr<Session> before = find(spec);
   before->terminate(false);
   SessionRequest request = before->request();
   if (request.environment.empty()) request.environment = environment;
   request.name = before->identity().name;
+  request.count_calls |= count_calls;
   request.breakpoints = before->remembered_breakpoints();
   return start(std::move(request));
 }

@@ -11,7 +11,7 @@ class Sessions {
   fs::path folder() const { return home_ / "sessions"; }
   std::shared_ptr<Session> start(SessionRequest request);
   // Ends it first; same name, same breakpoints. `environment` is for one whose own an earlier service has taken along.
-  std::shared_ptr<Session> restart(const std::string& spec, const Environment& environment);
+  std::shared_ptr<Session> restart(const std::string& spec, const Environment& environment, bool count_calls);
 
   // Takes over what a service that was killed has left: programs that run on, and ends that nobody saw.
   void adopt_earlier();

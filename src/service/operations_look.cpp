@@ -63,7 +63,7 @@ Json files(Service& service, const Json& arguments, CallControl& control) {
   if (session->live()) {
     Json out = look("files", service, arguments, control, 30);
     if (out.value("calls_counted", Json(true)) == Json(false))
-      out["hint"] = "calls are counted with debug start --count-calls, or from now on with debug count";
+      out["hint"] = "how often: debug count counts calls from now on, debug restart --count-calls from the beginning";
     return out;
   }
   const Json report = session->report();
@@ -85,7 +85,8 @@ Json files(Service& service, const Json& arguments, CallControl& control) {
            {"truncated", total > found.size() || report.value("truncated", Json(false)) == Json(true)},
            {"calls_counted", report.value("calls_counted", Json(false))}};
   if (out["calls_counted"] != Json(true))
-    out["hint"] = "how much of each ran is known before the end, and with debug start --count-calls after it";
+    out["hint"] =
+        "how much of each ran is known before the end; how often, with debug restart --count-calls after it too";
   return out;
 }
 
@@ -202,7 +203,7 @@ std::vector<Operation> looking_operations() {
        .examples = {"lockstep debug threads"},
        .call = &threads},
       {.name = "debug files",
-       .help = "which files really ran, and how often",
+       .help = "which files really ran, how much of each, and how often where calls are counted (debug count)",
        .arguments =
            {session,
             {.name = "filter", .help = "glob, or a part of the path"},

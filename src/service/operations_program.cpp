@@ -92,7 +92,8 @@ Json start(Service& service, const Json& arguments, CallControl& control) {
 }
 
 Json restart(Service& service, const Json& arguments, CallControl& control) {
-  const auto session = service.sessions().restart(text(arguments, "session"), environment_from(arguments));
+  const auto session = service.sessions().restart(text(arguments, "session"), environment_from(arguments),
+                                                  arguments["count_calls"].get<bool>());
   int64_t id = 0;
   for (const Json& breakpoint : session->request().breakpoints) session->remember_breakpoint(++id, breakpoint);
   return started(*session, arguments["max_wait"].get<double>(), control);
@@ -193,6 +194,10 @@ std::vector<Operation> program_operations() {
       .name = "whole_environment",
       .type = kTextMap,
       .help = "the environment in place of the service's own; the command line sends the caller's"};
+  const Argument count_calls{.name = "count_calls",
+                             .type = kBool,
+                             .help = "count every call, so that debug files says how often each file ran; slower",
+                             .standard = false};
   return {
       {.name = "debug start",
        .help = "start a Python program in its own process and stop before its first line",
@@ -213,10 +218,7 @@ std::vector<Operation> program_operations() {
                       .type = kBool,
                       .help = "report out-of-range indexing of MLX arrays",
                       .standard = false},
-                     {.name = "count_calls",
-                      .type = kBool,
-                      .help = "count every call, for debug files; slower",
-                      .standard = false},
+                     count_calls,
                      {.name = "on_disconnect",
                       .help = "when the service is gone: wait for the next one, go on without, or end",
                       .standard = "wait",
@@ -232,9 +234,9 @@ std::vector<Operation> program_operations() {
        .call = &start},
       {.name = "debug restart",
        .help = "end the program and start it again, with the same breakpoints",
-       .arguments = {session, environment, max_wait_argument(60)},
+       .arguments = {session, environment, count_calls, max_wait_argument(60)},
        .result = kStatusFields,
-       .examples = {"lockstep debug restart"},
+       .examples = {"lockstep debug restart", "lockstep debug restart --count-calls"},
        .call = &restart},
       {.name = "debug terminate",
        .help = "end the program and its children",

@@ -18,9 +18,11 @@ PATIENCE = float(os.environ.get("LOCKSTEP_TEST_PATIENCE", "60"))
 
 
 def pythons():
-    """One interpreter for each version from 3.10 on, this one first."""
+    """One interpreter for each version from 3.10 on, this one first, then those that LOCKSTEP_TEST_PYTHONS names (paths, with colons
+    between)."""
     found = {sys.version_info[:2]: sys.executable}
-    candidates = [shutil.which(f"python3.{minor}") for minor in range(10, 15)]
+    candidates = os.environ.get("LOCKSTEP_TEST_PYTHONS", "").split(os.pathsep)
+    candidates += [shutil.which(f"python3.{minor}") for minor in range(10, 15)]
     candidates += sorted(str(path) for path in pathlib.Path.home().glob(".pyenv/versions/3.1[0-4]*/bin/python3"))
     for path in candidates:
         if not path:

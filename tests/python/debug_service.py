@@ -29,6 +29,7 @@ def alive(pid):
 class Home:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
+        self.python = sys.executable  # of the programs it starts
         self.home = self.folder / "home"
         self.environment = {**os.environ, "LOCKSTEP_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
         self.environment.pop("VIRTUAL_ENV", None)
@@ -57,12 +58,12 @@ class Home:
         return json.loads(done.stdout)["error"]
 
     def start(self, script, *words, options=()):
-        return self.debug("start", "--python", sys.executable, *options, script, *words)
+        return self.debug("start", "--python", self.python, *options, script, *words)
 
     def call_started(self, script, **options):
         """A session started over HTTP."""
         self.ensure()
-        return self.call("debug/start", script=str(script), python=sys.executable, cwd=str(self.folder), **options)
+        return self.call("debug/start", script=str(script), python=self.python, cwd=str(self.folder), **options)
 
     def service(self):
         return json.loads((self.home / "service" / "service.json").read_text())

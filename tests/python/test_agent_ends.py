@@ -6,6 +6,7 @@ import signal
 import pytest
 from agent_start import SUM, start  # noqa: F401
 from debug_client import Session, program
+from debug_service import wait_until
 
 
 def test_uncaught_exception_stops_post_mortem(start):
@@ -55,6 +56,22 @@ def test_terminate_when_stopped_runs_finally(start):
     s.go()
     s.ask("terminate")
     assert s.end()["how"] == "terminated" and s.output() == "cleaned\n"
+
+
+def test_terminate_while_it_runs(start, tmp_path):
+    s = start("""
+        import time
+        open("began", "w").close()
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            print("cleaned")
+    """, options={"run": True})
+    wait_until((tmp_path / "began").exists)
+    s.ask("terminate", code=4)
+    gone = s.end()
+    assert (gone["how"], gone["code"]) == ("terminated", 4) and s.process.returncode == 4 and s.output() == "cleaned\n"
 
 
 def test_service_gone_the_program_goes_on(start):

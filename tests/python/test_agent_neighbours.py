@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from debug_client import Session, forms, line_of, program, pythons
+from debug_service import wait_until
 
 _FORMS = forms()
 every_form = pytest.mark.parametrize("form", _FORMS.values(), ids=_FORMS)
@@ -149,6 +150,61 @@ def test_pairs_of_instructions_stay_together(tmp_path):
         if not s.hello["native"]:
             pytest.skip("there is no extension for it")
         assert s.output() == bare
+
+
+def test_pairs_of_instructions_come_together_again_after_a_pause(tmp_path):
+    """In the function that was paused, in its caller, in one that runs now and then, and in one that runs for the first time."""
+    python = pythons().get((3, 12))
+    if python is None:
+        pytest.skip("Python 3.12 is not here")
+    path = program(tmp_path, """
+        import os, time
+        def add(a, b):
+            c = a
+            return c, b
+        def late(a, b):
+            c = a
+            return c, b
+        def spin(turns, until):
+            n = 0
+            while n < turns and not os.path.exists(until):
+                a = n
+                b = a
+                add(a, b)
+                n += 1
+                if n == 50:
+                    open("began", "w").close()
+                time.sleep(0.0005)
+            found = [joined(function) for function in (add, spin, caller)]
+            return n, turns, found
+        def caller(turns, until):
+            first, last = turns, until
+            found = spin(first, last)
+            return first, last, found[2]
+        def joined(function):  # pairs that this Python makes of the function, and those that it has now
+            made, now = function.__code__.replace()._co_code_adaptive, function.__code__._co_code_adaptive
+            pairs = [at for at in range(0, len(made), 2) if made[at] in PAIRS]
+            return len(pairs), sum(now[at] == made[at] for at in pairs)
+        import dis
+        PAIRS = {number for name, number in dis._all_opmap.items() if "__" in name}
+        running = caller(100_000, "go")[2]
+        late(1, 2)
+        print([*running, joined(late)])
+    """)
+    with Session(path, python=python, cwd=tmp_path) as s:
+        s.stopped()
+        s.ask("continue")
+        wait_until((tmp_path / "began").exists)
+        for _ in range(2):
+            s.ask("pause")
+            assert s.stopped()["reason"] == "pause"
+            s.ask("continue")
+        (tmp_path / "go").touch()
+        s.end()
+        if not s.hello["native"]:
+            pytest.skip("there is no extension for it")
+        found = json.loads(s.output().replace("(", "[").replace(")", "]"))
+        assert all(made > 0 for made, _ in found) and [now for _, now in found] == [made for made, _ in found]
 
 
 @every_form

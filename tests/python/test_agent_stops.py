@@ -314,6 +314,38 @@ def test_generators_and_coroutines(start):
     assert s.finish()["code"] == 0 and s.output() == "30 [2, 3]\n"
 
 
+def test_a_yield_is_no_return(start):
+    """Steps that leave a function for a generator stay with it when it gives a value."""
+    s = start("""
+        def scale(step):
+            factor = 10 * step
+            return factor
+
+        def turns(n):
+            for step in range(n):
+                yield scale(step)
+            last = n
+            return last
+
+        total = sum(turns(3))
+        print(total)
+    """)
+    s.stopped()
+    s.ask("break", where="return factor")
+    s.go()
+    for step in (1, 2):
+        back = s.go("finish")
+        assert back["location"]["text"] == "for step in range(n):" and back["return_value"]["value"] == 10 * (step - 1)
+        assert s.go("next")["location"]["text"] == "yield scale(step)" and s.eval("step") == step
+        assert s.go("next")["location"]["text"] == "return factor"
+    s.ask("clear")
+    assert s.go("finish")["location"]["text"] == "for step in range(n):"
+    assert s.go("next")["location"]["text"] == "last = n"
+    assert s.go("next")["location"]["text"] == "return last"
+    assert s.go("next")["location"]["text"] == "print(total)" and s.eval("total") == 30
+    assert s.finish()["code"] == 0 and s.output() == "30\n"
+
+
 def test_threads_stop_one_by_one(start):
     s = start("""
         import threading

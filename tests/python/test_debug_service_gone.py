@@ -5,6 +5,8 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 
 import pytest
 from debug_service import PROGRAM, Home, alive, wait_until
@@ -247,3 +249,62 @@ def test_who_does_not_know_the_token_is_not_let_in(home):
     token.write_text(kept)
     kill_service(home)
     assert home.debug("status")["state"] == "stopped" and home.debug("eval", "1")["value"]["value"] == 1
+
+
+def lost_before_it_called(home, *options):
+    """A program whose Python was still starting when its service was killed; its session's folder."""
+    slow = home.write("slow_python", f"#!/bin/sh\nwhile [ ! -e start ]; do sleep 0.01; done\nexec {sys.executable} \"$@\"\n")
+    slow.chmod(0o755)
+    home.ensure()
+    asks = subprocess.Popen([PROGRAM, "debug", "start", "--python", str(slow), *options, str(home.write("inside.py", INSIDE))], cwd=home.folder,
+                            env=home.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    wait_until(lambda: list((home.home / "sessions").glob("*/session.json")))
+    kill_service(home)
+    asks.wait(30)
+    (home.folder / "start").touch()
+    (folder,) = (home.home / "sessions").iterdir()
+    return folder
+
+
+def test_lost_before_it_called_the_program_waits_for_the_next_service(home):
+    folder = lost_before_it_called(home)
+    wait_until(lambda: "waits for the next one" in (folder / "output.log").read_text())
+    status = home.debug("status")
+    assert status["state"] == "stopped" and status["stop"]["reason"] == "entry"
+    home.debug("break", "inside.py:3", "--if", "step == 2")
+    home.debug("continue")
+    assert home.debug("eval", "factor")["value"]["value"] == 20
+    home.debug("clear")
+    assert home.debug("continue")["end"]["how"] == "finished" and home.debug("log")["lines"][-1] == "total 60"
+
+
+def test_lost_before_it_called_the_program_runs_or_ends_as_configured(home):
+    for wanted, said in (("continue", "total 60"), ("terminate", "does not run without the debugger")):
+        folder = lost_before_it_called(home, "--on-disconnect", wanted)
+        pid = json.loads((folder / "session.json").read_text())["pid"]
+        wait_until(lambda: not alive(pid))
+        output = (folder / "output.log").read_text()
+        assert said in output and ("total" in output) == (wanted == "continue")
+        wait_until(lambda: home.debug("status")["state"] == "ended")
+        home.debug("terminate", "--forget")
+        (home.folder / "start").unlink()
+
+
+def test_a_lost_connection_comes_back_to_the_same_service(home):
+    """Not the service but the connection dies, at a stop and while the program runs: it calls again, and nothing is forgotten."""
+    began = home.start(home.write("inside.py", INSIDE))
+    service = home.service()["pid"]
+    home.debug("break", "inside.py:3")
+    home.debug("continue")
+    cut = "import os, socket\nfor fd in os.listdir('/proc/self/fd'):\n    try:\n        if 'socket' in os.readlink('/proc/self/fd/' + fd): socket.socket(fileno=os.dup(int(fd))).shutdown(2)\n    except OSError: pass"
+    for turn in range(3):
+        error = home.error("eval", cut)
+        assert error["code"] == "conflict" and "connection" in error["message"]
+        assert home.debug("status")["state"] == "stopped"  # who asks waits until it has called again
+        assert home.debug("eval", "step")["value"]["value"] == turn
+        home.debug("continue")
+    assert home.service()["pid"] == service and home.debug("status")["stops"] == 5
+    kinds = [line["kind"] for line in trace_of(began)]
+    assert kinds.count("reconnected") == 3 and "adopted" not in kinds
+    home.debug("clear")
+    assert home.debug("continue")["end"]["how"] == "finished" and home.debug("log")["lines"] == ["total 60"]

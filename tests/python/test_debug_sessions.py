@@ -338,12 +338,17 @@ def test_files_that_ran_and_how_often(home):
     assert home.debug("continue")["state"] == "ended"
     assert home.debug("files", "--filter", "busy")["files"][0]["calls"] == 351  # known after the end
     home.start(script)
-    assert "debug count" in home.debug("files")["hint"] and home.debug("files")["calls_counted"] is False
+    hint = home.debug("files")["hint"]
+    assert "debug count" in hint and "--count-calls" in hint and hint in home.run("debug", "files").stdout and home.debug("files")["calls_counted"] is False
     assert home.debug("count")["calls_counted"] is True
     home.debug("break", "main.py:6")
     home.debug("continue")
     assert {pathlib.Path(one["file"]).name: one["calls"] for one in home.debug("files")["files"]}["busy.py"] == 301
     assert home.debug("count", "--off")["calls_counted"] is False
+    home.debug("restart", "--count-calls")  # the same program with the same breakpoints, counted from its beginning
+    home.debug("continue")
+    counted = home.debug("files", "--filter", "busy")
+    assert counted["files"][0]["calls"] == 301 and "hint" not in counted
 
 
 def test_which_files_ran_is_known_after_the_end(home):

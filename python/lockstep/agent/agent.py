@@ -21,8 +21,12 @@ _OPTIONS = {"run": False, "on_disconnect": "continue", "stop_on_exception": "unc
 class Agent:
     def __init__(self, environment, options, began):
         self.options = {**_OPTIONS, **{key: value for key, value in options.items() if key in _OPTIONS}}
-        self.channel = Channel(environment["LOCKSTEP_AGENT_SOCKET"])
         self.folder = folder = environment["LOCKSTEP_AGENT_SESSION"]
+        # The next service takes over what has a record.
+        later = self.options["on_disconnect"] == "wait" and bool(folder) and os.path.exists(os.path.join(folder, "session.json"))
+        self.channel = Channel(environment["LOCKSTEP_AGENT_SOCKET"], later)
+        if not self.channel.open:
+            sys.stderr.write("lockstep: the service is gone; the program waits for the next one, which lockstep debug status starts\n")
         self.session_id = os.path.basename(folder or "")
         self.trace = Trace(folder, self.channel.dumps)
         self.last_place = LastPlace(folder, self.channel.dumps)
@@ -31,9 +35,9 @@ class Agent:
         self.started = time.time()
         self.pid = os.getpid()
         self.own_thread = None
+        self.served = _thread.allocate_lock()  # held while the own thread lives
         self.script = None
-        self.stops = {}  # thread → Stop
-        self.current = None
+        self.stops = {}  # thread → Stop, the latest last
         self.steps = {}  # thread → Step
         self.pausing = {}  # thread → when
         self.stop_count = 0
@@ -42,7 +46,7 @@ class Agent:
         self.dead = False  # no one listens, or this is a forked child
         self.finished = False
         self.features = None  # data and checkpoint breakpoints, loaded when there are some
-        self.lock = _thread.allocate_lock()
+        self.lock = _thread.allocate_lock()  # who stands, who shall pause, and whether anyone may still stop
         self.table = Table(self)
         self.arrivals = Arrivals(self)
         self.engine = engine.make(self)
@@ -64,12 +68,15 @@ class Agent:
             from . import calls
 
             calls.count(self, True)
+        self.engine.keep_scan(bool(self.options["breakpoints"]))
         for args in self.options["breakpoints"]:
             try:
                 self.table.add(args if isinstance(args, dict) else {"where": str(args)})
             except Refused as error:
                 self.output("warning", f"breakpoint {args}: {error.message}")
+        self.engine.keep_scan(False)
         self.own_thread = 0
+        self.served.acquire()
         _thread.start_new_thread(self._serve, ())
         if not self.options["run"]:
             frame = stops.EntryFrame(code, namespace, breakpoints.first_line(code))
@@ -80,6 +87,11 @@ class Agent:
             finally:
                 self.engine.leave()
         return self.engine.prepare(code)
+
+    @property
+    def current(self):
+        """The thread that stopped last and still stands; None while all run."""
+        return next((ident for ident, stop in reversed(list(self.stops.items())) if not stop.going), None)
 
     def load_features(self):
         if self.features is None:
@@ -124,7 +136,10 @@ class Agent:
                 sys.stderr.write(f"lockstep: the debugger steps aside: {type(error).__name__}: {error}\n")
             except Exception:
                 pass
-        self.endings.lost()
+        try:
+            self.endings.lost()
+        finally:
+            self.served.release()
 
     def waits_for_a_service(self):
         """Whether a lost service may be followed by another: not once its folder is gone, where the other would listen."""
@@ -139,8 +154,7 @@ class Agent:
         except OSError:
             pass
         with self.lock:  # a thread that stops now is told in `hello`, or tells of itself once that has gone out
-            standing = [stop.event for stop in self.stops.values() if stop.event["thread"]["id"] != self.current]
-            standing += [self.stops[self.current].event] if self.current in self.stops else []
+            standing = [stop.event for stop in self.stops.values() if not stop.going]
             self.channel.call_again(path, {**self.hello, "again": True, "stops": self.stop_count, "stopped": standing})
 
     def _must_watch(self):
@@ -151,16 +165,28 @@ class Agent:
         self.engine.rearm()
         requests.check_deadlines(self, now)
         for ident, (since, told) in list(self.pausing.items()):
-            if now - since > 1.0 and not told:
-                self.pausing[ident] = (since, True)
-                frame = sys._current_frames().get(ident)
-                where = stops.location(frame) if frame is not None else None
-                self.output("warning", "the thread sits in C code: it stops when that returns", location=where)
+            frame = sys._current_frames().get(ident)
+            if frame is None:
+                self._end_pause(ident)
+            elif now - since > 1.0 and not told:
+                with self.lock:
+                    if ident not in self.pausing:
+                        continue  # it has stopped
+                    self.pausing[ident] = (since, True)
+                self.output("warning", "the thread sits in C code: it stops when that returns", location=stops.location(frame))
+
+    def _end_pause(self, ident):
+        """The thread ended before it came to a line: what was switched on for it goes off."""
+        with self.lock:
+            self.steps.pop(ident, None)
+            if self.pausing.pop(ident, None) is not None:
+                self.engine.pause_over(ident)
+        self.output("warning", "the thread ended before it could be paused")
 
     # -- stopping -------------------------------------------------------------------------------------------------------
     def stop(self, frame, reason, *, frames=None, not_run_yet=True, breakpoints=(), description="", line=None, extra=None, **more):
         """Holds this thread here until it is told to go on. SystemExit when the program shall end."""
-        if self.dead or not (self.channel.open or self.waits_for_a_service()):
+        if not self._may_stop():
             return
         ident = _thread.get_ident()
         self.engine.note_stop()
@@ -176,27 +202,29 @@ class Agent:
         where = stops.location(frame, line, ident)
         stop.event = {"reason": reason, "thread": stops.describe_thread(self, ident, "stopped", where), "location": where,
                       "not_run_yet": not_run_yet, "breakpoints": list(breakpoints), "description": description, "command": command, **more}
-        with self.lock:
+        with self.lock:  # whoever lets the stopped threads go has seen this one, or is seen here; stops are told in their order
+            if not self._may_stop():
+                return
             self.stop_count += 1
             stop.event["count"] = self.stop_count
             self.stops[ident] = stop
-            self.current = ident
-            was_pausing = self.pausing.pop(ident, None)
-        if was_pausing is not None:
-            self.engine.pause_over()
-        self.steps.pop(ident, None)
-        self.engine.attach(ident, 0, None, 0)
-        self.channel.event("stopped", stop.event)
-        self._trace_stop(stop, command, more)
+            if self.pausing.pop(ident, None) is not None:
+                self.engine.pause_over(ident)
+            self.steps.pop(ident, None)
+            self.engine.attach(ident, 0, None, 0)
+            self.channel.event("stopped", stop.event)
         try:
+            self._trace_stop(stop, command, more)
             requests.serve_stopped(self, stop)
         finally:
             with self.lock:
                 self.stops.pop(ident, None)
-                if self.current == ident:
-                    self.current = next(reversed(self.stops), None) if self.stops else None
-        if self.endings.status is not None:
-            raise SystemExit(self.endings.status)
+                status = self.endings.status
+        if status is not None:
+            raise SystemExit(status)
+
+    def _may_stop(self):
+        return not self.dead and self.endings.status is None and (self.channel.open or self.waits_for_a_service())
 
     def _trace_stop(self, stop, command, more):
         where = stop.event["location"]

@@ -132,12 +132,10 @@ class Arrivals:
         ident = _thread.get_ident()
         step = agent.steps.get(ident)
         if reason == "pause":
-            agent.pausing.pop(ident, None)
-            agent.engine.pause_over()
             if sources.is_machinery(frame.f_code.co_filename):
                 agent.engine.attach(ident, engine.PAUSE, None, 0)
-                return
-            agent.stop(frame, "pause", description="paused")
+            else:
+                agent.stop(frame, "pause", description="paused")
             return
         if step is None:
             return

@@ -13,12 +13,18 @@ def count(agent, on):
     native.module.count_calls(on, agent.own_thread or 0)
     if agent.engine.name == "monitoring":
         sys.monitoring.restart_events()  # functions whose start was reported once report again
-    else:
-        import threading  # asked for: a new thread is told of its first call only through it
-
-        threading.setprofile(native.module.count_this_thread if on else None)
+    elif "threading" in sys.modules:
+        _watch_new_threads()
+    elif on:  # in the main thread, which the module takes the one for that imports it first: Python would wait for ours at its end
+        native.module.call_in_main(_watch_new_threads)
     agent.calls_counted = on
     return True
+
+
+def _watch_new_threads():
+    import threading  # asked for: a new thread is told of its first call only through it
+
+    threading.setprofile(native.module.count_this_thread if native.module.counting() else None)
 
 
 def counts():

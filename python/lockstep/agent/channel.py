@@ -32,8 +32,13 @@ def _codec():
     return dumps, json.loads
 
 
+class NobodyListens(Exception):
+    """The service was gone before the program could call it."""
+
+
 class Channel:
-    def __init__(self, path):
+    def __init__(self, path, later=False):
+        """later: where nobody listens yet, somebody will."""
         self.dumps, self.loads = _codec()
         self.open = False
         self._lock = _thread.allocate_lock()
@@ -42,8 +47,12 @@ class Channel:
         self._skipping = False
         self._socket = None
         self._fd = -1
-        self._connect(path)
-        self.open = True
+        try:
+            self._connect(path)
+            self.open = True
+        except OSError as error:
+            if not later:
+                raise NobodyListens(f"no service listens at {path}: {error}") from None
 
     def _connect(self, path):
         if native.module is not None:
@@ -142,9 +151,23 @@ class Channel:
                     self.send({"id": None, "ok": False, "error": {"code": "bad_request", "message": str(error), "hint": "one JSON object a line"}})
         return messages
 
-    def close(self):
+    def hang_up(self):
+        """The other side and the thread that waits here see the end. The number stays taken: that thread must not read from
+        what the program opens next."""
         with self._lock:
-            self._close()
+            self.open = False
+            try:
+                if self._socket is not None:
+                    self._socket.shutdown(2)
+                elif self._fd >= 0:
+                    native.module.hang_up(self._fd)
+            except OSError:
+                pass
+
+    def close_in_child(self):
+        """After a fork: the parent's connection stays. The lock may have been held by a thread that is not here."""
+        self._lock = _thread.allocate_lock()
+        self._close()
 
     def _close(self):
         if self._fd < 0:

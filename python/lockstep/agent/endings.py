@@ -38,6 +38,8 @@ class Endings:
 
     # -- what the program does ------------------------------------------------------------------------------------------
     def note_system_exit(self, error):
+        if self.status is not None and error.code is None:
+            error.code = self.status  # raised in a running thread, which only a class can be
         code = error.code
         status = code if isinstance(code, int) else 0 if code is None else 1
         self.note("terminated" if self.status is not None else "sys_exit", status, error)
@@ -96,7 +98,8 @@ class Endings:
             if not agent.channel.event("final", final):
                 self._leave(final)
             agent.channel.event("exited", gone)
-        agent.channel.close()
+        agent.channel.hang_up()
+        agent.served.acquire(True, 1.0)  # what still runs while Python is taken down may crash with it
         agent.trace.close()
 
     def _leave(self, final):
@@ -110,11 +113,13 @@ class Endings:
     # -- what is done to it ---------------------------------------------------------------------------------------------
     def end(self, status):
         """SystemExit in the main thread and in every stopped one."""
-        self.status = status
-        for stop in list(self.agent.stops.values()):
-            stop.give(None)
         main = stops.main_thread()
-        if main not in self.agent.stops:
+        with self.agent.lock:
+            self.status = status
+            for stop in self.agent.stops.values():
+                stop.give(None)
+            stands = main in self.agent.stops
+        if not stands:
             if native.module is not None:
                 native.module.raise_in(main, SystemExit)
             else:
@@ -123,9 +128,10 @@ class Endings:
     def lost(self):
         """No one listens any more: go on, or end, as configured."""
         agent = self.agent
-        if agent.dead or agent.finished:
-            return
-        agent.dead = True
+        with agent.lock:
+            if agent.dead or agent.finished:
+                return
+            agent.dead = True
         agent.engine.switch_off()
         for one in list(agent.table.values()):
             agent.engine.forget_breakpoint(one)
@@ -144,7 +150,7 @@ class Endings:
         agent.dead = True
         agent.engine.switch_off()
         agent.engine.detach_all()
-        agent.channel.close()
+        agent.channel.close_in_child()
         agent.trace.close()
         agent.finished = True
 
@@ -172,6 +178,13 @@ def _quiet_fork_warning():
 
     try:
         _warnings.filters.insert(0, ("ignore", _ForkWarning(), DeprecationWarning, None, 0))
-        _warnings._filters_mutated()
+        if hasattr(_warnings, "_filters_mutated"):
+            _warnings._filters_mutated()
+        else:  # from 3.14 on
+            _warnings._acquire_lock()
+            try:
+                _warnings._filters_mutated_lock_held()
+            finally:
+                _warnings._release_lock()
     except AttributeError:
         pass

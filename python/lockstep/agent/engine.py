@@ -36,6 +36,7 @@ class Engine:
         self.agent = agent
         self.points = {}  # index → Point
         self.sites = {}  # id of any version → Site
+        self._kept = None  # all functions, while they do not change
 
     # -- finding code -------------------------------------------------------------------------------------------------
     def site(self, code):
@@ -56,11 +57,18 @@ class Engine:
     def scan(self, base):
         if native.module is not None:
             return native.module.scan(base)
+        functions = self._kept if self._kept is not None else self._functions()
+        return [one for one in functions if one.__code__.co_filename.endswith(base)], []
+
+    def _functions(self):
         import gc
 
         kind = type(self.scan.__func__)
-        functions = [one for one in gc.get_objects() if type(one) is kind and one.__code__.co_filename.endswith(base)]
-        return functions, []
+        return [one for one in gc.get_objects() if type(one) is kind]
+
+    def keep_scan(self, on):
+        """While nothing of the program runs: many breakpoints are looked up in one list."""
+        self._kept = self._functions() if on and native.module is None else None
 
     def live_code(self, wants_file, base=""):
         """(sites, functions by site, frames by site) of the files that wants_file(filename) is true for."""
@@ -219,8 +227,8 @@ class Engine:
     def condition_was_false(self, point, frame):
         """Python has evaluated a condition: the engine may find a faster way for the next time."""
 
-    def pause_over(self):
-        pass
+    def pause_over(self, ident):
+        """The thread has stopped, or is gone."""
 
     def rearm(self):
         """A tracer of the program may have taken our place."""

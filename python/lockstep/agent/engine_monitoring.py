@@ -6,6 +6,9 @@ from . import sources
 from .engine import PAUSE, NativeEngine
 
 
+_TAKES_APART = sys.version_info[:2] == (3, 12)  # pairs of instructions, see python/agent/pairs.cpp
+
+
 class MonitoringEngine(NativeEngine):
     name = "monitoring"
 
@@ -30,13 +33,19 @@ class MonitoringEngine(NativeEngine):
             super().attach(ident, mode, frame, line, entry)
             return
         events = self._monitoring.events  # lines of all code report for a moment: this reaches a thread in any loop
-        self._native.pause_at_line(ident)
+        self._native.pause_at_line(ident, True)
         self._monitoring.set_events(self.tool, events.PY_START | events.LINE)
         self._monitoring.restart_events()
 
-    def pause_over(self):
-        self._native.pause_at_line(0)
+    def pause_over(self, ident):
+        self._native.pause_at_line(ident, False)
+        if self.agent.pausing:
+            return
         self._monitoring.set_events(self.tool, self._monitoring.events.PY_START)
+        if _TAKES_APART:  # every function reports its next start, where its pairs are put together again; those that run, here
+            self._monitoring.restart_events()
+            for code in {frame.f_code for _, frame in self.all_frames()}:
+                self._native.join_pairs_in(code)
 
     def enable(self, point, enabled):
         self._native.set_point(point.index, bool(enabled))

@@ -4,7 +4,7 @@ that the program sets by sys.settrace is called from ours; one set in C (coverag
 import _thread
 import sys
 
-from . import sources
+from . import opcodes, sources
 from .engine import FINISH, NEXT, PAUSE, STEP, UNTIL, Engine, Site
 
 _GENERATOR = 0x20 | 0x80 | 0x200
@@ -16,6 +16,12 @@ class _Step:
     def __init__(self, mode, target, line, entry):
         self.mode, self.target, self.line, self.entry = mode, target, line, entry
         self.value, self.returned = None, False
+
+
+def _only_yields(frame):
+    """Whether it gives a value and will go on. Python 3.13 stands behind the yield then, where nothing else can stand right after one."""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    return code[at] in opcodes.YIELDS or (sys.version_info >= (3, 11) and at >= 2 and code[at - 2] in opcodes.YIELDS[:1])
 
 
 class TracingEngine(Engine):
@@ -31,8 +37,7 @@ class TracingEngine(Engine):
         self._lines = {}  # id of code → (code, {line: [index]})
         self._foreign = {}  # thread → tracer of the program
         self._foreign_locals = {}  # frame → what that tracer wants called for it
-        self._settrace = sys.settrace
-        self._settrace(self._trace)
+        self._settrace = sys.settrace  # this thread is traced from the program's first line on, see prepare
         sys.settrace, sys.gettrace = self._program_settrace, self._program_gettrace
         import threading
 
@@ -190,7 +195,7 @@ class TracingEngine(Engine):
         step = self._steps.get(ident)
         if step is None:
             return
-        if frame.f_code.co_flags & _GENERATOR and arg is not None and frame.f_code.co_code[frame.f_lasti] in _YIELDS:
+        if frame.f_code.co_flags & _GENERATOR and arg is not None and _only_yields(frame):
             return
         if step.mode == STEP:
             step.value, step.returned = arg, True
@@ -200,6 +205,3 @@ class TracingEngine(Engine):
             step.mode, step.target = NEXT, frame.f_back
             if frame.f_back is not None:
                 frame.f_back.f_trace = self._local
-
-
-_YIELDS = {10: (86, 72), 11: (86, 75), 12: (150, 75), 13: (118, 35)}.get(sys.version_info[1], ())

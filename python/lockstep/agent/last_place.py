@@ -12,6 +12,7 @@ class LastPlace:
         self._folder, self._dumps = folder, dumps
         self._file = None
         self._written = None
+        self._size = 0
         self._crash = None
         if folder:
             self._enable_crash_report()
@@ -46,7 +47,7 @@ class LastPlace:
         try:
             if self._file is None:
                 self._file = os.open(os.path.join(self._folder, "last.json"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.pwrite(self._file, data, 0)
-            os.ftruncate(self._file, len(data))
+            self._size = max(self._size, len(data))
+            os.pwrite(self._file, data.ljust(self._size), 0)  # whole at any moment: one write, and blanks over what was longer
         except OSError:
             pass

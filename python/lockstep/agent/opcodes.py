@@ -3,8 +3,9 @@
 import sys
 
 _MINOR = sys.version_info[1]
-_PROLOGUES = {10: (129,), 11: (151, 149, 135, 75, 1), 12: (151, 149, 135, 75, 1), 13: (149, 62, 94, 35, 32)}
+_PROLOGUES = {10: (129,), 11: (151, 149, 135, 75, 1), 12: (151, 149, 135, 75, 1), 13: (149, 62, 94, 35, 32), 14: (128, 60, 97, 34, 31)}
 PROLOGUE = frozenset((*_PROLOGUES.get(_MINOR, ()), *((0,) if _MINOR >= 11 else ())))
+YIELDS = {10: (86, 72), 11: (86, 75), 12: (150, 75), 13: (118, 35), 14: (120, 34)}.get(_MINOR, ())  # a frame that is left here goes on later
 CAN_REWRITE = _MINOR in (10, 11) and sys.implementation.name == "cpython"
 
 POP_TOP, NOP, RETURN_VALUE, POP_EXCEPT, FOR_ITER, LOAD_CONST, LOAD_NAME = 1, 9, 83, 89, 93, 100, 101

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from time import sleep  # the program may put its own in its place
 
 from . import breakpoints, calls, engine, inspection, native, sources, stops
 from .arguments import Refused, integer, text
@@ -24,9 +25,10 @@ def threads(agent, args):
 
 
 def status(agent, args):
-    stop = agent.stops.get(agent.current) if agent.current is not None else None
-    return {"state": "exited" if agent.finished else "stopped" if agent.stops else "running", **threads(agent, args),
-            "current": agent.current, "stop": stop.event if stop is not None else None, "engine": agent.engine.name,
+    current = agent.current
+    stop = agent.stops.get(current)
+    return {"state": "exited" if agent.finished else "stopped" if stop is not None else "running", **threads(agent, args),
+            "current": current, "stop": stop.event if stop is not None else None, "engine": agent.engine.name,
             "native": native.module is not None, "native_reason": native.reason, "python": sys.version.split()[0], "pid": agent.pid,
             "uptime": time.time() - agent.started, "breakpoints": len(agent.table), "evaluations": agent.evaluations,
             "script": agent.script, "pausing": list(agent.pausing)}
@@ -100,13 +102,17 @@ def enable(agent, args):
 
 def pause(agent, args):
     ident = integer(args, "thread", stops.main_thread())
-    if ident in agent.stops:
-        raise Refused("bad_request", "this thread is stopped already", "try status")
     if ident not in sys._current_frames() or ident == agent.own_thread:
         raise Refused("not_found", f"no thread {ident}", "try threads")
-    agent.steps[ident] = Step("pause")
-    agent.pausing[ident] = (time.monotonic(), False)
-    agent.engine.attach(ident, engine.PAUSE, None, 0)
+    until = time.monotonic() + 1.0
+    while (stop := agent.stops.get(ident)) is not None and stop.going and time.monotonic() < until:
+        sleep(0.0005)  # it has been told to go on and prepares that: what we set now it would undo
+    with agent.lock:
+        if ident in agent.stops:
+            raise Refused("bad_request", "this thread is stopped already", "try status")
+        agent.steps[ident] = Step("pause")
+        agent.pausing[ident] = (time.monotonic(), False)
+        agent.engine.attach(ident, engine.PAUSE, None, 0)
     return {"pausing": [ident]}
 
 

@@ -28,13 +28,17 @@ def main(began):
         sys.exit(2)
     native.load(environment["LOCKSTEP_AGENT_NATIVE"])
     agent = None
+    options = _options(environment["LOCKSTEP_AGENT_OPTIONS"])
     try:
         if not environment["LOCKSTEP_AGENT_SOCKET"]:
             raise OSError("LOCKSTEP_AGENT_SOCKET is not set")
         from .agent import Agent
 
-        agent = Agent(environment, _options(environment["LOCKSTEP_AGENT_OPTIONS"]), began)
+        agent = Agent(environment, options, began)
     except Exception as error:  # without a debugger the program still runs
+        if type(error).__name__ == "NobodyListens" and options.get("on_disconnect") == "terminate":
+            sys.stderr.write(f"lockstep: the program does not run without the debugger, as --on-disconnect terminate says: {error}\n")
+            sys.exit(1)
         sys.stderr.write(f"lockstep: not debugged: {type(error).__name__}: {error}\n")
     if arguments[0] == "-m":
         code, namespace = _module(arguments[1], arguments[2:])
@@ -45,7 +49,9 @@ def main(began):
 
 def _fresh_main(**names):
     main = type(sys)("__main__")
-    vars(main).update(__builtins__=sys.modules["builtins"], __annotations__={}, **names)
+    if sys.version_info < (3, 14):  # from there on the module makes them when it is asked
+        vars(main)["__annotations__"] = {}
+    vars(main).update(__builtins__=sys.modules["builtins"], **names)
     sys.modules["__main__"] = main
     return vars(main)
 
@@ -115,6 +121,9 @@ def _run(agent, code, namespace):
             agent.endings.note_system_exit(error)
         raise
     except BaseException as error:
+        if agent is not None and agent.endings.status is not None and isinstance(error, KeyboardInterrupt):
+            agent.endings.note("terminated", agent.endings.status, error)  # how the form without the extension ends a running program
+            sys.exit(agent.endings.status)
         error.__traceback__ = _without_ours(error.__traceback__)
         if agent is not None:
             agent.endings.note("exception", 130 if isinstance(error, KeyboardInterrupt) else 1, error)

@@ -1,5 +1,6 @@
 """Requests of the service: answered at once in the agent's thread, or handed to the stopped thread that they are about."""
 
+import _thread
 import time
 
 from . import engine, native, operations, stops, values
@@ -8,6 +9,7 @@ from .arrivals import Step
 
 RESUMING = ("continue", "next", "step", "finish", "until")
 deadlines = {}  # id of a running evaluation → _Running
+_lock = _thread.allocate_lock()  # an evaluation that has ended is not interrupted any more
 
 
 class _Running:
@@ -56,10 +58,10 @@ def _to_stopped(agent, number, name, args):
     ident = integer(args, "thread")
     with agent.lock:
         if name == "continue" and ident is None:
-            chosen = list(agent.stops.values())
+            chosen = [stop for stop in agent.stops.values() if not stop.going]
         else:
             stop = agent.stops.get(agent.current if ident is None else ident)
-            chosen = [stop] if stop is not None else []
+            chosen = [stop] if stop is not None and not stop.going else []
     if not chosen:
         if ident is not None:
             raise Refused("not_stopped", f"thread {ident} is not stopped", "try threads, pause")
@@ -69,8 +71,9 @@ def _to_stopped(agent, number, name, args):
             if stop.busy is not None:
                 raise Refused("busy", "an evaluation is still running in this thread", "wait, or terminate")
         plan = _plan(agent, name, args, chosen[0])
-        for stop in chosen:  # now, so that this thread watches over the step from its beginning
+        for stop in chosen:  # now, so that this thread watches over the step from its beginning, and nothing more is asked of one that goes
             agent.steps[stop.thread] = plan
+            stop.going = True
         agent.channel.send({"id": number, "ok": True, "result": {"resumed": [stop.thread for stop in chosen]}})
         for stop in chosen:
             stop.give(("resume", plan))
@@ -109,16 +112,19 @@ def check_deadlines(agent, now):
     for key, running in list(deadlines.items()):
         if now < running.deadline:
             continue
-        if not running.raised:
-            running.raised = True
-            running.deadline = now + 0.5
-            if native.module is not None:
-                native.module.raise_in(running.thread, values.Interrupted)
-        elif not running.answered:
+        with _lock:
+            if deadlines.get(key) is not running:
+                continue  # it has ended meanwhile
+            if not running.raised:
+                running.raised = True
+                running.deadline = now + 0.5
+                if native.module is not None:
+                    native.module.raise_in(running.thread, values.Interrupted)
+                continue
             running.answered = True
-            deadlines.pop(key, None)
-            _fail(agent, running.request, Refused("timeout", "the evaluation takes too long and sits in C code",
-                                                  "it goes on; ask again later, or terminate", still_running=True))
+            del deadlines[key]
+        _fail(agent, running.request, Refused("timeout", "the evaluation takes too long and sits in C code",
+                                              "it goes on; ask again later, or terminate", still_running=True))
 
 
 def serve_stopped(agent, stop):
@@ -131,27 +137,36 @@ def serve_stopped(agent, stop):
             _resume(agent, stop, item[1])
             return
         _, number, name, args = item
-        answer = None
+        running = deadlines.get(id(stop))
         try:
-            answer = {"id": number, "ok": True, "result": operations.STOPPED[name](agent, stop, args)}
-            running = deadlines.pop(id(stop), None)
-        except values.Interrupted:
-            running = deadlines.pop(id(stop), None)
-            error = {"code": "timeout", "message": "the evaluation took too long and was interrupted", "hint": "give a larger timeout"}
-            answer = {"id": number, "ok": False, "error": error}
-        except Refused as error:
-            running = deadlines.pop(id(stop), None)
-            answer = {"id": number, "ok": False,
-                      "error": {"code": error.code, "message": values.clip(error.message), "hint": error.hint, **error.more}}
-        except Exception as error:
-            running = deadlines.pop(id(stop), None)
-            answer = {"id": number, "ok": False, "error": {"code": "internal", "message": f"{name}: {type(error).__name__}: {error}",
-                                                           "hint": "this is a bug of the debugger"}}
-        if running is not None and running.raised and native.module is not None:
-            native.module.raise_in(stop.thread, None)  # came too late: it must not hit the program
+            answer = _answer(agent, stop, name, args)
+            _settle(stop, running)
+        except values.Interrupted:  # wherever it came: once only
+            _settle(stop, running)
+            answer = {"ok": False, "error": {"code": "timeout", "message": "the evaluation took too long and was interrupted",
+                                             "hint": "give a larger timeout"}}
         stop.busy = None
         if running is None or not running.answered:
-            agent.channel.send(answer)
+            agent.channel.send({"id": number, **answer})
+
+
+def _answer(agent, stop, name, args):
+    try:
+        return {"ok": True, "result": operations.STOPPED[name](agent, stop, args)}
+    except Refused as error:
+        return {"ok": False, "error": {"code": error.code, "message": values.clip(error.message), "hint": error.hint, **error.more}}
+    except Exception as error:
+        return {"ok": False, "error": {"code": "internal", "message": f"{name}: {type(error).__name__}: {error}",
+                                       "hint": "this is a bug of the debugger"}}
+
+
+def _settle(stop, running):
+    """From here on nothing interrupts this thread for the evaluation that has ended: it would hit the program."""
+    with _lock:
+        if deadlines.get(id(stop)) is running:
+            deadlines.pop(id(stop), None)
+        if running is not None and running.raised and native.module is not None:
+            native.module.raise_in(stop.thread, None)
 
 
 def _resume(agent, stop, step):

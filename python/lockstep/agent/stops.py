@@ -28,6 +28,7 @@ class Stop:
         self.lock = _thread.allocate_lock()
         self.lock.acquire()
         self.busy = None  # the request that is being worked on
+        self.going = False  # it has been told to go on
         self.event = {}
         self.not_run_yet = True
         self.extra = None  # further names for evaluations: _output, _module
@@ -107,7 +108,7 @@ def thread_name(ident):
 def describe_thread(agent, ident, state=None, where=None):
     if state is None:
         stop = agent.stops.get(ident)
-        state = "running" if stop is None else "evaluating" if stop.busy is not None else "stopped"
+        state = "running" if stop is None or stop.going else "evaluating" if stop.busy is not None else "stopped"
         where = stop.event["location"] if stop is not None else None
     about = {"id": ident, "name": thread_name(ident), "main": ident == main_thread(), "state": state}
     if where is not None:
