@@ -27,3 +27,22 @@ function(precompile_for target)
   # ccache can then keep what was compiled so.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
 endfunction()
+
+# The sanitizers make code generation the larger part, and much of it is the same in every file: members of our own types,
+# templates of the library. Files that are compiled together generate it once. A name inside a layer's anonymous namespaces is
+# therefore used once in the layer; the release build compiles each file alone, so that none can lean on its neighbours.
+set(LOCKSTEP_JOIN_FILES 0 CACHE STRING "how many files of a layer are compiled together; 0: each alone")
+function(join_files target)
+  if(NOT LOCKSTEP_JOIN_FILES)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_JOIN_FILES})
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    # Highway's files include themselves once for each vector target; the other warns of a type that only it can see.
+    file(STRINGS ${source} alone LIMIT_COUNT 1 REGEX "hwy/foreach_target\\.h|httplib::Server \\{")
+    if(alone)
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+endfunction()
