@@ -21,6 +21,15 @@ foreach(line IN LISTS layer_lines)
     target_link_libraries(lockstep_${layer} ${scope} lockstep_${below})
   endforeach()
   target_link_libraries(lockstep_${layer} ${scope} ${LOCKSTEP_LIBS_${layer}})
+  if(layer STREQUAL "base")
+    precompile_for(lockstep_base ${lockstep_common_headers})
+  elseif(sources AND NOT layer STREQUAL "cli")
+    precompile_for(lockstep_${layer} FROM lockstep_base)
+  endif()
+  # Not kernels, which change the compiler's target inside a file, nor the commands, which no test program links.
+  if(sources AND NOT layer MATCHES "^(backend|cli)$")
+    join_files(lockstep_${layer})
+  endif()
   list(APPEND LOCKSTEP_LAYERS ${layer})
 endforeach()
 target_compile_definitions(lockstep_base PUBLIC LOCKSTEP_VERSION="${PROJECT_VERSION}")
@@ -36,9 +45,8 @@ list(REMOVE_ITEM cli_sources ${cli_text_sources})
 set_target_properties(lockstep_cli PROPERTIES SOURCES "${cli_sources}")
 target_link_libraries(lockstep_cli PUBLIC lockstep_cli_text)
 
-# CLI11 is one header that takes five seconds to read, and every command needs it.
-target_precompile_headers(lockstep_cli PRIVATE <CLI/CLI.hpp>)
-target_compile_options(lockstep_cli PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+precompile_for(lockstep_cli_text FROM lockstep_base)
+precompile_for(lockstep_cli ${lockstep_common_headers} <CLI/CLI.hpp>)  # five seconds to read, and every command needs it
 
 add_executable(lockstep ${CMAKE_SOURCE_DIR}/src/cli/main.cpp)
 target_link_libraries(lockstep PRIVATE lockstep_cli)

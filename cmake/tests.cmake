@@ -8,6 +8,14 @@ file(GLOB support CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/support/*.cpp)
 add_library(lockstep_test_support STATIC ${support})
 target_include_directories(lockstep_test_support PUBLIC ${CMAKE_SOURCE_DIR}/tests)
 target_link_libraries(lockstep_test_support PUBLIC lockstep_pipeline)
+precompile_for(lockstep_test_support FROM lockstep_base)
+join_files(lockstep_test_support)
+
+# A program of nothing but the headers of the tests: code for a program and for a library cannot share them.
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cpp CONTENT "int main() {}")
+add_executable(lockstep_test_headers EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/test_headers.cpp)
+target_link_libraries(lockstep_test_headers PRIVATE lockstep_base GTest::gtest)
+precompile_for(lockstep_test_headers ${lockstep_common_headers} <gtest/gtest.h>)
 
 foreach(layer IN LISTS LOCKSTEP_LAYERS)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${layer}/*.cpp)
@@ -23,6 +31,8 @@ foreach(layer IN LISTS LOCKSTEP_LAYERS)
   target_link_libraries(test_${layer} PRIVATE ${tested} GTest::gtest_main ${RAPIDCHECK_LIBRARY})
   target_compile_definitions(test_${layer} PRIVATE LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                                    LOCKSTEP_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  precompile_for(test_${layer} FROM lockstep_test_headers)
+  join_files(test_${layer})
   if(layer STREQUAL "pipeline")
     target_link_libraries(test_${layer} PRIVATE lockstep_test_support)
   endif()

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "cli/global_options.h"
+#include "cli/run_app.h"
 
 namespace lockstep {
 
@@ -15,8 +16,6 @@ struct App {
   GlobalOptions global;
   int status = 0;  // what the command decided: 0 done or match, 1 compared and different
 };
-
-int run_app(int argc, char** argv);
 
 void print_json(const Json& document);  // on stdout, one line; bytes that are no UTF-8 are replaced
 

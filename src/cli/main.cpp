@@ -1,4 +1,4 @@
-#include "cli/app.h"
+#include "cli/run_app.h"
 #include "cli/thread_waiting.h"
 
 int main(int argc, char** argv) {

@@ -8,20 +8,10 @@
 
 #include "base/error.h"
 #include "base/number_text.h"
+#include "debugger/session_fields.h"
 
 namespace lockstep {
 namespace {
-
-Json field(const Json& object, const char* name) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(name);
-  return found == object.end() ? Json(nullptr) : *found;
-}
-
-std::string text(const Json& object, const char* name) {
-  const Json value = field(object, name);
-  return value.is_string() ? value.get<std::string>() : "";
-}
 
 std::string place(const Json& location) {
   if (!location.is_object()) return {};

@@ -15,6 +15,12 @@ inline double now_secs() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// null: there is none of that name, or what should hold it is no object.
+inline Json field(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() ? Json(nullptr) : *found;
+}
+
 inline int64_t whole(const Json& object, const char* name, int64_t otherwise = 0) {
   const auto found = object.find(name);
   return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "capture/store.h"
 #include "debugger/bounded_line.h"
+#include "debugger/session_fields.h"
 
 namespace lockstep {
 namespace {
@@ -32,16 +33,6 @@ int64_t each_line(const fs::path& file, int64_t& skipped, Use use) {
   if (!read_lines(file, line, read)) fail(Code::kNotFound, "trace", "there is no trace in " + file.string());
   if (!line.empty()) read();  // torn, unless only its end is missing
   return number;
-}
-
-Json field(const Json& event, const char* name) {
-  const auto found = event.find(name);
-  return found == event.end() ? Json(nullptr) : *found;
-}
-
-std::string text(const Json& event, const char* name) {
-  const Json value = field(event, name);
-  return value.is_string() ? value.get<std::string>() : "";
 }
 
 // A stop or an evaluation, in the seeds' words.

@@ -169,6 +169,10 @@ Json result_schema(const Operation& operation) {
   return schema;
 }
 
+std::string text_argument(const Json& arguments, const char* name) {
+  return arguments.contains(name) ? arguments[name].get<std::string>() : "";
+}
+
 Json checked_arguments(const Operation& operation, const Json& given) {
   if (!given.is_null() && !given.is_object())
     fail(Code::kBadInput, operation.name, "the arguments are no JSON object", {.got = given.type_name()});

@@ -56,6 +56,7 @@ Json result_schema(const Operation& operation);     // JSON Schema of the object
 
 // The arguments with their defaults filled in. Error{kBadInput} names what is wrong and the nearest known name.
 Json checked_arguments(const Operation& operation, const Json& given);
+std::string text_argument(const Json& arguments, const char* name);  // of checked arguments; "" when not given
 
 // A text from outside (a query string, a command line) as the argument's type. Error{kBadInput} where it is none.
 Json value_from_text(const Operation& operation, const Argument& argument, std::string_view text);

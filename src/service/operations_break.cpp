@@ -10,10 +10,6 @@ using enum ArgumentType;
 
 constexpr double kAnswerSecs = 15;
 
-std::string text(const Json& arguments, const char* name) {
-  return arguments.contains(name) ? arguments[name].get<std::string>() : "";
-}
-
 Json with_session(const Session& session, Json result) {
   Json out{{"session", session.identity().name}};
   out.update(result);
@@ -22,7 +18,7 @@ Json with_session(const Session& session, Json result) {
 
 // The program's side takes `module` for data breakpoints and `checkpoint` for named ones; the rest is the same.
 Json set_breakpoint(Service& service, const Json& arguments, CallControl& control) {
-  const auto session = service.sessions().find(text(arguments, "session"));
+  const auto session = service.sessions().find(text_argument(arguments, "session"));
   Json wanted = Json::object();
   for (const char* name : {"where", "module", "checkpoint", "nan", "when", "context", "hits", "once", "log", "capture"})
     if (arguments.contains(name)) wanted[name] = arguments[name];
@@ -69,7 +65,7 @@ bool answers(Service& service, const std::string& spec, std::shared_ptr<Session>
 }
 
 Json breaks(Service& service, const Json& arguments, CallControl& control) {
-  const std::string spec = text(arguments, "session");
+  const std::string spec = text_argument(arguments, "session");
   std::shared_ptr<Session> session;
   if (answers(service, spec, session))
     return with_session(*session,
@@ -81,7 +77,7 @@ Json breaks(Service& service, const Json& arguments, CallControl& control) {
 }
 
 Json remove(Service& service, const Json& arguments, CallControl& control) {
-  const auto session = service.sessions().find(text(arguments, "session"));
+  const auto session = service.sessions().find(text_argument(arguments, "session"));
   Json wanted = Json::object();
   const std::string which = arguments["which"].get<std::string>();
   if (which.find_first_not_of("0123456789") == std::string::npos && !which.empty() && which.size() < 10)
@@ -94,7 +90,7 @@ Json remove(Service& service, const Json& arguments, CallControl& control) {
 }
 
 Json clear(Service& service, const Json& arguments, CallControl& control) {
-  const auto session = service.sessions().find(text(arguments, "session"));
+  const auto session = service.sessions().find(text_argument(arguments, "session"));
   Json result = session->ask("clear", Json::object(), kAnswerSecs, [&] { return control.cancelled(); });
   session->forget_breakpoints(result.value("removed", Json::array()));
   return with_session(*session, std::move(result));
@@ -131,7 +127,7 @@ Json why_after_the_end(Service& service, const std::string& spec, const std::str
 }
 
 Json why(Service& service, const Json& arguments, CallControl& control) {
-  const std::string spec = text(arguments, "session"), which = arguments["which"].get<std::string>();
+  const std::string spec = text_argument(arguments, "session"), which = arguments["which"].get<std::string>();
   std::shared_ptr<Session> session;
   if (!answers(service, spec, session)) return why_after_the_end(service, spec, which);
   Json wanted = Json::object();

@@ -9,12 +9,8 @@ namespace {
 
 using enum ArgumentType;
 
-std::string text(const Json& arguments, const char* name) {
-  return arguments.contains(name) ? arguments[name].get<std::string>() : "";
-}
-
 Json look(const char* operation, Service& service, const Json& arguments, CallControl& control, double secs = 15) {
-  const auto session = service.sessions().find(text(arguments, "session"));
+  const auto session = service.sessions().find(text_argument(arguments, "session"));
   Json wanted = arguments;
   wanted.erase("session");
   return session->ask(operation, wanted, secs, [&] { return control.cancelled(); });
@@ -37,7 +33,7 @@ Json stack(Service& service, const Json& arguments, CallControl& control) {
 }
 
 Json location(Service& service, const Json& arguments, CallControl& control) {
-  const auto session = service.sessions().find(text(arguments, "session"));
+  const auto session = service.sessions().find(text_argument(arguments, "session"));
   if (const Json end = session->end(); !end.is_null()) {
     // Where it ended is the place that matters once it has.
     const Json place = end.value("location", Json(nullptr));
@@ -59,7 +55,7 @@ Json threads(Service& service, const Json& arguments, CallControl& control) {
 
 // After the end the program's last words answer.
 Json files(Service& service, const Json& arguments, CallControl& control) {
-  const auto session = service.sessions().find(text(arguments, "session"));
+  const auto session = service.sessions().find(text_argument(arguments, "session"));
   if (session->live()) {
     Json out = look("files", service, arguments, control, 30);
     if (out.value("calls_counted", Json(true)) == Json(false))
@@ -71,7 +67,7 @@ Json files(Service& service, const Json& arguments, CallControl& control) {
     fail(Code::kConflict, "files", "the program ended without saying which files ran",
          {.hint = "debug restart, then debug files before the end"});
   const Json all = report["files"];
-  const std::string filter = text(arguments, "filter");
+  const std::string filter = text_argument(arguments, "filter");
   const auto wanted = [&](const Json& file) {
     const std::string path = file.is_object() ? file.value("file", std::string()) : "";
     return filter.empty() || path.find(filter) != std::string::npos || glob_match(filter, path);
@@ -95,7 +91,7 @@ Json count(Service& service, const Json& arguments, CallControl& control) {
 }
 
 Json checkpoints(Service& service, const Json& arguments, CallControl& control) {
-  const auto session = service.sessions().find(text(arguments, "session"));
+  const auto session = service.sessions().find(text_argument(arguments, "session"));
   if (!session->live()) {
     const Json report = session->report();
     return {{"checkpoints", report.is_object() ? report.value("checkpoints", Json::array()) : Json::array()}};

@@ -15,10 +15,6 @@ constexpr const char* kStatusFields =
     "pid?:integer python?:string engine?:string native?:boolean output?:string trace?:string stops?:integer "
     "breakpoints?:integer output_lines?:integer secs?:number hint?:string";
 
-std::string text(const Json& arguments, const char* name) {
-  return arguments.contains(name) ? arguments[name].get<std::string>() : "";
-}
-
 Environment environment_from(const Json& arguments) {
   Environment variables;
   if (arguments.contains("whole_environment"))
@@ -69,19 +65,19 @@ Json started(Session& session, double max_wait, CallControl& control) {
 Json start(Service& service, const Json& arguments, CallControl& control) {
   SessionRequest request;
   request.home = service.home();
-  request.script = text(arguments, "script");
-  request.module = text(arguments, "module");
+  request.script = text_argument(arguments, "script");
+  request.module = text_argument(arguments, "module");
   if (arguments.contains("arguments")) request.arguments = arguments["arguments"].get<std::vector<std::string>>();
-  request.name = text(arguments, "name");
-  request.python = text(arguments, "python");
+  request.name = text_argument(arguments, "name");
+  request.python = text_argument(arguments, "python");
   request.environment = environment_from(arguments);
-  request.cwd = arguments.contains("cwd") ? fs::path(text(arguments, "cwd")) : fs::current_path();
-  request.input = text(arguments, "stdin");
+  request.cwd = arguments.contains("cwd") ? fs::path(text_argument(arguments, "cwd")) : fs::current_path();
+  request.input = text_argument(arguments, "stdin");
   request.run = arguments["run"].get<bool>();
   request.check_bounds = arguments["check_bounds"].get<bool>();
   request.count_calls = arguments["count_calls"].get<bool>();
-  request.on_disconnect = text(arguments, "on_disconnect");
-  request.on_exception = text(arguments, "on_exception");
+  request.on_disconnect = text_argument(arguments, "on_disconnect");
+  request.on_exception = text_argument(arguments, "on_exception");
   if (arguments.contains("break"))
     for (const Json& where : arguments["break"]) request.breakpoints.push_back({{"where", where}});
   check_program(request);
@@ -92,7 +88,7 @@ Json start(Service& service, const Json& arguments, CallControl& control) {
 }
 
 Json restart(Service& service, const Json& arguments, CallControl& control) {
-  const auto session = service.sessions().restart(text(arguments, "session"), environment_from(arguments),
+  const auto session = service.sessions().restart(text_argument(arguments, "session"), environment_from(arguments),
                                                   arguments["count_calls"].get<bool>());
   int64_t id = 0;
   for (const Json& breakpoint : session->request().breakpoints) session->remember_breakpoint(++id, breakpoint);
@@ -100,7 +96,7 @@ Json restart(Service& service, const Json& arguments, CallControl& control) {
 }
 
 Json terminate(Service& service, const Json& arguments, CallControl&) {
-  const std::string spec = text(arguments, "session");
+  const std::string spec = text_argument(arguments, "session");
   const auto session = service.sessions().find(spec);
   session->terminate(arguments["force"].get<bool>());
   Json status = session->status();
@@ -109,7 +105,7 @@ Json terminate(Service& service, const Json& arguments, CallControl&) {
 }
 
 Json status(Service& service, const Json& arguments, CallControl&) {
-  return service.sessions().record_of(text(arguments, "session"));
+  return service.sessions().record_of(text_argument(arguments, "session"));
 }
 
 Json sessions(Service& service, const Json& arguments, CallControl&) {
@@ -131,7 +127,7 @@ void end_last_line(OutputPart& part, int64_t from, int64_t most) {
 }
 
 Json log(Service& service, const Json& arguments, CallControl& control) {
-  const std::string spec = text(arguments, "session");
+  const std::string spec = text_argument(arguments, "session");
   const int64_t from = arguments["from"].get<int64_t>(), most = arguments["lines"].get<int64_t>();
   const fs::path folder = service.sessions().folder_of(spec);
   const double wait = std::min(arguments["max_wait"].get<double>(), control.longest_wait_secs);
@@ -153,17 +149,18 @@ Json log(Service& service, const Json& arguments, CallControl& control) {
 }
 
 Json trace_show(Service& service, const Json& arguments, CallControl&) {
-  const fs::path file = service.sessions().folder_of(text(arguments, "session")) / "trace.jsonl";
+  const fs::path file = service.sessions().folder_of(text_argument(arguments, "session")) / "trace.jsonl";
   const int64_t after = arguments.contains("after") ? arguments["after"].get<int64_t>() : 0;
   const int64_t most = arguments["limit"].get<int64_t>();
-  TracePart part = read_trace(file, after, arguments.contains("after") ? most : -most, text(arguments, "kind"));
+  TracePart part =
+      read_trace(file, after, arguments.contains("after") ? most : -most, text_argument(arguments, "kind"));
   return {{"lines", std::move(part.lines)}, {"total", part.total}, {"skipped", part.skipped}, {"trace", file.string()}};
 }
 
 Json trace_export(Service& service, const Json& arguments, CallControl&) {
-  const fs::path folder = service.sessions().folder_of(text(arguments, "session"));
+  const fs::path folder = service.sessions().folder_of(text_argument(arguments, "session"));
   const Json document = trace_document(folder / "trace.jsonl");
-  const fs::path to = arguments.contains("to") ? fs::path(text(arguments, "to")) : folder / "trace.json";
+  const fs::path to = arguments.contains("to") ? fs::path(text_argument(arguments, "to")) : folder / "trace.json";
   write_atomically(to, document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   return {{"path", to.string()},
           {"session_id", document["session_id"]},

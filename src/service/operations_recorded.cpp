@@ -20,10 +20,6 @@ using enum ArgumentType;
 
 constexpr int64_t kMostValues = 10000;
 
-std::string text(const Json& arguments, const char* name) {
-  return arguments.contains(name) ? arguments[name].get<std::string>() : "";
-}
-
 // Items [from, from + limit) of a list, and how to get the rest.
 Json page(const Json& arguments, const char* name, const std::vector<Json>& items) {
   const size_t from = std::min(static_cast<size_t>(arguments["from"].get<int64_t>()), items.size());
@@ -42,9 +38,9 @@ Json runs_list(Service& service, const Json& arguments, CallControl&) {
 }
 
 Json runs_show(Service& service, const Json& arguments, CallControl&) {
-  const Run run = Run::open(text(arguments, "run"), service.home());
+  const Run run = Run::open(text_argument(arguments, "run"), service.home());
   std::vector<Json> records;
-  const std::string only = text(arguments, "only");
+  const std::string only = text_argument(arguments, "only");
   for (const Record& record : run.records())
     if (only.empty() || glob_match(only, record.key.name)) records.push_back(record_json(record));
   Json out = run_json(run);
@@ -53,40 +49,41 @@ Json runs_show(Service& service, const Json& arguments, CallControl&) {
 }
 
 Json tensors_list(Service&, const Json& arguments, CallControl&) {
-  const auto source = open_tensors(text(arguments, "path"));
+  const auto source = open_tensors(text_argument(arguments, "path"));
   std::vector<Json> found;
-  for (const TensorInfo* info : select_tensors(*source, text(arguments, "name"))) found.push_back(json_from(*info));
+  for (const TensorInfo* info : select_tensors(*source, text_argument(arguments, "name")))
+    found.push_back(json_from(*info));
   return page(arguments, "tensors", found);
 }
 
 Json tensors_info(Service&, const Json& arguments, CallControl&) {
-  const auto source = open_tensors(text(arguments, "path"));
-  const TensorInfo& info = select_one(*source, text(arguments, "name"));
-  const Tensor tensor = load_selected(*source, info, text(arguments, "slice"));
+  const auto source = open_tensors(text_argument(arguments, "path"));
+  const TensorInfo& info = select_one(*source, text_argument(arguments, "name"));
+  const Tensor tensor = load_selected(*source, info, text_argument(arguments, "slice"));
   Json out = json_from(info);
   out["stats"] = json_from(tensor_statistics(tensor));
   return out;
 }
 
 Json tensors_show(Service&, const Json& arguments, CallControl&) {
-  const auto source = open_tensors(text(arguments, "path"));
-  const TensorInfo& info = select_one(*source, text(arguments, "name"));
-  const Tensor tensor = load_selected(*source, info, text(arguments, "slice"));
+  const auto source = open_tensors(text_argument(arguments, "path"));
+  const TensorInfo& info = select_one(*source, text_argument(arguments, "name"));
+  const Tensor tensor = load_selected(*source, info, text_argument(arguments, "slice"));
   if (tensor.numel() > kMostValues)
     fail(Code::kBadInput, "tensors show", fmt::format("{} values are too many for one answer", tensor.numel()),
          {.expected = fmt::format("at most {}", kMostValues), .hint = "a slice such as [0, :8, :8], or tensors info"});
   return {{"name", info.name},
-          {"slice", text(arguments, "slice")},
+          {"slice", text_argument(arguments, "slice")},
           {"dtype", dtype_name(tensor.dtype())},
           {"shape", tensor.shape()},
           {"values", values_json(tensor)}};
 }
 
 Json tensors_diff(Service&, const Json& arguments, CallControl& control) {
-  const std::optional<Tolerance> tolerance = parse_tolerance(text(arguments, "tolerance"));
-  const auto reference = open_tensors(text(arguments, "reference")),
-             candidate = open_tensors(text(arguments, "candidate"));
-  const std::string pattern = text(arguments, "name"), slice = text(arguments, "slice");
+  const std::optional<Tolerance> tolerance = parse_tolerance(text_argument(arguments, "tolerance"));
+  const auto reference = open_tensors(text_argument(arguments, "reference")),
+             candidate = open_tensors(text_argument(arguments, "candidate"));
+  const std::string pattern = text_argument(arguments, "name"), slice = text_argument(arguments, "slice");
   std::vector<Json> results;
   Json missing = Json::array();
   size_t different = 0;
@@ -116,18 +113,18 @@ Json tensors_diff(Service&, const Json& arguments, CallControl& control) {
 
 Json compare(Service& service, const Json& arguments, CallControl&) {
   const auto open = [&](const char* name) {
-    return view_of(std::make_shared<const Run>(Run::open(text(arguments, name), service.home())));
+    return view_of(std::make_shared<const Run>(Run::open(text_argument(arguments, name), service.home())));
   };
   const RunView reference = open("reference"), candidate = open("candidate");
   RunView noise;
   CompareOptions options;
-  options.only = text(arguments, "only");
-  if (arguments.contains("map")) options.map = read_map(text(arguments, "map"));
+  options.only = text_argument(arguments, "only");
+  if (arguments.contains("map")) options.map = read_map(text_argument(arguments, "map"));
   if (arguments.contains("noise")) {
     noise = open("noise");
     options.noise = &noise;
   }
-  if (arguments.contains("weights")) options.weights_reference = open_weights(text(arguments, "weights"));
+  if (arguments.contains("weights")) options.weights_reference = open_weights(text_argument(arguments, "weights"));
   return json_from(compare_runs(reference, candidate, options), reference, candidate);
 }
 
@@ -136,14 +133,14 @@ Json record(Service& service, const Json& arguments, CallControl& control) {
   request.home = service.home();
   request.argv = arguments["program"].get<std::vector<std::string>>();
   if (request.argv.empty()) fail(Code::kBadInput, "record", "the program is missing");
-  request.name = text(arguments, "name");
-  request.python = text(arguments, "python");
-  request.modules = text(arguments, "modules");
+  request.name = text_argument(arguments, "name");
+  request.python = text_argument(arguments, "python");
+  request.modules = text_argument(arguments, "modules");
   request.stats_only = arguments["stats_only"].get<bool>();
   request.inputs = arguments["inputs"].get<bool>();
   request.quiet = true;  // it is in output.log
   // The program runs in the caller's folder: a shell-free way to say so without changing our own.
-  if (arguments.contains("cwd")) request.cwd = text(arguments, "cwd");
+  if (arguments.contains("cwd")) request.cwd = text_argument(arguments, "cwd");
   if (arguments.contains("whole_environment"))
     request.environment = arguments["whole_environment"].get<std::map<std::string, std::string>>();
   const auto began = std::chrono::steady_clock::now();

@@ -11,10 +11,6 @@ using enum ArgumentType;
 constexpr const char* kStopFields =
     "session:string id:string state:string stop?:object end?:object waited_secs?:number hint?:string";
 
-std::string text(const Json& arguments, const char* name) {
-  return arguments.contains(name) ? arguments[name].get<std::string>() : "";
-}
-
 // What happened since `stops`, or that it still runs.
 Json outcome(Session& session, int64_t stops, double max_wait, CallControl& control) {
   const bool settled = session.wait_for_stop(
@@ -30,7 +26,7 @@ Json outcome(Session& session, int64_t stops, double max_wait, CallControl& cont
 
 template <typename Fill>
 Json resume(const char* operation, Service& service, const Json& arguments, CallControl& control, Fill fill) {
-  const auto session = service.sessions().find(text(arguments, "session"));
+  const auto session = service.sessions().find(text_argument(arguments, "session"));
   const int64_t stops = session->stops();
   Json wanted = Json::object();
   if (arguments.contains("thread")) wanted["thread"] = arguments["thread"];
@@ -67,12 +63,12 @@ Json until(Service& service, const Json& arguments, CallControl& control) {
 }
 
 Json wait(Service& service, const Json& arguments, CallControl& control) {
-  return outcome(*service.sessions().find(text(arguments, "session")), -1, arguments["max_wait"].get<double>(),
+  return outcome(*service.sessions().find(text_argument(arguments, "session")), -1, arguments["max_wait"].get<double>(),
                  control);
 }
 
 Json pause(Service& service, const Json& arguments, CallControl& control) {
-  const auto session = service.sessions().find(text(arguments, "session"));
+  const auto session = service.sessions().find(text_argument(arguments, "session"));
   if (session->state() == "stopped" && !arguments.contains("thread")) return outcome(*session, -1, 0, control);
   const int64_t stops = session->stops();
   Json wanted = Json::object();

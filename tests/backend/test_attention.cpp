@@ -6,7 +6,7 @@ namespace {
 class AttentionKernel : public ByDType {};
 LOCKSTEP_FOR_DTYPES(AttentionKernel);
 
-struct Dims {
+struct AttentionDims {
   int64_t batch, queries, keys, heads, groups, width;
 };
 
@@ -17,7 +17,8 @@ struct Options {
   float scale = 0.125f;
 };
 
-void expect_attention(Random& random, DType dtype, const Dims& d, const Options& options, const std::string& what) {
+void expect_attention(Random& random, DType dtype, const AttentionDims& d, const Options& options,
+                      const std::string& what) {
   const Tensor q = random.tensor(dtype, {d.batch, d.queries, d.heads, d.width}, 2);
   const Tensor k = random.tensor(dtype, {d.batch, d.keys, d.groups, d.width}, 2);
   const Tensor v = random.tensor(dtype, {d.batch, d.keys, d.groups, d.width});
@@ -38,16 +39,18 @@ void expect_attention(Random& random, DType dtype, const Dims& d, const Options&
 
 TEST_P(AttentionKernel, OddShapes) {
   Random random(21);
-  for (const Dims& d :
-       {Dims{1, 1, 1, 1, 1, 1}, Dims{1, 3, 5, 2, 1, 7}, Dims{2, 7, 64, 4, 2, 64}, Dims{1, 97, 65, 2, 2, 32},
-        Dims{1, 13, 300, 3, 3, 128}, Dims{1, 5, 257, 1, 1, 130}, Dims{1, 97, 321, 4, 2, 33}, Dims{2, 13, 640, 2, 1, 72},
-        Dims{1, 1, 513, 1, 1, 1}, Dims{1, 0, 4, 2, 2, 8}})
+  for (const AttentionDims& d :
+       {AttentionDims{1, 1, 1, 1, 1, 1}, AttentionDims{1, 3, 5, 2, 1, 7}, AttentionDims{2, 7, 64, 4, 2, 64},
+        AttentionDims{1, 97, 65, 2, 2, 32}, AttentionDims{1, 13, 300, 3, 3, 128}, AttentionDims{1, 5, 257, 1, 1, 130},
+        AttentionDims{1, 97, 321, 4, 2, 33}, AttentionDims{2, 13, 640, 2, 1, 72}, AttentionDims{1, 1, 513, 1, 1, 1},
+        AttentionDims{1, 0, 4, 2, 2, 8}})
     expect_attention(random, GetParam(), d, {}, "S " + std::to_string(d.queries) + " T " + std::to_string(d.keys));
 }
 
 TEST_P(AttentionKernel, Causal) {
   Random random(22);
-  for (const Dims& d : {Dims{1, 70, 70, 2, 1, 16}, Dims{1, 5, 270, 2, 2, 24}, Dims{1, 200, 200, 1, 1, 8}})
+  for (const AttentionDims& d :
+       {AttentionDims{1, 70, 70, 2, 1, 16}, AttentionDims{1, 5, 270, 2, 2, 24}, AttentionDims{1, 200, 200, 1, 1, 8}})
     expect_attention(random, GetParam(), d, {.causal = true}, "causal " + std::to_string(d.keys));
 }
 

@@ -6,7 +6,7 @@ namespace {
 class LinearKernel : public ByDType {};
 LOCKSTEP_FOR_DTYPES(LinearKernel);
 
-struct Dims {
+struct LinearDims {
   int64_t rows, n, k;
 };
 
@@ -41,9 +41,10 @@ void expect_linear(const Tensor& x, LinearWeight weight, bool prepare, Tolerance
 
 TEST_P(LinearKernel, OddShapes) {
   Random random(1);
-  for (const Dims d : {Dims{1, 1, 1}, Dims{1, 64, 64}, Dims{2, 3, 5}, Dims{7, 65, 33}, Dims{6, 127, 31},
-                       Dims{13, 66, 257}, Dims{97, 48, 96}, Dims{100, 131, 1}, Dims{5, 17, 4099}, Dims{3, 5, 20011},
-                       Dims{0, 8, 8}, Dims{4, 0, 8}, Dims{4, 9, 0}})
+  for (const LinearDims d :
+       {LinearDims{1, 1, 1}, LinearDims{1, 64, 64}, LinearDims{2, 3, 5}, LinearDims{7, 65, 33}, LinearDims{6, 127, 31},
+        LinearDims{13, 66, 257}, LinearDims{97, 48, 96}, LinearDims{100, 131, 1}, LinearDims{5, 17, 4099},
+        LinearDims{3, 5, 20011}, LinearDims{0, 8, 8}, LinearDims{4, 0, 8}, LinearDims{4, 9, 0}})
     for (const bool prepare : {false, true})
       for (const bool bias : {false, true})
         expect_linear(random.tensor(GetParam(), {d.rows, d.k}), dense(random, GetParam(), d.n, d.k, bias), prepare,
@@ -54,7 +55,7 @@ TEST_P(LinearKernel, OddShapes) {
 
 TEST_P(LinearKernel, LargeWeightsTakeTheLibrarysPath) {
   Random random(2);
-  for (const Dims d : {Dims{1, 750, 701}, Dims{19, 500, 1051}})
+  for (const LinearDims d : {LinearDims{1, 750, 701}, LinearDims{19, 500, 1051}})
     expect_linear(random.tensor(GetParam(), {d.rows, d.k}), dense(random, GetParam(), d.n, d.k, true), true,
                   tolerance(GetParam(), d.k), "large " + std::to_string(d.rows));
 }
@@ -123,7 +124,7 @@ TEST_P(LinearKernel, QuantisedWeights) {
   Random random(6);
   for (const int bits : {2, 3, 4, 6, 8})
     for (const int group : {32, 64, 128})
-      for (const Dims d : {Dims{1, 5, 128}, Dims{7, 64, 256}, Dims{29, 131, 384}})
+      for (const LinearDims d : {LinearDims{1, 5, 128}, LinearDims{7, 64, 256}, LinearDims{29, 131, 384}})
         expect_linear(random.tensor(GetParam(), {d.rows, d.k}),
                       quantised(random, GetParam() == DType::kF16 ? DType::kF16 : GetParam(), d.n, d.k, bits, group),
                       d.rows != 7, tolerance(GetParam(), d.k, Operands::kRounded),

@@ -5,22 +5,22 @@
 namespace lockstep {
 namespace {
 
-PickleDocument parse(const std::string& bytes) {
+PickleDocument parse_document(const std::string& bytes) {
   return parse_pickle(std::as_bytes(std::span(bytes)), "x");
 }
 
 std::string rejection(const std::string& bytes) {
   return error_of([&] {
-    const PickleDocument document = parse(bytes);
+    const PickleDocument document = parse_document(bytes);
     tensors_in(document.root, "x");
   });
 }
 
 TEST(Pickle, ScalarsAndContainers) {
   const PickleDocument document =
-      parse(std::string("\x80\x02}(X\x01\0\0\0aK\x05X\x01\0\0\0b]N\x88\x86"
-                        "au.",
-                        25));
+      parse_document(std::string("\x80\x02}(X\x01\0\0\0aK\x05X\x01\0\0\0b]N\x88\x86"
+                                 "au.",
+                                 25));
   const auto* dict = std::get_if<PickleDict>(&document.root->value);
   ASSERT_TRUE(dict);
   ASSERT_EQ(dict->items.size(), 2u);
@@ -31,7 +31,7 @@ TEST(Pickle, ScalarsAndContainers) {
 }
 
 TEST(Pickle, IntegersOfEveryWidth) {
-  const auto value = [](const std::string& bytes) { return std::get<int64_t>(parse(bytes).root->value); };
+  const auto value = [](const std::string& bytes) { return std::get<int64_t>(parse_document(bytes).root->value); };
   EXPECT_EQ(value(std::string("K\xff.", 3)), 255);
   EXPECT_EQ(value(std::string("M\x01\x02.", 4)), 513);
   EXPECT_EQ(value(std::string("J\xfe\xff\xff\xff.", 6)), -2);
@@ -40,7 +40,7 @@ TEST(Pickle, IntegersOfEveryWidth) {
   EXPECT_EQ(value(std::string("\x8a\x02\xff\x00.", 5)), 255);
   EXPECT_EQ(value(std::string("\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80.", 11)), INT64_MIN);
   EXPECT_TRUE(std::holds_alternative<PickleValue::LongInteger>(
-      parse(std::string("\x8a\x09") + std::string(9, '\1') + ".").root->value));
+      parse_document(std::string("\x8a\x09") + std::string(9, '\1') + ".").root->value));
 }
 
 TEST(Pickle, WhatCouldRunIsRefusedByName) {

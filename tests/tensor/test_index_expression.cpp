@@ -10,14 +10,14 @@
 namespace lockstep {
 namespace {
 
-Tensor counting(const Shape& shape) {
+Tensor counted(const Shape& shape) {
   Tensor tensor = Tensor::empty(DType::kF32, shape);
   std::iota(tensor.mutable_data<float>(), tensor.mutable_data<float>() + tensor.numel(), 0.0f);
   return tensor;
 }
 
 void expect_slice(const Shape& from, const char* expression, const Shape& shape, const std::vector<float>& values) {
-  const Tensor view = apply_slice(counting(from), expression);
+  const Tensor view = apply_slice(counted(from), expression);
   EXPECT_EQ(view.shape(), shape) << expression;
   EXPECT_EQ(to_floats(view), values) << expression;
 }
@@ -46,13 +46,13 @@ TEST(IndexExpression, LikeNumPy) {
 TEST(IndexExpression, RefusesWhatNumPyRefuses) {
   for (const char* bad : {"[6]", "[-7]", "[0, 0]", "[::0]", "[a]", "[1:2:3:4]", "[..., ...]", "[1", "[,]", "[1.5]",
                           "[99999999999999999999]", "[1 2]"})
-    EXPECT_THROW(apply_slice(counting({6}), bad), Error) << bad;
+    EXPECT_THROW(apply_slice(counted({6}), bad), Error) << bad;
 }
 
 TEST(IndexExpression, ViewOutlivesItsTensor) {
   Tensor view;
   {
-    const Tensor tensor = counting({100});
+    const Tensor tensor = counted({100});
     view = apply_slice(tensor, "[10:20:3]");
   }
   EXPECT_EQ(to_floats(view), (std::vector<float>{10, 13, 16, 19}));

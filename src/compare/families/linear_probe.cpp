@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kProbeRows = 24, kProbeColumns = 64;
+constexpr int64_t kProbedRows = 24, kProbedColumns = 64;
 
 // ||x W^T + b - y|| / ||y|| over the columns.
 double residual_of(const Values& x, const Values& y, const Values& w, const std::vector<float>* bias,
@@ -72,9 +72,9 @@ void LinearProbe::choose() {
     }
   const std::vector<int64_t> bad_rows = differing(by_row, row_norms, failing_.tolerance),
                              bad_columns = differing(by_column, column_norms, failing_.tolerance);
-  rows_ = some_of(bad_rows, kProbeRows), columns_ = some_of(bad_columns, kProbeColumns);
+  rows_ = some_of(bad_rows, kProbedRows), columns_ = some_of(bad_columns, kProbedColumns);
   if (bad_columns.empty() || bad_rows.empty())
-    rows_ = sample_indices(rows, kProbeRows), columns_ = sample_indices(outputs, kProbeColumns);
+    rows_ = sample_indices(rows, kProbedRows), columns_ = sample_indices(outputs, kProbedColumns);
   std::vector<bool> marked(static_cast<size_t>(outputs));
   for (const int64_t j : bad_columns) marked[static_cast<size_t>(j)] = true;
   if (static_cast<int64_t>(bad_columns.size()) < outputs && !bad_columns.empty())
