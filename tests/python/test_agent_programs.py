@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from debug_client import BOOTSTRAP, Failed, Session, forms, program, pythons
+from debug_service import wait_until
 
 _FORMS = forms()
 every_form = pytest.mark.parametrize("form", _FORMS.values(), ids=_FORMS)
@@ -266,8 +267,8 @@ def test_step_survives_a_settrace_of_the_program(tmp_path):
         tracer = lambda *a: None
         def f():
             sys.settrace(tracer)
-            until = time.time() + 0.5
-            while time.time() < until:
+            until = time.time() + 30
+            while sys.gettrace() is tracer and time.time() < until:  # until the debugger has gone in front of it
                 pass
             return 1
         f()
@@ -341,9 +342,9 @@ def test_last_known_place_of_a_killed_program(tmp_path):
     with Session(path) as s:
         s.stopped()
         s.ask("continue")
-        while not (s.folder / "last.json").exists() or "wait" not in (s.folder / "last.json").read_text():
-            pass
+        wait_until(lambda: (s.folder / "last.json").exists() and "wait" in (s.folder / "last.json").read_text())
         s.process.kill()
+        s.process.wait()
         assert json.loads((s.folder / "last.json").read_text())["location"]["function"] == "wait"
 
 
