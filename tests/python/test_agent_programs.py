@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from debug_client import BOOTSTRAP, Failed, Session, forms, program, pythons
+from debug_service import wait_until
 
 _FORMS = forms()
 every_form = pytest.mark.parametrize("form", _FORMS.values(), ids=_FORMS)
@@ -31,40 +32,6 @@ def test_nothing_is_imported_for_the_program(tmp_path, form):
         added = set(s.output().split()) - bare
     builtin = {"gc", "atexit", "faulthandler", "_imp", "itertools"}
     assert {name for name in added if not name.startswith("_lockstep")} <= builtin
-
-
-@pytest.mark.parametrize("form", _NATIVE.values(), ids=_NATIVE)
-def test_opcodes_are_known_by_their_right_numbers(form):
-    """They are written down, since the module that knows them imports too much: a new Python has others."""
-    names = ["RESUME", "MAKE_CELL", "COPY_FREE_VARS", "RETURN_GENERATOR", "POP_TOP"]
-    told = subprocess.run([form["python"], "-c", f"""
-import opcode, runpy, sys
-ours, here = runpy.run_path({str(BOOTSTRAP.parent / "opcodes.py")!r}), opcode.opmap
-prologue = {{here[name] for name in {names}}} | {{0}} if sys.version_info >= (3, 11) else {{here["GEN_START"]}}
-yields = {{here["YIELD_VALUE"], here["RETURN_GENERATOR"] if sys.version_info >= (3, 11) else here["YIELD_FROM"]}}
-print(set(ours["PROLOGUE"]) == prologue, set(ours["YIELDS"]) == yields)
-"""], capture_output=True, text=True, check=True)
-    assert told.stdout == "True True\n"
-
-
-@every_form
-def test_the_program_finds_the_same_main_module(tmp_path, form):
-    path = program(tmp_path, """
-        import sys
-        count: int = 3
-        if count:
-            name: "later" = "x"
-        class Box:
-            size: int
-        def f(a: int) -> str: pass
-        print(sorted(globals()), sys.modules["__main__"].__annotations__, Box.__annotations__, f.__annotations__)
-        print(__name__, __file__, __spec__, __package__, __doc__, sys.argv, sys.path[0], __builtins__ is sys.modules["builtins"])
-    """)
-    bare = subprocess.run([form["python"], path, "a"], capture_output=True, text=True, check=True).stdout
-    with Session(path, "a", **form) as s:
-        s.stopped()
-        s.finish()
-        assert s.output() == bare
 
 
 @every_form
@@ -266,8 +233,8 @@ def test_step_survives_a_settrace_of_the_program(tmp_path):
         tracer = lambda *a: None
         def f():
             sys.settrace(tracer)
-            until = time.time() + 0.5
-            while time.time() < until:
+            until = time.time() + 30
+            while sys.gettrace() is tracer and time.time() < until:  # until the debugger has gone in front of it
                 pass
             return 1
         f()
@@ -341,9 +308,9 @@ def test_last_known_place_of_a_killed_program(tmp_path):
     with Session(path) as s:
         s.stopped()
         s.ask("continue")
-        while not (s.folder / "last.json").exists() or "wait" not in (s.folder / "last.json").read_text():
-            pass
+        wait_until(lambda: (s.folder / "last.json").exists() and "wait" in (s.folder / "last.json").read_text())
         s.process.kill()
+        s.process.wait()
         assert json.loads((s.folder / "last.json").read_text())["location"]["function"] == "wait"
 
 

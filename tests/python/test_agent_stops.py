@@ -3,6 +3,7 @@
 import pytest
 from agent_start import SUM, start  # noqa: F401
 from debug_client import Failed, line_of
+from debug_service import wait_until
 
 
 def test_entry_is_before_the_first_line(start):
@@ -385,8 +386,7 @@ def test_pause_in_a_loop_without_calls(start):
     """)
     s.stopped()
     s.ask("continue")
-    while "in" not in s.output():
-        pass
+    wait_until(lambda: "in" in s.output())
     s.ask("pause")
     stop = s.stopped()
     assert stop["reason"] == "pause" and stop["location"]["line"] in (3, 4)
@@ -407,8 +407,7 @@ def test_break_while_running(start):
     """)
     s.stopped()
     s.ask("continue")
-    while "in" not in s.output():
-        pass
+    wait_until(lambda: "in" in s.output())
     s.ask("break", where="tick")
     assert s.stopped()["location"]["function"] == "tick"
     s.ask("clear")

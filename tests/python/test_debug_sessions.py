@@ -149,9 +149,10 @@ def test_an_uncaught_exception_stops_post_mortem(home):
 
 
 def test_a_running_program_is_paused_and_waited_for(home):
-    home.start(home.write("loop.py", "n = 0\nwhile True:\n    n += 1\n"))
+    home.start(home.write("loop.py", "n = 0\nwhile True:\n    n += 1\n    if n == 1001: print('many', flush=True)\n"))
     running = home.debug("continue", "--max-wait", "0.2")
     assert running["state"] == "running" and "debug pause" in running["hint"]
+    wait_until(lambda: home.debug("log")["lines"])
     assert home.error("vars")["code"] == "conflict"
     paused = home.debug("pause")
     assert paused["state"] == "stopped" and paused["stop"]["reason"] == "pause"
