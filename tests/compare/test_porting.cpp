@@ -162,8 +162,8 @@ TEST(Porting, TextAnglesInAPoorerFormat) {
     Values out = make_values({1, 30, 16});
     for (int64_t t = 0; t < 30; ++t)
       for (int64_t i = 0; i < 16; ++i)
-        out.row(t)[static_cast<size_t>(i)] = static_cast<float>(
-            std::cos(angle(static_cast<double>(t), std::pow(1e6, -static_cast<double>(i % 8) / 8))));
+        out.row(t)[static_cast<size_t>(i)] =
+            static_cast<float>(std::cos(angle(static_cast<double>(t), std::pow(1e6, -static_cast<double>(i % 8) / 8))));
     return out;
   };
   RunMaker a, b;
@@ -280,7 +280,8 @@ TEST(Porting, QuantisedWeightPutTogetherOtherwise) {
 RunMaker ids_run(const std::vector<std::vector<int64_t>>& rows) {
   RunMaker out;
   Values values = make_values({static_cast<int64_t>(rows.size()), static_cast<int64_t>(rows[0].size())});
-  for (size_t i = 0; i < rows.size(); ++i) std::copy(rows[i].begin(), rows[i].end(), values.row(static_cast<int64_t>(i)).begin());
+  for (size_t i = 0; i < rows.size(); ++i)
+    std::copy(rows[i].begin(), rows[i].end(), values.row(static_cast<int64_t>(i)).begin());
   out.in("text.input_ids", values);
   std::vector<int64_t> flat;
   for (const auto& row : rows) flat.insert(flat.end(), row.begin(), row.end());

@@ -70,14 +70,18 @@ class Grid {
   }
   size_t place(int64_t group) const { return static_cast<size_t>(wrapped(group) % per_row_); }
   const Parts& of(int64_t row) {
+    if (latest_ && row == latest_row_) return *latest_;
     const auto [found, is_new] = rows_.try_emplace(row);
     if (is_new) found->second = quantiser_.of(weight_.row(row));
+    latest_row_ = row, latest_ = &found->second;
     return found->second;
   }
   const Values& weight_;
   const Quantiser quantiser_;
   int64_t per_row_;
   std::map<int64_t, Parts> rows_;
+  int64_t latest_row_ = 0;
+  const Parts* latest_ = nullptr;
 };
 
 // How the numbers may be put together again.
@@ -174,7 +178,7 @@ Values rows_read(const LinearProbe& probe, Grid& grid, const Reading& reading, s
 
 bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) {
   const Values& w = probe.weight();
-  const size_t few = std::min<size_t>(8, probe.columns().size()), all = probe.columns().size();
+  const size_t few = std::min<size_t>(2, probe.columns().size()), all = probe.columns().size();
   for (const int bits : {4, 8, 6, 5, 3, 2})
     for (const int64_t group : {int64_t{32}, int64_t{64}, int64_t{128}, w.last(), int64_t{16}, int64_t{256}})
       for (const bool affine : {true, false}) {

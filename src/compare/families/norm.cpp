@@ -86,8 +86,7 @@ void search_free_weight(Case& failing, const NormSearch& search, const NormParam
 bool search_input(Case& failing, const NormSearch& search, const Item& input, const NormParams& r, Findings& out) {
   const Values& x = failing.candidate_of(input);
   const double unchanged = search.measure(true, r);
-  const auto fits = [&](const Values& changed, const char* cause, const std::string& words, std::string fix) {
-    const double residual = search.measure_from(changed, r);
+  const auto fits = [&](double residual, const char* cause, const std::string& words, std::string fix) {
     if (!failing.explains_candidate(residual) || !failing.is_better(residual, unchanged)) return false;
     out.push_back({cause, fmt::format("reference: {}; yours: the same of {}", formula(r), words), std::move(fix), "",
                    r.residual, residual, 1, 0, Blame::kNone});
@@ -95,15 +94,15 @@ bool search_input(Case& failing, const NormSearch& search, const Item& input, co
   };
   for (const ElementFunction& function : element_functions().subspan(1)) {
     if (!function.is_activation) continue;
-    Values changed = x;
-    for (float& value : changed.v) value = static_cast<float>(function.f(value));
-    if (fits(changed, "activation.added", function.name, "normalise first, then apply the activation")) return true;
+    if (fits(search.measure_after(function.f, r), "activation.added", function.name,
+             "normalise first, then apply the activation"))
+      return true;
   }
   if (failing.r.rank() < 3) return false;
   const int64_t heads = failing.r.dim(-2), size = failing.r.last(), tokens = x.size() / (heads * size);
   if (heads < 2 || tokens * heads * size != x.size()) return false;
-  return fits(permuted(reshaped(x, {tokens, size, heads}), {0, 2, 1}), "layout.heads",
-              "x with the head's number running fastest",
+  const Values strided = permuted(reshaped(x, {tokens, size, heads}), {0, 2, 1});
+  return fits(search.measure_from(strided, r), "layout.heads", "x with the head's number running fastest",
               "split the projection into heads first, then the head's channels: [tokens, heads, d]");
 }
 

@@ -224,6 +224,13 @@ double NormSearch::measure_from(const Values& input, const NormParams& p) const 
   return residual(side, p, weight_c_ ? &*weight_c_ : nullptr, bias_c_ ? &*bias_c_ : nullptr);
 }
 
+double NormSearch::measure_after(double (*change)(double), const NormParams& p) const {
+  if (p.span == NormSpan::kTokens || p.span == NormSpan::kAll) return INFINITY;  // only the sampled rows are changed
+  Side side{c_.x, c_.y, {}, c_.rows};
+  for (float& value : side.x.v) value = static_cast<float>(change(value));
+  return residual(side, p, weight_c_ ? &*weight_c_ : nullptr, bias_c_ ? &*bias_c_ : nullptr);
+}
+
 NormParams NormSearch::reference() const {
   NormParams out;
   for (const NormKind kind : {NormKind::kRms, NormKind::kLayer, NormKind::kUnit, NormKind::kNone})

@@ -57,8 +57,10 @@ class NormSearch {
   NormParams candidate(const NormParams& reference) const;
   NormParams other_weight(const NormParams& reference) const;
   double measure(bool candidate, const NormParams& p) const;
-  // The candidate by these parameters from another input than the one that was recorded, or taken to be its own.
+  // The candidate by these parameters from another input than the one that was recorded, or taken to be its own; or
+  // from that one with each number changed.
   double measure_from(const Values& input, const NormParams& p) const;
+  double measure_after(double (*change)(double), const NormParams& p) const;
 
   // y = norm(x) * a + b with any a and b for each channel.
   struct FreeWeight {
