@@ -10,6 +10,7 @@
 #include "compare/comparison.h"
 #include "compare/map_proposal.h"
 #include "report/html_report.h"
+#include "text/tokenizer.h"
 
 namespace lockstep {
 namespace {
@@ -38,6 +39,13 @@ std::map<std::string, double> read_tolerances(const fs::path& file) {
   return out;
 }
 
+// Of a model folder; a checkpoint alone has none, and then ids are shown as numbers.
+std::function<std::string(const std::vector<int32_t>&)> text_of_tokens(const fs::path& model) {
+  const fs::path folder = model / "tokenizer";
+  if (!fs::exists(folder)) return nullptr;
+  return [folder](const std::vector<int32_t>& ids) { return Tokenizer::load(folder).decode(ids); };
+}
+
 void run_compare(App& app, const CompareArguments& arguments) {
   const fs::path home = home_folder(app.global.home);
   const RunView reference = open_view(arguments.reference, home), candidate = open_view(arguments.candidate, home);
@@ -63,7 +71,10 @@ void run_compare(App& app, const CompareArguments& arguments) {
                  arguments.propose_map);
   }
   const std::string weights_a = arguments.weights_a.empty() ? arguments.weights : arguments.weights_a;
-  if (!weights_a.empty()) options.weights_reference = open_weights(weights_a);
+  if (!weights_a.empty()) {
+    options.weights_reference = open_weights(weights_a);
+    options.text_of_tokens = text_of_tokens(weights_a);
+  }
   if (!arguments.weights_b.empty()) options.weights_candidate = open_weights(arguments.weights_b);
   const Comparison comparison = compare_runs(reference, candidate, options);
   if (!arguments.report.empty()) write_html_report(arguments.report, comparison, reference, candidate);

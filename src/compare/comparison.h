@@ -64,6 +64,8 @@ struct CompareOptions {
   std::string only;                          // glob of names
   const RunView* noise = nullptr;            // a second reference: its errors are the floor
   std::shared_ptr<const WeightSource> weights_reference, weights_candidate;
+  // Says what tokens were, where the model's tokenizer is known.
+  std::function<std::string(const std::vector<int32_t>&)> text_of_tokens;
   bool diagnose = true;
 };
 

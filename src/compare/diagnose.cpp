@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/interrupt.h"
+#include "compare/families/tokens.h"
 
 namespace lockstep {
 namespace {
@@ -91,8 +92,11 @@ std::vector<Item> gather_items(const RunView& reference, const Structure& struct
                                const std::function<bool(size_t)>& is_assumed) {
   std::vector<Item> out;
   std::set<size_t> seen{record};
+  const size_t own = partner(record);
+  // Later in the reference, but yours had made it by then: two steps may have changed places.
+  const auto made_early = [&](size_t i) { return own != SIZE_MAX && partner(i) != SIZE_MAX && partner(i) < own; };
   const auto add = [&](size_t i, Relation relation) {
-    if (i >= record || out.size() >= kMostItems || !seen.insert(i).second) return;
+    if (i == record || (i > record && !made_early(i)) || out.size() >= kMostItems || !seen.insert(i).second) return;
     const bool assumed = is_assumed && is_assumed(i);
     if (!assumed && !is_good(i)) return;
     const RecordedTensor& r = reference.records[i];
@@ -103,8 +107,11 @@ std::vector<Item> gather_items(const RunView& reference, const Structure& struct
   const bool is_input = reference.records[record].role == Role::kInput;
   if (!module.empty()) {
     if (!is_input) {
-      for (const size_t i : structure.records_of(module, Role::kInput, record)) add(i, Relation::kOwnInput);
+      // Of many arguments (a list of caches) the first few come first: they must not crowd out what was made inside.
+      const std::vector<size_t> given = structure.records_of(module, Role::kInput, record);
+      for (size_t i = 0; i < std::min<size_t>(given.size(), 4); ++i) add(given[i], Relation::kOwnInput);
       for (const size_t i : structure.records_inside(module, record)) add(i, Relation::kChild);
+      for (const size_t i : given) add(i, Relation::kOwnInput);
     } else {
       // Arguments of the same call that came before: often made together.
       for (const size_t i : structure.records_of(module, Role::kInput, record)) add(i, Relation::kSibling);
@@ -120,6 +127,10 @@ std::vector<Item> gather_items(const RunView& reference, const Structure& struct
       }
     }
   }
+  // Neighbours that yours ran before this one.
+  for (size_t i = record + 1; i < std::min(record + 24, reference.records.size()) && !module.empty(); ++i)
+    if (made_early(i) && parent_of(structure.site(i).module) == parent_of(module) && same_call(reference, i, record))
+      add(i, Relation::kSibling);
   // Stages of the pipeline, and whatever ran just before.
   size_t stages = 0;
   for (size_t i = record; i-- > 0 && stages < 16;)
@@ -167,7 +178,12 @@ std::optional<double> error_on_its_inputs(Case& stage, double small_enough) {
 
 std::vector<Finding> diagnose(Case& failing) {
   Findings found;
-  if (failing.r.empty() || failing.c.empty() || failing.r.size() != failing.c.size()) return found;
+  if (failing.r.empty() || failing.c.empty()) return found;
+  if (failing.r.size() != failing.c.size()) {  // other shapes have nothing to fit; texts of other lengths have words
+    search_tokens(failing, found);
+    search_other_ids(failing, found);
+    return found;
+  }
   for (const Family& family : families()) {
     check_interrupt("diagnose");
     family.search(failing, found);

@@ -93,6 +93,7 @@ void explain_first(const RunView& reference, const RunView& candidate, const Str
       out.first->good_inputs.push_back(item.label());
   failing.weights_r = options.weights_reference;
   failing.weights_c = options.weights_candidate;
+  failing.text_of_tokens = options.text_of_tokens;
   failing.isolated = result.isolated;
   failing.error = result.error.relative;
   failing.floor = result.noise_floor;

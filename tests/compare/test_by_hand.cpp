@@ -55,7 +55,8 @@ double gelu_erf(double x) {
 }
 
 struct Mistake {
-  bool shift_scale = false, gate = false, erf = false, q_transposed = false, nonsense = false;
+  bool shift_scale = false, gate = false, erf = false, q_transposed = false, nonsense = false, gate_of_scale = false,
+       branch_normed = false;
 };
 
 // A block: norm, modulation, three projections; then a gated residual, a norm and a feed-forward layer.
@@ -103,7 +104,9 @@ class ByHand : public ::testing::Test {
     }
     gives(".attn", branch, true);
     Values sum = h;
-    for (size_t i = 0; i < sum.v.size(); ++i) sum.v[i] += (mistake.gate ? 1 : gate.v[i % kWidth]) * branch.v[i];
+    const Values used = mistake.branch_normed ? layer_norm(branch) : branch;
+    const Values& gated = mistake.gate_of_scale ? scale : gate;
+    for (size_t i = 0; i < sum.v.size(); ++i) sum.v[i] += (mistake.gate ? 1 : gated.v[i % kWidth]) * used.v[i];
     given(".norm2", sum);
     const Values second = layer_norm(sum);
     gives(".norm2", second, false);
@@ -172,6 +175,11 @@ TEST_F(ByHand, AStepInTheMiddleIsFoundThroughTheStepsAfterIt) {
   EXPECT_EQ(first_cause(result), "gate.missing");
   ASSERT_TRUE(result.first.has_value());
   EXPECT_EQ(result.first->stage, "net.block.ff_out");
+}
+
+TEST_F(ByHand, AGateOfAnotherPartAndANormedBranchAreFoundThroughTheStepsAfterThem) {
+  EXPECT_EQ(first_cause(compared({.gate_of_scale = true})), "gate.other_part");
+  EXPECT_EQ(first_cause(compared({.branch_normed = true})), "norm.added");
 }
 
 TEST_F(ByHand, NothingIsGuessedAndWhatToNameIsSaid) {

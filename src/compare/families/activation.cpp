@@ -13,18 +13,38 @@ namespace {
 
 constexpr double kHopeless = 0.3;  // on a few values: no formula that explains a tensor is so far off anywhere
 
+// With a second tensor: act(x) * up. The others are what it becomes when the two steps change places or one is doubled.
+enum class Form { kProduct, kOfProduct, kOfSum, kBoth, kSum };
+
 struct Choice {
   size_t act = 0;
   const Item* x = nullptr;
-  const Item* up = nullptr;  // null: no product
+  const Item* up = nullptr;  // null: x alone
   double residual = INFINITY;
+  Form form = Form::kProduct;
 };
 
+double value_of(const ElementFunction& act, Form form, double x, double up) {
+  switch (form) {
+    case Form::kOfProduct:
+      return act.f(x * up);
+    case Form::kOfSum:
+      return act.f(x + up);
+    case Form::kBoth:
+      return act.f(x) * act.f(up);
+    case Form::kSum:
+      return act.f(x) + up;
+    case Form::kProduct:
+      break;
+  }
+  return act.f(x) * up;
+}
+
 double residual_of(const ElementFunction& act, std::span<const float> x, std::span<const float> up,
-                   std::span<const float> y) {
+                   std::span<const float> y, Form form = Form::kProduct) {
   double dd = 0, yy = 0;
   for (size_t i = 0; i < y.size(); ++i) {
-    const double d = act.f(x[i]) * (up.empty() ? 1.0 : up[i]) - y[i];
+    const double d = value_of(act, form, x[i], up.empty() ? 1.0 : up[i]) - y[i];
     dd += d * d, yy += static_cast<double>(y[i]) * y[i];
   }
   return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
@@ -32,6 +52,13 @@ double residual_of(const ElementFunction& act, std::span<const float> x, std::sp
 
 std::string formula(const Choice& choice) {
   const std::string act = element_functions()[choice.act].name;
+  if (choice.up && choice.form != Form::kProduct) {
+    const std::string x = choice.x->label(), up = choice.up->label();
+    return choice.form == Form::kOfProduct ? fmt::format("{} with x = {} * {}", act, x, up)
+           : choice.form == Form::kOfSum   ? fmt::format("{} with x = {} + {}", act, x, up)
+           : choice.form == Form::kBoth    ? fmt::format("{} of {} times the same of {}", act, x, up)
+                                           : fmt::format("{} + {} with x = {}", act, up, x);
+  }
   return choice.up ? fmt::format("{} * {} with x = {}", act, choice.up->label(), choice.x->label())
                    : fmt::format("{} with x = {}", act, choice.x->label());
 }
@@ -67,6 +94,39 @@ class Search {
             keep(out, {a, items_[i], items_[j], residual_of(element_functions()[a], x[i], x[j], y)});
       }
     return out;
+  }
+
+  // The two in another order.
+  Choice best_other_form() const {
+    Choice out;
+    const size_t few = std::min<size_t>(y_c_.size(), 256);
+    const auto some = [&](const std::vector<float>& values) { return std::span(values).first(few); };
+    for (size_t a = 0; a < element_functions().size(); ++a)
+      for (size_t i = 0; i < items_.size(); ++i)
+        for (size_t j = 0; j < items_.size(); ++j)
+          for (const Form form : {Form::kOfProduct, Form::kOfSum, Form::kBoth, Form::kSum}) {
+            if (i == j || (i > j && form != Form::kSum) || (a > 0 && !element_functions()[a].is_activation)) continue;
+            if (a == 0 && form != Form::kOfProduct) continue;  // sums of recorded tensors are residuals
+            if (residual_of(element_functions()[a], some(x_c_[i]), some(x_c_[j]), some(y_c_), form) > kHopeless)
+              continue;
+            keep(out,
+                 {a, items_[i], items_[j], residual_of(element_functions()[a], x_c_[i], x_c_[j], y_c_, form), form});
+          }
+    return out;
+  }
+
+  // y = f(x + before v) + after v with a vector over the last axis: the residual for the candidate.
+  double with_vector(const Choice& choice, const std::vector<float>& v, double before, double after) const {
+    size_t at = 0;
+    for (size_t k = 0; k < items_.size(); ++k)
+      if (items_[k] == choice.x) at = k;
+    const ElementFunction& act = element_functions()[choice.act];
+    double dd = 0, yy = 0;
+    for (size_t i = 0; i < y_c_.size(); ++i) {
+      const double b = v[i * stride_ % v.size()], d = act.f(x_c_[at][i] + before * b) + after * b - y_c_[i];
+      dd += d * d, yy += static_cast<double>(y_c_[i]) * y_c_[i];
+    }
+    return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
   }
 
   // With one item: the known function with a free steepness, or a table of values; empty when yours is no function of
@@ -125,6 +185,41 @@ class Search {
   std::vector<std::vector<float>> x_r_, x_c_;
 };
 
+// A bias on the wrong side of the activation, left out, or added twice.
+bool search_bias(Case& failing, const Search& search, const Choice& r, Findings& out) {
+  if (channel_axis(failing.name, failing.r.shape) + 1 != static_cast<int>(failing.r.rank())) return false;
+  struct Place {
+    double before, after;
+    const char *cause, *yours, *fix;
+  };
+  static const Place kPlaces[] = {
+      {-1, 1, "activation.other_input", "the bias added after it", "add the bias first, then apply the activation"},
+      {-1, 0, "linear.bias_missing", "the bias left out before it", "add the bias before the activation"},
+      {1, 0, "linear.bias_doubled", "the bias added twice before it", "add the bias once"},
+      {0, 1, "linear.bias_doubled", "the bias added once more after it", "add the bias before the activation alone"}};
+  for (const NamedVector& vector : vector_dictionary(failing, failing.r.last()))
+    for (const Place& place : kPlaces) {
+      const double residual = search.with_vector(r, vector.c, place.before, place.after);
+      if (!failing.explains_candidate(residual) || !failing.is_better(residual, search.with(r))) continue;
+      out.push_back({place.cause,
+                     fmt::format("reference: {}; yours: the same with {} ({})", formula(r), place.yours, vector.name),
+                     place.fix, "", r.residual, residual, 1, 0, Blame::kNone});
+      return true;
+    }
+  return false;
+}
+
+// What is fed to an activation is no tensor of the reference any more: act(gate * up) in place of act(gate) * up.
+void search_other_form(Case& failing, const Search& search, const Choice& r, Findings& out) {
+  const Choice c = search.best_other_form();
+  if (!c.up || !failing.explains_candidate(c.residual) || !failing.is_better(c.residual, search.with(r))) return;
+  const char* cause = c.form == Form::kOfProduct || c.form == Form::kOfSum ? "activation.other_input"
+                      : c.form == Form::kBoth                              ? "activation.added"
+                                                                           : "activation.product_missing";
+  out.push_back({cause, fmt::format("reference: {}; yours: {}", formula(r), formula(c)), "compute " + formula(r), "",
+                 r.residual, c.residual, 0.9, 0, Blame::kNone});
+}
+
 void search_known(Case& failing, Findings& out) {
   const std::vector<const Item*> items = equal_size_items(failing, 8);
   // What went into it, where that was recorded: further off there may be a copy of the very result.
@@ -144,7 +239,13 @@ void search_known(Case& failing, Findings& out) {
       const Choice single = search.best(true, false);
       if (single.residual < 0.3 * c.residual) c = single;
     }
-    if (!failing.explains_candidate(c.residual) || !failing.is_better(c.residual, search.with(r))) continue;
+    if (!failing.explains_candidate(c.residual) || !failing.is_better(c.residual, search.with(r))) {
+      const size_t before = out.size();
+      if (failing.only_local || (r.act && !product && search_bias(failing, search, r, out))) return;
+      if (items.size() > 1) search_other_form(failing, of_all, r, out);
+      if (out.size() > before) return;
+      continue;
+    }
     if (r.act == 0 && c.act == 0 && !product) continue;  // two copies: not an activation at all
     Finding finding{"activation.kind",
                     fmt::format("reference: {}; yours: {}", formula(r), formula(c)),

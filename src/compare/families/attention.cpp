@@ -69,6 +69,8 @@ AttentionFormula combined(const AttentionFormula& r, const AttentionFormula& a, 
   take(&AttentionFormula::only_operand), take(&AttentionFormula::one_group), take(&AttentionFormula::q_weight);
   take(&AttentionFormula::k_weight), take(&AttentionFormula::hidden_from), take(&AttentionFormula::hidden_count);
   take(&AttentionFormula::inputs), take(&AttentionFormula::weights), take(&AttentionFormula::turns);
+  take(&AttentionFormula::scores), take(&AttentionFormula::powers), take(&AttentionFormula::result_factor);
+  take(&AttentionFormula::rotated_inputs), take(&AttentionFormula::result);
   return out;
 }
 

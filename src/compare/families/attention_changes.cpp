@@ -84,11 +84,25 @@ void add_scores(Changes& to, const AttentionInputs& inputs, const Formula& r, in
   to.add([](Formula& p) { p.one_group = true; });
   for (int64_t shift = 1; shift < std::min<int64_t>(inputs.key_heads(d), 4); ++shift)
     to.add([&](Formula& p) { p.head_shift = static_cast<int>(shift); });
-  for (const Coarse format : {Coarse::kBf16, Coarse::kF16}) to.add([&](Formula& p) { p.weights = format; });
+  for (const NumberFormat& format : half_formats()) {
+    for (const auto held : {&Formula::weights, &Formula::scores, &Formula::powers})
+      to.add([&](Formula& p) { p.*held = &format; });
+    to.add([&](Formula& p) { p.scores = p.weights = &format; });
+    // The whole of it in that format, by a kernel that sums in f32, or one step after the other.
+    to.add([&](Formula& p) { p.rotated_inputs = &format; });
+    to.add([&](Formula& p) { p.rotated_inputs = p.result = &format; });
+    to.add([&](Formula& p) { p.rotated_inputs = p.powers = p.result = &format; });
+    to.add([&](Formula& p) { p.rotated_inputs = p.scores = p.weights = p.result = &format; });
+  }
+  if (r.mask != Mask::kNone || r.padded) to.add([](Formula& p) { p.weighting = Weighting::kMaskedLate; });
+  // The factor of the scores put on the result, or on both.
+  const double factor = r.scale == 0 ? 1 / std::sqrt(dd) : r.scale;
+  to.add([&](Formula& p) { p.scale = 1, p.result_factor = factor; });
+  to.add([&](Formula& p) { p.result_factor = factor; });
 }
 
 void add_operands(Changes& to) {
-  for (const Coarse format : {Coarse::kBf16, Coarse::kF16}) to.add([&](Formula& p) { p.inputs = format; });
+  for (const NumberFormat& format : half_formats()) to.add([&](Formula& p) { p.inputs = &format; });
   to.add([](Formula& p) { p.early_q = true; });
   to.add([](Formula& p) { p.early_k = true; });
   to.add([](Formula& p) { p.early_q = p.early_k = true; });

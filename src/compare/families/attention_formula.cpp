@@ -8,13 +8,6 @@ namespace {
 // The softmax over the queries needs all of them: beyond this many it is not tried.
 constexpr int64_t kMostQueries = 1024;
 
-double coarse(double x, Coarse format) {
-  const float value = static_cast<float>(x);
-  return format == Coarse::kBf16  ? float_from(bfloat16_from(value))
-         : format == Coarse::kF16 ? float_from(half_from(value))
-                                  : x;
-}
-
 void make_unit(std::vector<double>& x) {
   double sum = 0;
   for (const double value : x) sum += value * value;
@@ -100,7 +93,7 @@ bool Attention::append(Stack& to, const Operand& operand, const AttentionFormula
   for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t j = 0; j < d_; ++j) {
       const int64_t at = operand.strided ? j * heads + operand.head : operand.head * d_ + j;
-      x[static_cast<size_t>(j)] = coarse(from.v[static_cast<size_t>(t * width + at)], p.inputs);
+      x[static_cast<size_t>(j)] = in_format(from.v[static_cast<size_t>(t * width + at)], p.inputs);
     }
     if (operand.unit) make_unit(x);
     if (operand.weight >= 0)
@@ -115,7 +108,7 @@ bool Attention::append(Stack& to, const Operand& operand, const AttentionFormula
                                  turn.from_zero))
         return false;
     }
-    for (const double value : x) to.rows.push_back(operand.factor * value);
+    for (const double value : x) to.rows.push_back(in_format(operand.factor * value, p.rotated_inputs));
   }
   to.tokens += tokens;
   return true;
@@ -126,7 +119,7 @@ double Attention::score(const AttentionFormula& p, const Stack& q, const Stack& 
   double sum = 0;
   for (int64_t j = 0; j < d_; ++j)
     sum += q.rows[static_cast<size_t>(row * d_ + j)] * k.rows[static_cast<size_t>(key * d_ + j)];
-  return p.cap > 0 ? p.cap * std::tanh(sum * scale / p.cap) : sum * scale;
+  return in_format(p.cap > 0 ? p.cap * std::tanh(sum * scale / p.cap) : sum * scale, p.scores);
 }
 
 std::vector<double> Attention::totals_by_key(const AttentionFormula& p, const Stack& q, const Stack& k) const {
@@ -138,10 +131,12 @@ std::vector<double> Attention::totals_by_key(const AttentionFormula& p, const St
 
 std::vector<double> Attention::attend(const AttentionFormula& p, const Stack& q, const Stack& k, const Stack& v,
                                       int64_t row, const std::vector<double>& by_key) const {
-  std::vector<double> scores(static_cast<size_t>(k.tokens));
+  std::vector<double> scores(static_cast<size_t>(k.tokens)), weights(scores.size());
+  const bool late = p.weighting == Weighting::kMaskedLate;
   double largest = -INFINITY, total = 0;
   for (int64_t t = 0; t < k.tokens; ++t) {
-    scores[static_cast<size_t>(t)] = is_hidden(p, k, row - q.own_begin, t) ? -INFINITY : score(p, q, k, row, t);
+    scores[static_cast<size_t>(t)] =
+        !late && is_hidden(p, k, row - q.own_begin, t) ? -INFINITY : score(p, q, k, row, t);
     largest = std::max(largest, scores[static_cast<size_t>(t)]);
   }
   std::vector<double> out(static_cast<size_t>(d_));
@@ -152,12 +147,17 @@ std::vector<double> Attention::attend(const AttentionFormula& p, const Stack& q,
                     : p.weighting == Weighting::kSigmoid     ? 1 / (1 + std::exp(-score))
                     : p.weighting == Weighting::kOverQueries ? std::exp(score) / by_key[static_cast<size_t>(t)]
                                                              : std::exp(score - largest);
-    weight = coarse(weight, p.weights);
-    total += weight;
+    total += weight;  // kernels that round for the product sum what was not rounded
+    weights[static_cast<size_t>(t)] = in_format(weight, p.powers);
+  }
+  if (p.weighting != Weighting::kSoftmax && !late) total = 1;
+  for (int64_t t = 0; t < k.tokens; ++t) {
+    if (late && is_hidden(p, k, row - q.own_begin, t)) continue;
+    const double weight = p.result_factor * in_format(weights[static_cast<size_t>(t)] / total, p.weights);
+    if (weight == 0) continue;
     for (int64_t j = 0; j < d_; ++j) out[static_cast<size_t>(j)] += weight * v.rows[static_cast<size_t>(t * d_ + j)];
   }
-  if (p.weighting == Weighting::kSoftmax)
-    for (double& value : out) value /= total;
+  for (double& value : out) value = in_format(value, p.result);
   return out;
 }
 

@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "compare/families/attention_inputs.h"
+#include "compare/families/number_formats.h"
 
 namespace lockstep {
 
 enum class Mask { kNone, kCausal, kStrict, kStrictButFirst, kReverse, kOtherStream, kInverted };
-enum class Weighting { kSoftmax, kPlain, kSigmoid, kOverQueries };  // of the scores
-enum class Coarse { kNone, kBf16, kF16 };
+// Of the scores. kMaskedLate: softmax over all keys, those to be hidden struck out of its result.
+enum class Weighting { kSoftmax, kPlain, kSigmoid, kOverQueries, kMaskedLate };
 
 struct AttentionFormula {
   Rotation rotation = Rotation::kNone;
@@ -44,8 +45,12 @@ struct AttentionFormula {
   Weighting weighting = Weighting::kSoftmax;
   double cap = 0;  // scores held by cap * tanh(score / cap)
   int head_shift = 0;
+  double result_factor = 1;
   int strided = 0;  // bits of q, k, v: the head's number runs fastest, not slowest
-  Coarse inputs = Coarse::kNone, weights = Coarse::kNone;
+  // Held in a poorer format: q, k, v before and after they are rotated; the scores; what exp made of them; the weights
+  // that sum to one; the result.
+  Format inputs = nullptr, rotated_inputs = nullptr, scores = nullptr, powers = nullptr, weights = nullptr,
+         result = nullptr;
   double residual = INFINITY;
 
   friend bool operator==(const AttentionFormula&, const AttentionFormula&) = default;

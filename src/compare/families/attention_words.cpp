@@ -8,6 +8,16 @@
 
 namespace lockstep {
 
+namespace {
+
+Format held_in(const AttentionFormula& p) {
+  for (const Format format : {p.inputs, p.rotated_inputs, p.scores, p.powers, p.weights, p.result})
+    if (format) return format;
+  return nullptr;
+}
+
+}  // namespace
+
 std::string words_of(const AttentionFormula& p, int64_t d) {
   std::string out = "softmax(";
   out += p.rotation == Rotation::kNone ? "q k^T"
@@ -62,13 +72,18 @@ std::string words_of(const AttentionFormula& p, int64_t d) {
   if (p.one_group) out += ", the first key head for all";
   if (p.window) out += fmt::format(", keys within {} alone", p.window);
   if (p.weighting != Weighting::kSoftmax)
-    out += p.weighting == Weighting::kPlain     ? ", scores used without softmax"
-           : p.weighting == Weighting::kSigmoid ? ", sigmoid in place of softmax"
-                                                : ", softmax over the queries";
+    out += p.weighting == Weighting::kPlain        ? ", scores used without softmax"
+           : p.weighting == Weighting::kSigmoid    ? ", sigmoid in place of softmax"
+           : p.weighting == Weighting::kMaskedLate ? ", masked after the softmax"
+                                                   : ", softmax over the queries";
+  if (p.result_factor != 1) out += fmt::format(", the result times {}", number(p.result_factor));
   if (p.cap > 0) out += fmt::format(", scores capped at {:g}", p.cap);
   if (p.head_shift) out += fmt::format(", key heads moved by {}", p.head_shift);
-  if (p.inputs != Coarse::kNone) out += p.inputs == Coarse::kBf16 ? ", q, k, v in bfloat16" : ", q, k, v in float16";
-  if (p.weights != Coarse::kNone) out += p.weights == Coarse::kBf16 ? ", weights in bfloat16" : ", weights in float16";
+  const std::pair<Format, const char*> held[] = {{p.inputs, "q, k, v"},  {p.rotated_inputs, "q, k, v"},
+                                                 {p.scores, "scores"},   {p.powers, "exponentials"},
+                                                 {p.weights, "weights"}, {p.result, "the result"}};
+  for (const auto& [format, what] : held)
+    if (format) out += fmt::format(", {} in {}", what, format->name);
   return out;
 }
 
@@ -110,6 +125,8 @@ Finding describe(const AttentionFormula& r, const AttentionFormula& c, int64_t d
     set("attention.scale", fmt::format("remove the factor on {}", c.q_factor != r.q_factor   ? "q"
                                                                   : c.k_factor != r.k_factor ? "k"
                                                                                              : "v"));
+  else if (c.result_factor != r.result_factor)
+    set("attention.scale", "scale the scores before the softmax, not its result");
   else if (c.scale != r.scale)
     set("attention.scale",
         fmt::format("scale the scores by {}", r.scale == 0 ? fmt::format("1/sqrt({})", d) : number(r.scale)));
@@ -127,9 +144,8 @@ Finding describe(const AttentionFormula& r, const AttentionFormula& c, int64_t d
     set("attention.softmax", "take the softmax of the scores over the keys");
   else if (c.cap != r.cap)
     set("attention.cap", "do not cap the scores");
-  else if (c.inputs != r.inputs || c.weights != r.weights)
-    set(c.inputs == Coarse::kBf16 || c.weights == Coarse::kBf16 ? "precision.bf16" : "precision.f16",
-        "compute the attention in the reference's precision");
+  else if (const Format held = held_in(c))
+    set(held->cause, "compute the attention in the reference's precision");
   else if (c.one_group != r.one_group || c.tiled != r.tiled || c.head_shift != r.head_shift)
     set("attention.key_groups",
         "repeat each key head for consecutive query heads (repeat_interleave), do not tile them");

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "compare/families/token_chain.h"
@@ -49,6 +50,8 @@ void search_chain(Case& failing, Findings& out) {
   if (!failing.explains(reference)) return;
   const double unchanged = distance(whole, chain.bad(true));
   std::optional<Finding> best;
+  const auto started = std::chrono::steady_clock::now();
+  const auto late = [&] { return std::chrono::steady_clock::now() - started > std::chrono::seconds(2); };
   const auto consider = [&](size_t at, const StepVariation& change) {
     const double residual = distance(chain.outcome(at, change.apply), chain.bad(true));
     if (!failing.explains_candidate(residual) || !failing.is_better(residual, unchanged)) return;
@@ -66,7 +69,8 @@ void search_chain(Case& failing, Findings& out) {
                    Blame::kNone};
   };
   for (size_t at = 0; at < steps.size(); ++at)
-    for (const StepVariation& change : steps[at].variations) consider(at, change);
+    for (const StepVariation& change : steps[at].variations)
+      if (!late()) consider(at, change);
   if (failing.partner(chain.start()) == SIZE_MAX) {
     const std::string& name = failing.reference_run().records[chain.start()].key.name;
     for (const StepVariation& change : arrangements(name, steps.back().apply)) consider(steps.size() - 1, change);

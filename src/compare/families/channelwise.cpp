@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 
 #include "compare/families/channelwise_search.h"
+#include "compare/families/norm_search.h"
+#include "compare/families/number_formats.h"
 
 namespace lockstep {
 namespace {
@@ -34,6 +35,11 @@ Finding describe(Case& failing, const ChannelSearch& search, const Formula& r, c
               Blame::kNone};
   const std::string wanted = "compute " + search.words(r);
   const auto set = [&](const char* cause, std::string fix) { out.cause = cause, out.fix = std::move(fix); };
+  if (c.terms.size() == 1 && r.terms.size() > 1 && !r.of(c.terms[0].item) && c.terms[0].coefficient.is(1) &&
+      c.offset.is(0)) {
+    set("stage.replaced", "what is added here is left out, and another tensor passed on: " + wanted);
+    return out;
+  }
   for (const Formula::Term& term : r.terms) {  // something left out
     if (c.of(term.item)) continue;
     const bool replaced = c.terms.size() == r.terms.size();
@@ -132,8 +138,69 @@ void search_from_reference(Case& failing, const ChannelSearch& search, Findings&
   out.push_back(std::move(finding));
 }
 
+// [rows, channels] each normalised by itself, without a weight.
+Values normalised(const Values& x, NormKind kind) {
+  NormParams p;
+  p.kind = kind;
+  Values out = x;
+  std::vector<double> row(static_cast<size_t>(x.last()));
+  for (int64_t i = 0; i < x.rows(); ++i) {
+    std::copy(x.row(i).begin(), x.row(i).end(), row.begin());
+    normalise(row.data(), x.last(), 1, p);
+    std::copy(row.begin(), row.end(), out.row(i).begin());
+  }
+  return out;
+}
+
+// The operand is some other tensor that was recorded, as it is or normalised: a shortcut from elsewhere in the block.
+Findings search_elsewhere(const Case& operand, const ChannelSearch& search, const Formula& r, size_t term) {
+  Findings out;
+  const std::string& wanted = search.label(r.terms[term].item);
+  const auto add = [&](const char* cause, const std::string& words, std::string fix, double residual) {
+    out.push_back({cause, words, std::move(fix), "", 0, residual, 0.4, 0, Blame::kNone});
+  };
+  for (const auto& [label, values] : search.all_equal_sized()) {
+    if (label == wanted || values.v == operand.r.v) continue;
+    const double residual = relative_error(operand.c.v, values.v);
+    if (residual > 2 * operand.tolerance) continue;
+    add("residual.other_input", label + " in its place", fmt::format("add {} here, not {}", wanted, label), residual);
+    return out;
+  }
+  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    const Values normal = normalised(operand.r, kind);
+    if (const double residual = relative_error(operand.c.v, normal.v); residual <= 2 * operand.tolerance) {
+      add("norm.added", fmt::format("its {}", kind_name(kind)), fmt::format("add {} as it is", wanted), residual);
+      return out;
+    }
+    if (const double residual = relative_error(normalised(operand.c, kind).v, operand.r.v);
+        residual <= 2 * operand.tolerance)
+      add("norm.missing", "it before its norm", fmt::format("normalise what {} is", wanted), residual);
+  }
+  return out;
+}
+
+// A coefficient in a poorer format: yours differs by what that takes from the channels, and by nothing else.
+bool search_coarse_coefficients(Case& failing, const ChannelSearch& search, const Formula& r, Findings& out) {
+  for (const NumberFormat& format : half_formats())
+    for (const ChannelSearch::Coarse& coarse : {ChannelSearch::Coarse{&format, nullptr, false},
+                                                {&format, &format, false},
+                                                {nullptr, &format, false},
+                                                {&format, nullptr, true},
+                                                {&format, &format, true}}) {
+      const double residual = search.residual(r, true, coarse);
+      if (!failing.explains_candidate(residual) || !failing.is_better(residual, search.residual(r, true))) continue;
+      out.push_back(
+          {format.cause,
+           fmt::format("reference: {}; yours: the same with its coefficients in {}", search.words(r), format.name),
+           "do not cast the modulation on the way", "", r.residual, residual, 1, 0, Blame::kNone});
+      return true;
+    }
+  return false;
+}
+
 // One term at a time: what would it have to be for yours to come out? Then that tensor is explained like any other.
 void search_operands(Case& failing, const ChannelSearch& search, const Formula& r, Findings& out) {
+  if (search_coarse_coefficients(failing, search, r, out)) return;
   for (size_t term = 0; term < r.terms.size(); ++term) {
     auto [mine, right] = search.implied(r, term);
     if (right.rows() < 2) continue;
@@ -141,21 +208,19 @@ void search_operands(Case& failing, const ChannelSearch& search, const Formula& 
     const double share = rms(failing.c.v) / std::max(1e-30, rms(operand.r.v));
     operand.tolerance = std::clamp(failing.tolerance * std::max(10.0, 4 * share), failing.tolerance, 5e-3);
     operand.name = search.label(r.terms[term].item);
-    Findings found = explain_pair(operand);
+    Findings found = search_elsewhere(operand, search, r, term);
+    if (found.empty()) found = explain_pair(operand);
     // A channel with a small coefficient blows its operand up until it drowns the others: shares of the error mean
     // nothing here, only what is left.
     std::erase_if(found, [&](const Finding& finding) { return finding.residual > 2 * operand.tolerance; });
     // Worked back, the values are not exactly those of the poorer format: the difference must vanish with it.
-    static const std::tuple<const char*, const char*, float (*)(float)> kFormats[] = {
-        {"precision.bf16", "bfloat16", [](float x) { return float_from(bfloat16_from(x)); }},
-        {"precision.f16", "float16", [](float x) { return float_from(half_from(x)); }}};
-    for (const auto& [cause, format, round] : kFormats) {
+    for (const NumberFormat& format : half_formats()) {
       Values rounded = operand.r;
-      for (float& value : rounded.v) value = round(value);
+      for (float& value : rounded.v) value = format.round(value);
       const double left = relative_error(operand.c.v, rounded.v);
       if (found.empty() && operand.error < 0.01 && left < 0.25 * operand.error)
-        found.push_back({cause, fmt::format("rounded to {}", format), "do not cast it on the way", "", 0, left, 1, 0,
-                         Blame::kNone});
+        found.push_back({format.cause, fmt::format("rounded to {}", format.name), "do not cast it on the way", "", 0,
+                         left, 1, 0, Blame::kNone});
     }
     for (Finding& finding : found) {
       finding.explanation = fmt::format("reference: {}; yours: the same, but in it {}: {}", search.words(r),

@@ -98,26 +98,41 @@ ChannelFormula ChannelSearch::best_from_reference() const {
   return found;
 }
 
-double ChannelSearch::value(const Coefficient& k, bool candidate, size_t channel) const {
+double ChannelSearch::value(const Coefficient& k, bool candidate, size_t channel, Format coarse, bool before) const {
   if (!k.is_vector()) return k.constant;
   const NamedVector& word = words_[static_cast<size_t>(k.vector)];
-  return k.factor * kVectorFunctions[k.function].f((candidate ? word.c : word.r)[channel]) + k.offset;
+  const double scaled = k.factor * kVectorFunctions[k.function].f((candidate ? word.c : word.r)[channel]);
+  return before ? in_format(scaled, coarse) + k.offset : in_format(scaled + k.offset, coarse);
 }
 
-double ChannelSearch::value(const ChannelFormula& formula, const Coefficient& k, bool candidate, size_t channel) const {
+double ChannelSearch::value(const ChannelFormula& formula, const Coefficient& k, bool candidate, size_t channel,
+                            Format coarse, bool before) const {
   const double other =
-      k.times < 0 ? 1 : value(formula.terms[static_cast<size_t>(k.times)].coefficient, candidate, channel);
-  return value(k, candidate, channel) * other;
+      k.times < 0 ? 1
+                  : value(formula.terms[static_cast<size_t>(k.times)].coefficient, candidate, channel, coarse, before);
+  return value(k, candidate, channel, coarse, before) * other;
 }
 
-double ChannelSearch::residual(const ChannelFormula& formula, bool candidate) const {
+std::vector<std::pair<std::string, Values>> ChannelSearch::all_equal_sized() const {
+  std::vector<std::pair<std::string, Values>> out;
+  const auto most = std::clamp<int64_t>((int64_t{1} << 25) / std::max<int64_t>(1, failing_.r.size()), 9, 48);
+  for (const Item* item : equal_size_items(failing_, static_cast<size_t>(most))) {
+    Values c = failing_.candidate_of(*item);
+    c.shape = failing_.r.shape;
+    out.emplace_back(item->label(), rows(c));
+  }
+  return out;
+}
+
+double ChannelSearch::residual(const ChannelFormula& formula, bool candidate, const Coarse& coarse) const {
   const Values& y = y_[candidate];
   double dd = 0, yy = 0;
   std::vector<double> k(formula.terms.size());
   for (int64_t j = 0; j < channels_; ++j) {
     const size_t channel = static_cast<size_t>(j);
-    for (size_t t = 0; t < k.size(); ++t) k[t] = value(formula, formula.terms[t].coefficient, candidate, channel);
-    const double b = value(formula, formula.offset, candidate, channel);
+    for (size_t t = 0; t < k.size(); ++t)
+      k[t] = value(formula, formula.terms[t].coefficient, candidate, channel, coarse.terms, coarse.before);
+    const double b = value(formula, formula.offset, candidate, channel, coarse.offset, coarse.before);
     for (int64_t i = 0; i < y.rows(); ++i) {
       const size_t at = static_cast<size_t>(i * channels_ + j);
       double sum = b;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compare/families/fit.h"
+#include "compare/families/number_formats.h"
 
 namespace lockstep {
 
@@ -42,7 +43,12 @@ class ChannelSearch {
   ChannelFormula best(bool candidate) const;
   // The candidate in terms of the reference's tensor itself and one more.
   ChannelFormula best_from_reference() const;
-  double residual(const ChannelFormula& formula, bool candidate) const;
+  struct Coarse {  // coefficients in a poorer format
+    Format terms = nullptr, offset = nullptr;
+    bool before = false;  // a constant is added to them
+  };
+  double residual(const ChannelFormula& formula, bool candidate) const { return residual(formula, candidate, {}); }
+  double residual(const ChannelFormula& formula, bool candidate, const Coarse& coarse) const;
 
   std::string words(const Coefficient& k) const;
   std::string words(const ChannelFormula& formula) const;
@@ -51,6 +57,8 @@ class ChannelSearch {
     return items_.size() > static_cast<size_t>(index) ? items_[static_cast<size_t>(index)] : nullptr;
   }
   bool is_reference(int index) const { return index == static_cast<int>(items_.size()); }
+  // The candidate's rows of every tensor of this size that was recorded nearby: many more than formulas are made of.
+  std::vector<std::pair<std::string, Values>> all_equal_sized() const;
   // The candidate's tensor with all but this term taken away, and the term's tensor as it should be: [rows, channels].
   std::pair<Values, Values> implied(const ChannelFormula& reference, size_t term) const;
 
@@ -58,8 +66,10 @@ class ChannelSearch {
   Values rows(const Values& x) const;
   ChannelFormula fit(const std::vector<int>& chosen, bool candidate) const;
   std::optional<Coefficient> recognise(const std::vector<double>& k, bool candidate, double small) const;
-  double value(const Coefficient& k, bool candidate, size_t channel) const;
-  double value(const ChannelFormula& formula, const Coefficient& k, bool candidate, size_t channel) const;
+  double value(const Coefficient& k, bool candidate, size_t channel, Format coarse = nullptr,
+               bool before = false) const;
+  double value(const ChannelFormula& formula, const Coefficient& k, bool candidate, size_t channel,
+               Format coarse = nullptr, bool before = false) const;
 
   Case& failing_;
   std::vector<const Item*> items_;

@@ -5,12 +5,12 @@
 #include <cmath>
 
 #include "compare/families/fit.h"
+#include "compare/families/number_formats.h"
 #include "compare/layouts.h"
 
 namespace lockstep {
 namespace {
 
-enum class Rounding { kNone, kBf16, kF16, kF8 };
 constexpr const char* kMemory[] = {"", "[out, rows, columns, in]", "[rows, columns, in, out]",
                                    "[in, out, rows, columns]",
                                    "[out, in, rows, columns] when it is [out, rows, columns, in]"};
@@ -25,10 +25,11 @@ struct Params {
   int64_t dilation = 1;
   int memory = 0;  // the weight's memory taken for another order of axes, see kMemory
   bool inputs_reversed = false;
-  int input_parts = 1;  // halves, thirds ... of the input exchanged
-  bool middle = false;  // the middle tap of the kernel alone
-  Rounding rounding = Rounding::kNone;
-  std::string weight = {};  // empty: its own
+  int input_parts = 1;                                        // halves, thirds ... of the input exchanged
+  int64_t roll = 0;                                           // of the input's channels
+  bool middle = false;                                        // the middle tap of the kernel alone
+  Format kernel = nullptr, added = nullptr, input = nullptr;  // weight, bias, input in a poorer format
+  std::string weight = {};                                    // empty: its own
   double residual = INFINITY;
 };
 
@@ -43,11 +44,10 @@ std::string formula(const Params& p) {
   if (p.dilation > 1) out += fmt::format(", dilation {}", p.dilation);
   if (p.inputs_reversed) out += ", input channels in reverse order";
   if (p.input_parts > 1) out += fmt::format(", the {} parts of the input channels exchanged", p.input_parts);
+  if (p.roll) out += fmt::format(", the input channels rolled by {}", p.roll);
   if (p.middle) out += ", the middle tap alone";
-  if (p.rounding != Rounding::kNone)
-    out += p.rounding == Rounding::kBf16  ? ", W in bfloat16"
-           : p.rounding == Rounding::kF16 ? ", W in float16"
-                                          : ", W in float8";
+  for (const auto& [format, what] : {std::pair{p.kernel, "W"}, {p.added, "b"}, {p.input, "x"}})
+    if (format) out += fmt::format(", {} in {}", what, format->name);
   if (p.slice == -2) out += ", taps summed";
   if (p.slice >= 0) out += fmt::format(", temporal tap {}", p.slice);
   if (p.flip_rows || p.flip_columns) out += ", kernel mirrored";
@@ -100,7 +100,7 @@ class Search {
     double dd = 0, yy = 0;
     for (const int64_t o : channels_)
       for (const auto& [py, px] : places_) {
-        double sum = !bias.empty() ? p.bias * bias[static_cast<size_t>(o)] : 0;
+        double sum = !bias.empty() ? p.bias * in_format(bias[static_cast<size_t>(o)], p.added) : 0;
         for (int64_t ky = 0; ky < g_.kh; ++ky)
           for (int64_t kx = 0; kx < g_.kw; ++kx) {
             const int64_t sy = border(py * p.stride + (ky - p.top) * p.dilation, height, p.padding),
@@ -108,7 +108,7 @@ class Search {
             if (sy < 0 || sx < 0 || (p.middle && (ky != g_.kh / 2 || kx != g_.kw / 2))) continue;
             for (int64_t i = 0; i < g_.in; ++i)
               sum += static_cast<double>(tap(w, p, o, i, ky, kx)) *
-                     x.v[static_cast<size_t>((source(p, i) * height + sy) * width + sx)];
+                     in_format(x.v[static_cast<size_t>((source(p, i) * height + sy) * width + sx)], p.input);
           }
         if (into) into->push_back(sum);
         const double target = y.v[static_cast<size_t>((o * out_h + py) * out_w + px)];
@@ -165,8 +165,16 @@ class Search {
     add([](Params& p) { p.inputs_reversed = true; });
     for (const int parts : {2, 3, 4})
       if (g_.in % parts == 0) add([&](Params& p) { p.input_parts = parts; });
-    for (const Rounding rounding : {Rounding::kBf16, Rounding::kF16, Rounding::kF8})
-      add([&](Params& p) { p.rounding = rounding; });
+    for (const int64_t roll : {1, -1, 2, -2})
+      if (g_.in > 4) add([&](Params& p) { p.roll = roll; });
+    for (const NumberFormat& format : number_formats()) {
+      add([&](Params& p) { p.kernel = &format; });
+      add([&](Params& p) { p.kernel = p.added = &format; });
+      add([&](Params& p) { p.added = &format; });
+      add([&](Params& p) { p.input = &format; });
+      add([&](Params& p) { p.input = p.kernel = &format; });
+      add([&](Params& p) { p.input = p.kernel = p.added = &format; });
+    }
     return out;
   }
 
@@ -207,12 +215,7 @@ class Search {
       }
       return w.v[static_cast<size_t>((((o * g_.in + i) * g_.taps + t) * g_.kh + ky) * g_.kw + kx)];
     };
-    if (p.rounding != Rounding::kNone) {
-      const float value = at(g_.taps - 1);
-      return p.rounding == Rounding::kBf16  ? float_from(bfloat16_from(value))
-             : p.rounding == Rounding::kF16 ? float_from(half_from(value))
-                                            : float_from(float8_e4m3_from(value));
-    }
+    if (p.kernel) return p.kernel->round(at(g_.taps - 1));
     if (p.slice >= 0) return at(p.slice);
     if (p.slice == -1) return at(g_.taps - 1);
     float sum = 0;
@@ -221,6 +224,7 @@ class Search {
   }
   int64_t source(const Params& p, int64_t i) const {
     if (p.inputs_reversed) return g_.in - 1 - i;
+    if (p.roll) return ((i - p.roll) % g_.in + g_.in) % g_.in;
     return p.input_parts > 1 ? (i + g_.in / p.input_parts) % g_.in : i;
   }
   const Values& w_;
@@ -242,10 +246,14 @@ Finding describe(const Params& r, const Params& c) {
   else if (c.memory)
     out.cause = "convolution.kernel_axes",
     out.fix = "permute the weight's axes as the library wants them, do not only rename them";
-  else if (c.inputs_reversed || c.input_parts > 1)
+  else if (c.inputs_reversed || c.input_parts > 1 || c.roll)
     out.cause = "convolution.input_order", out.fix = "the channels of the input are in another order";
-  else if (c.rounding != Rounding::kNone)
+  else if (c.input)
+    out.cause = c.input->cause, out.fix = "do not cast the input of this layer";
+  else if (c.kernel)
     out.cause = "convolution.weight_rounded", out.fix = "keep the weight in its own dtype", out.blame = Blame::kWeights;
+  else if (c.added)
+    out.cause = "convolution.different_bias", out.fix = "keep the bias in its own dtype", out.blame = Blame::kWeights;
   else if (c.middle)
     out.cause = "convolution.kernel_size", out.fix = "apply the whole kernel";
   else if (c.dilation != r.dilation)

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "compare/families/fit.h"
+#include "compare/families/tokens.h"
 
 namespace lockstep {
 namespace {
@@ -24,7 +26,43 @@ double residual_of(const Values& y, const Values& table, const std::vector<int64
   return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
 }
 
+// The row of the table that each row of y is; empty when one is none.
+Ids rows_in(const Values& table, const Values& y) {
+  std::multimap<float, int32_t> by_first;
+  for (int64_t i = 0; i < table.rows(); ++i) by_first.emplace(table.row(i)[0], static_cast<int32_t>(i));
+  Ids out;
+  for (int64_t i = 0; i < y.rows(); ++i) {
+    const auto [begin, end] = by_first.equal_range(y.row(i)[0]);
+    const auto same = std::find_if(begin, end, [&](const auto& entry) {
+      return std::equal(y.row(i).begin(), y.row(i).end(), table.row(entry.second).begin());
+    });
+    if (same == end) return {};
+    out.push_back(same->second);
+  }
+  return out;
+}
+
 }  // namespace
+
+void search_other_ids(Case& failing, Findings& out) {
+  const auto table = failing.is_leaf ? failing.weight_r(failing.module + ".weight") : std::nullopt;
+  if (!table || table->rank() != 2 || failing.role != Role::kOutput || table->last() != failing.r.last() ||
+      table->last() != failing.c.last() || failing.r.rank() < 2 || failing.r.size() > kMostTable)
+    return;
+  const auto prompts = [&](const Values& y) {
+    const Ids ids = rows_in(*table, y);
+    std::vector<Ids> rows;
+    const size_t batch = y.rank() > 2 ? static_cast<size_t>(y.shape[0]) : 1, width = ids.size() / batch;
+    for (size_t at = 0; width > 0 && at + width <= ids.size(); at += width)
+      rows.emplace_back(ids.begin() + static_cast<std::ptrdiff_t>(at),
+                        ids.begin() + static_cast<std::ptrdiff_t>(at + width));
+    return rows;
+  };
+  const std::vector<Ids> r = prompts(failing.r), c = prompts(failing.c);
+  if (r.empty() || c.empty()) return;
+  if (std::string words = token_difference(failing, r, c); !words.empty())
+    out.push_back(other_input("other rows of the table were looked up: " + words, 0.9));
+}
 
 void search_embedding(Case& failing, Findings& out) {
   if (!failing.is_leaf || failing.role == Role::kInput || !failing.weights_r || !std::isfinite(failing.error)) return;
@@ -61,8 +99,9 @@ void search_embedding(Case& failing, Findings& out) {
     }
     const Values turned = reshaped(permuted(reshaped(*table, {table->last(), table->rows()}), {1, 0}), table->shape);
     if (const double residual = residual_of(failing.c, turned, own_ids, 0); failing.explains_candidate(residual))
-      add("linear.transposed_weight", "rows of the table read as [width, ids]", "do not transpose the table", residual,
-          Blame::kWeights);
+      return add("linear.transposed_weight", "rows of the table read as [width, ids]", "do not transpose the table",
+                 residual, Blame::kWeights);
+    search_other_ids(failing, out);
     return;
   }
 }

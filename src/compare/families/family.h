@@ -48,6 +48,7 @@ class Case {
   bool isolated = false;
   std::vector<Item> items;  // nearest first
   std::shared_ptr<const WeightSource> weights_r, weights_c;
+  std::function<std::string(const std::vector<int32_t>&)> text_of_tokens;  // empty: no tokenizer is known
 
   const Values& reference_of(const Item& item);
   const Values& candidate_of(const Item& item);
@@ -82,7 +83,9 @@ class Case {
   // The candidate may be left with a little more: its other errors are its own. Noise is no error, as long as what is
   // explained stands far above it.
   bool explains_candidate(double residual) const {
-    return residual <= std::max({2 * tolerance, 0.02 * error, std::min(floor, 0.15 * error)});
+    const double most =
+        std::min(error, 1.0);  // of the tensor itself: of a hundredfold error a fiftieth explains nothing
+    return residual <= std::max({2 * tolerance, 0.02 * most, std::min(floor, 0.15 * most)});
   }
   // `other` parameters fit the candidate clearly better than the reference's own do.
   bool is_better(double residual, double with_reference_parameters) const {
@@ -142,5 +145,6 @@ void search_rotary_table(Case& failing, Findings& out);
 void search_rotation(Case& failing, Findings& out);
 void search_scheduler(Case& failing, Findings& out);
 void search_timestep(Case& failing, Findings& out);
+void search_tokens(Case& failing, Findings& out);
 
 }  // namespace lockstep

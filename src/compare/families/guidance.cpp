@@ -4,16 +4,32 @@
 #include <cmath>
 
 #include "compare/families/fit.h"
+#include "compare/families/number_formats.h"
 
 namespace lockstep {
 namespace {
 
-enum class Rescale { kNone, kToCond, kToUncond, kInverse, kChannels, kWhole, kDeviation };
+enum class Rescale {
+  kNone,
+  kToCond,
+  kToUncond,
+  kInverse,
+  kChannels,
+  kWhole,
+  kDeviation,
+  kCondByUncond,
+  kUncondByCond,
+  kInverseUncond
+};
+// What is held in a poorer format: nothing, the two predictions, every step, the combination.
+enum class Held { kNone, kInputs, kSteps, kResult };
 
 struct Params {
   double s = 1;
   Rescale rescale = Rescale::kNone;
   double blend = 1;  // share of the rescaled in the result
+  Format format = nullptr;
+  Held held = Held::kNone;
   double residual = INFINITY;
 };
 
@@ -24,9 +40,14 @@ std::string formula(const Params& p) {
                                        ", each token scaled by its length over that of cond",
                                        ", each channel scaled to the length of cond",
                                        ", the whole scaled to the length of cond",
-                                       ", the whole scaled to the deviation of cond"};
-  return fmt::format("uncond + {} (cond - uncond){}{}", number(p.s), kWords[static_cast<size_t>(p.rescale)],
-                     p.blend == 1 ? "" : fmt::format(", {} of it with the rest unscaled", number(p.blend)));
+                                       ", the whole scaled to the deviation of cond",
+                                       ", each token times the length of cond over that of uncond",
+                                       ", each token times the length of uncond over that of cond",
+                                       ", each token scaled by its length over that of uncond"};
+  static const char* const kHeld[] = {"", ", cond and uncond in ", ", every step in ", ", the combination in "};
+  return fmt::format("uncond + {} (cond - uncond){}{}{}", number(p.s), kWords[static_cast<size_t>(p.rescale)],
+                     p.blend == 1 ? "" : fmt::format(", {} of it with the rest unscaled", number(p.blend)),
+                     p.format ? std::string(kHeld[static_cast<size_t>(p.held)]) + p.format->name : "");
 }
 
 double length(std::span<const float> x, int64_t from, int64_t count, int64_t stride, bool centred) {
@@ -40,7 +61,13 @@ double length(std::span<const float> x, int64_t from, int64_t count, int64_t str
 
 Values combined(const Params& p, const Values& a, const Values& b) {
   Values out = a;
-  for (size_t i = 0; i < out.v.size(); ++i) out.v[i] = static_cast<float>(b.v[i] + p.s * (a.v[i] - b.v[i]));
+  const Format inputs = p.held == Held::kInputs || p.held == Held::kSteps ? p.format : nullptr,
+               steps = p.held == Held::kSteps ? p.format : nullptr;
+  for (size_t i = 0; i < out.v.size(); ++i) {
+    const double x = in_format(a.v[i], inputs), y = in_format(b.v[i], inputs);
+    const double guided = in_format(p.s * in_format(x - y, steps), steps);
+    out.v[i] = static_cast<float>(in_format(y + guided, p.held == Held::kInputs ? nullptr : p.format));
+  }
   if (p.rescale == Rescale::kNone) return out;
   const bool whole = p.rescale == Rescale::kWhole || p.rescale == Rescale::kDeviation,
              column = p.rescale == Rescale::kChannels;
@@ -48,9 +75,15 @@ Values combined(const Params& p, const Values& a, const Values& b) {
   const int64_t groups = whole ? 1 : column ? a.last() : a.rows(), count = a.size() / groups;
   for (int64_t g = 0; g < groups; ++g) {
     const int64_t from = column ? g : g * count, stride = column ? a.last() : 1;
-    const double own = length(out.v, from, count, stride, centred),
-                 wanted = length(p.rescale == Rescale::kToUncond ? b.v : a.v, from, count, stride, centred);
-    double factor = own == 0 || wanted == 0 ? 1 : p.rescale == Rescale::kInverse ? own / wanted : wanted / own;
+    const double own = length(out.v, from, count, stride, centred), cond = length(a.v, from, count, stride, centred),
+                 uncond = length(b.v, from, count, stride, centred);
+    double factor = p.rescale == Rescale::kToUncond        ? uncond / own
+                    : p.rescale == Rescale::kInverse       ? own / cond
+                    : p.rescale == Rescale::kInverseUncond ? own / uncond
+                    : p.rescale == Rescale::kCondByUncond  ? cond / uncond
+                    : p.rescale == Rescale::kUncondByCond  ? uncond / cond
+                                                           : cond / own;
+    if (own == 0 || cond == 0 || uncond == 0) factor = 1;
     factor = p.blend * factor + 1 - p.blend;
     for (int64_t i = 0; i < count; ++i)
       out.v[static_cast<size_t>(from + i * stride)] =
@@ -88,9 +121,11 @@ Params fit(const Values& a, const Values& b, const Values& y) {
   for (double s : {solve_scale(a, b, y), solve_scale(turned(a), turned(b), turned(y))}) {
     const double rounded = std::round(s * 1000) / 1000;
     if (std::fabs(rounded - s) < 2e-3) s = rounded;
-    for (const Rescale rescale : {Rescale::kNone, Rescale::kToCond, Rescale::kToUncond, Rescale::kInverse,
-                                  Rescale::kChannels, Rescale::kWhole, Rescale::kDeviation}) {
-      Params p{s, rescale, 1, 0};
+    for (const Rescale rescale :
+         {Rescale::kNone, Rescale::kToCond, Rescale::kToUncond, Rescale::kInverse, Rescale::kChannels, Rescale::kWhole,
+          Rescale::kDeviation, Rescale::kCondByUncond, Rescale::kUncondByCond, Rescale::kInverseUncond}) {
+      Params p;
+      p.s = s, p.rescale = rescale;
       p.residual = residual_of(p, a, b, y);
       if (p.residual < 0.97 * best.residual) best = p;
     }
@@ -98,7 +133,8 @@ Params fit(const Values& a, const Values& b, const Values& y) {
   if (best.residual > 1e-3)
     for (const Rescale rescale : {Rescale::kToCond, Rescale::kWhole, Rescale::kDeviation})
       for (double blend = 0.05; blend < 1; blend += 0.05) {
-        Params p{best.s, rescale, blend, 0};
+        Params p = best;
+        p.rescale = rescale, p.blend = blend;
         p.residual = residual_of(p, a, b, y);
         if (p.residual < 0.5 * best.residual) best = p;
       }
@@ -148,6 +184,16 @@ void search_guidance(Case& failing, Findings& out) {
                   r.residual,  c.residual,
                   0.7,         0,
                   Blame::kNone};
+  if (!failing.explains_candidate(c.residual) || !failing.is_better(c.residual, with_reference))
+    for (const NumberFormat& format : half_formats())
+      for (const Held held : {Held::kInputs, Held::kSteps, Held::kResult}) {
+        Params p = r;
+        p.format = &format, p.held = held, p.residual = residual_of(p, cond_c, uncond_c, yc);
+        if (!failing.explains_candidate(p.residual) || !failing.is_better(p.residual, with_reference)) continue;
+        out.push_back({format.cause, fmt::format("reference: {}; yours: {}", formula(r), formula(p)),
+                       "combine the two predictions in f32", "", r.residual, p.residual, 0.9, 0, Blame::kNone});
+        return;
+      }
   if (!failing.explains_candidate(c.residual)) {
     double residual = INFINITY;
     const std::string words = plain_words(cond_c, uncond_c, yc, residual);

@@ -1,4 +1,9 @@
 // The right values in the wrong places.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
 #include "compare/families/family.h"
 #include "compare/layouts.h"
 
@@ -17,14 +22,67 @@ const char* fix_for(const std::string& id) {
   return "put the slices in the reference's order";
 }
 
+// Numbers as they leave a generator, in the shape they are packed into: [.., tokens, 4 channels] → [channels, rows,
+// columns], tokens in rows of `columns`.
+Values unpacked(const Values& x, int64_t tokens, int64_t columns) {
+  const int64_t rows = tokens / columns, channels = x.last() / 4;
+  return reshaped(permuted(reshaped(x, {x.rows() / tokens, rows, columns, channels, 2, 2}), {0, 3, 1, 4, 2, 5}),
+                  {x.rows() / tokens, channels, 2 * rows, 2 * columns});
+}
+
+// The same numbers, each as often: they were put in place by another rule. A stage that draws them may have drawn with
+// its axes in another order, before they were packed.
+void search_same_numbers(Case& failing, Findings& out) {
+  constexpr size_t kFewest = 256, kMost = size_t{1} << 23;
+  if (failing.r.v.size() < kFewest || failing.r.v.size() > kMost || failing.r.size() != failing.c.size()) return;
+  // What no order changes, before anything is sorted.
+  const auto differs = [&](auto&& of) {
+    double a = 0, b = 0, size = 0;
+    for (size_t i = 0; i < failing.r.v.size(); ++i)
+      a += of(failing.r.v[i]), b += of(failing.c.v[i]), size += std::fabs(of(failing.r.v[i]));
+    return !(std::fabs(a - b) <= 4 * failing.tolerance * size);
+  };
+  if (differs([](double x) { return x; }) || differs([](double x) { return x * x; }) ||
+      differs([](double x) { return std::fabs(x); }))
+    return;
+  std::vector<float> r = failing.r.v, c = failing.c.v;
+  std::sort(r.begin(), r.end()), std::sort(c.begin(), c.end());
+  size_t kinds = 1;
+  for (size_t i = 1; i < r.size(); ++i) kinds += r[i] != r[i - 1];
+  if (kinds * 2 < r.size() || relative_error(c, r) > failing.tolerance) return;  // few kinds are alike by chance
+  const int64_t tokens = failing.r.rank() >= 2 ? failing.r.dim(-2) : 0;
+  if (failing.module.empty() && tokens > 1 && failing.r.last() % 4 == 0)
+    for (int64_t columns = 1; columns <= tokens; ++columns) {
+      if (tokens % columns) continue;
+      const Values of_r = unpacked(failing.r, tokens, columns), of_c = unpacked(failing.c, tokens, columns);
+      const auto found = find_axis_order(of_r, of_c, failing.tolerance);  // the draw is the reference's: plain memory
+      if (!found) continue;
+      out.push_back({"layout.axes",
+                     fmt::format("reference: drawn as {} and packed; yours: the same numbers drawn with the axes in "
+                                 "another order ({}), then packed",
+                                 to_string(of_r.shape), found->words),
+                     "draw the noise in the reference's shape, then permute it", "", 0, found->residual, 1.2, 0,
+                     Blame::kNone});
+      return;
+    }
+  out.push_back({"layout.permuted",
+                 "reference: these values; yours: the same values, each as often, in an order that no rule explains",
+                 "check how the values are drawn, packed or gathered: the order of axes and strides", "", 0,
+                 failing.tolerance, 2.4, 0, Blame::kNone});
+}
+
 }  // namespace
 
 void search_layout(Case& failing, Findings& out) {
+  const auto is_flag = [](float x) { return x == 0 || x == 1; };
+  if (std::all_of(failing.r.v.begin(), failing.r.v.end(), is_flag)) return;  // of two values any order is a guess
+  const size_t before = out.size();
   for (const Rearrangement& found : find_rearrangements(failing.name, failing.c, failing.r, failing.tolerance)) {
     if (!failing.explains_candidate(found.residual)) continue;
     out.push_back({found.id, "reference: these values; yours: the same values, " + found.words, fix_for(found.id), "",
                    0, found.residual, 0.9 + 0.2 * found.complexity, 0, Blame::kCapture});
   }
+  if (out.size() == before && std::isfinite(failing.error)) search_same_numbers(failing, out);
 }
 
 }  // namespace lockstep

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "compare/families/linear_probe.h"
+#include "compare/families/number_formats.h"
+#include "compare/inverse_linear.h"
 #include "compare/small_solve.h"
 #include "compare/weight_relation.h"
 
@@ -27,6 +29,15 @@ void search_bias(Case& failing, const LinearProbe& search, double r, Findings& o
     const double doubled = search.candidate(search.weight(), &twice);
     if (search.good(doubled)) add("linear.bias_doubled", "x W^T + 2 b", "add the bias once", doubled, Blame::kNone);
   }
+  if (search.bias())
+    for (const NumberFormat& format : number_formats()) {
+      std::vector<float> poorer = *search.bias();
+      for (float& value : poorer) value = format.round(value);
+      const double residual = search.candidate(search.weight(), &poorer);
+      if (!search.good(residual)) continue;
+      return add("linear.different_bias", fmt::format("x W^T + b with b in {}", format.name),
+                 "keep the bias in its own dtype", residual, Blame::kWeights);
+    }
   size_t loads = 0;
   for (const auto& [name, shape] : failing.weights_r->shapes()) {
     if (shape.size() != 1 || shape[0] != search.weight().shape[0] || name == failing.module + ".bias" || ++loads > 400)
@@ -234,6 +245,17 @@ void search_random_projection(Case& failing, const LinearProbe& search, double r
        failing.tolerance, 2.2, 0, Blame::kWeights});
 }
 
+// What was not recorded may be what is wrong, and an input in another order keeps the angles too. Under the right
+// weight such an input is of the right size; what a foreign weight made is blown up on the way back.
+bool could_be_the_input(Case& failing, const LinearProbe& search, const Item& input) {
+  const InverseLinear inverse({&search.weight()});
+  if (!inverse.usable()) return false;
+  Values product = reshaped(failing.c, {failing.c.rows(), failing.c.last()});
+  for (int64_t i = 0; i < product.rows() && search.bias(); ++i)
+    for (size_t j = 0; j < search.bias()->size(); ++j) product.row(i)[j] -= (*search.bias())[j];
+  return rms(inverse.input_of({&product}).v) < 2 * rms(failing.reference_of(input).v);
+}
+
 void search_given_weights(Case& failing, const LinearProbe& search, double r, Findings& out) {
   if (!failing.weights_c) return;
   const auto own = failing.weights_c->find(failing.module + ".weight");
@@ -277,8 +299,9 @@ void search_linear(Case& failing, Findings& out) {
     if (out.size() == before) search_changed_weight(search, r, out);
     if (out.size() == before) search_other_weights(failing, search, r, out);
     if (out.size() == before) search_changed_input(search, r, out);
+    if (out.size() == before) search_rows_elsewhere(search, r, out);
     if (out.size() == before) search_solved(failing, search, r, out);
-    if (out.size() == before && !search_rows_elsewhere(search, r, out))
+    if (out.size() == before && !(input->assumed && could_be_the_input(failing, search, *input)))
       search_random_projection(failing, search, r, out);
     return;
   }

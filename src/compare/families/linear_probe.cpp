@@ -94,7 +94,7 @@ double LinearProbe::candidate(const Values& w, const std::vector<float>* b) cons
 double LinearProbe::candidate_rows(const Values& rows) const {
   double dd = 0, yy = 0;
   for (int64_t i = 0; i < x_c_.rows(); ++i)
-    for (size_t k = 0; k < columns_.size(); ++k) {
+    for (size_t k = 0; k < static_cast<size_t>(rows.rows()); ++k) {
       const size_t j = static_cast<size_t>(columns_[k]);
       const auto weights = rows.row(static_cast<int64_t>(k));
       double sum = bias_.empty() ? 0 : bias_[j];

@@ -15,7 +15,7 @@ class LinearProbe {
   double with_reference() const { return with_reference_; }
   // ||x W^T + b - y|| / ||y|| for the candidate with another weight, bias or input.
   double candidate(const Values& w, const std::vector<float>* b) const;
-  double candidate_rows(const Values& rows) const;  // the same with these rows of W: [columns looked at, inputs]
+  double candidate_rows(const Values& rows) const;  // the same with these rows of W, of the first columns looked at
   double candidate_with_input(const Values& x, bool quick = false) const;
   bool good(double residual) const;
 

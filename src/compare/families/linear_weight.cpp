@@ -6,10 +6,10 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
-#include <tuple>
 
 #include "compare/families/functions.h"
-#include "compare/families/linear_probe.h"
+#include "compare/families/linear_report.h"
+#include "compare/families/number_formats.h"
 #include "compare/layouts.h"
 #include "compare/small_solve.h"
 #include "compare/weight_relation.h"
@@ -21,24 +21,6 @@ constexpr double kHopeless = 0.5;
 constexpr int64_t kMostOrders = 4096;  // inputs beyond which their orders are not tried one by one
 
 using Order = std::vector<int64_t>;
-
-class Reporter {
- public:
-  Reporter(const LinearProbe& probe, double r, Findings& out) : probe_(probe), r_(r), out_(out) {}
-  bool add(const char* cause, const std::string& yours, std::string fix, double residual, double complexity,
-           Blame blame = Blame::kWeights) {
-    out_.push_back({cause,
-                    fmt::format("reference: x W^T + b with W = {}.weight; yours: {}{}", probe_.failing().module, yours,
-                                probe_.region()),
-                    std::move(fix), "", r_, residual, complexity, 0, blame});
-    return true;
-  }
-
- private:
-  const LinearProbe& probe_;
-  double r_;
-  Findings& out_;
-};
 
 // sum_k x[k] W[order[k]]: as if the input were moved to meet the weight.
 Values moved_input(const Values& x, const Order& order) {
@@ -84,7 +66,7 @@ bool try_orders(int64_t n, const std::function<bool(const Order&, const std::str
   return false;
 }
 
-bool search_turned(const LinearProbe& probe, Reporter& report) {
+bool search_turned(const LinearProbe& probe, LinearReport& report) {
   const Values& w = probe.weight();
   if (const double residual = probe.candidate(make_values(w.shape), probe.bias()); probe.good(residual))
     return report.add("linear.zero_weight", "0 x + b: every row is the bias",
@@ -110,7 +92,7 @@ bool search_turned(const LinearProbe& probe, Reporter& report) {
   return false;
 }
 
-bool search_orders(const LinearProbe& probe, Reporter& report) {
+bool search_orders(const LinearProbe& probe, LinearReport& report) {
   const Values& w = probe.weight();
   if (w.shape[1] <= kMostOrders && try_orders(w.shape[1], [&](const Order& order, const std::string& words) {
         const Values moved = moved_input(probe.input(), order);
@@ -132,7 +114,7 @@ bool search_orders(const LinearProbe& probe, Reporter& report) {
 }
 
 // t = k P: one factor, or one for each output channel.
-bool search_scales(const LinearProbe& probe, Reporter& report) {
+bool search_scales(const LinearProbe& probe, LinearReport& report) {
   const Values mine = probe.without_bias(), right = probe.product();
   double all_xy = 0, all_xx = 0, yy = 0;
   const size_t columns = probe.columns().size();
@@ -179,7 +161,7 @@ Values quantised_as_one(const Values& rows, float low, float high, int bits, boo
 }
 
 // Only the rows that are looked at are made: weights are large.
-bool search_precision_of_weight(const LinearProbe& probe, Reporter& report) {
+bool search_precision_of_weight(const LinearProbe& probe, LinearReport& report) {
   const Values& w = probe.weight();
   const Values rows = take_rows(w, probe.columns());
   const auto works = [&](const Values& changed, double& residual) {
@@ -187,16 +169,11 @@ bool search_precision_of_weight(const LinearProbe& probe, Reporter& report) {
     return probe.good(residual);
   };
   double residual = 0;
-  static const std::pair<const char*, float (*)(float)> kRoundings[] = {
-      {"bfloat16", [](float x) { return float_from(bfloat16_from(x)); }},
-      {"float16", [](float x) { return float_from(half_from(x)); }},
-      {"float8 e4m3", [](float x) { return float_from(float8_e4m3_from(x)); }},
-      {"float8 e5m2", [](float x) { return float_from(float8_e5m2_from(x)); }}};
-  for (const auto& [format, round] : kRoundings) {
+  for (const NumberFormat& format : number_formats()) {
     Values rounded = rows;
-    for (float& value : rounded.v) value = round(value);
+    for (float& value : rounded.v) value = format.round(value);
     if (works(rounded, residual))
-      return report.add("linear.weight_rounded", fmt::format("W rounded to {}", format),
+      return report.add("linear.weight_rounded", fmt::format("W rounded to {}", format.name),
                         "keep the weight in its own dtype", residual, 1);
   }
   const auto quantised_words = [&](int bits, const std::string& groups, bool affine) {
@@ -228,7 +205,7 @@ bool search_precision_of_weight(const LinearProbe& probe, Reporter& report) {
 }
 
 // y_j - b_j = sum over groups g of s[j, g] (x_g . W[j, g]): right numbers with the scales of other groups.
-bool search_group_scales(const LinearProbe& probe, Reporter& report) {
+bool search_group_scales(const LinearProbe& probe, LinearReport& report) {
   const Values &w = probe.weight(), &x = probe.input();
   const Values mine = probe.without_bias();
   for (const int64_t group : {int64_t{128}, int64_t{64}, int64_t{32}, int64_t{16}}) {
@@ -266,7 +243,7 @@ bool search_group_scales(const LinearProbe& probe, Reporter& report) {
 }
 
 // The difference of the outputs, over more rows than its rank: an adapter merged on one side.
-bool search_low_rank(const LinearProbe& probe, Reporter& report) {
+bool search_low_rank(const LinearProbe& probe, LinearReport& report) {
   const Values mine = probe.without_bias(), right = probe.product();
   std::vector<std::vector<double>> left;
   double total = 0;
@@ -304,26 +281,30 @@ bool search_low_rank(const LinearProbe& probe, Reporter& report) {
 
 }  // namespace
 
+bool LinearReport::add(const char* cause, const std::string& yours, std::string fix, double residual, double complexity,
+                       Blame blame) {
+  out_.push_back({cause,
+                  fmt::format("reference: x W^T + b with W = {}.weight; yours: {}{}", probe_.failing().module, yours,
+                              probe_.region()),
+                  std::move(fix), "", r_, residual, complexity, 0, blame});
+  return true;
+}
+
 bool search_changed_weight(const LinearProbe& probe, double r, Findings& out) {
-  Reporter report(probe, r, out);
+  LinearReport report(probe, r, out);
   return search_turned(probe, report) || search_scales(probe, report) || search_orders(probe, report) ||
          search_precision_of_weight(probe, report) || search_group_scales(probe, report) ||
-         search_low_rank(probe, report);
+         search_quantised_otherwise(probe, report) || search_low_rank(probe, report);
 }
 
 bool search_changed_input(const LinearProbe& probe, double r, Findings& out) {
-  Reporter report(probe, r, out);
+  LinearReport report(probe, r, out);
   const Values& x = probe.input();
-  static const std::tuple<const char*, const char*, float (*)(float)> kRoundings[] = {
-      {"precision.bf16", "bfloat16", [](float v) { return float_from(bfloat16_from(v)); }},
-      {"precision.f16", "float16", [](float v) { return float_from(half_from(v)); }},
-      {"precision.f8_e4m3", "float8 e4m3", [](float v) { return float_from(float8_e4m3_from(v)); }},
-      {"precision.f8_e5m2", "float8 e5m2", [](float v) { return float_from(float8_e5m2_from(v)); }}};
-  for (const auto& [cause, format, round] : kRoundings) {
+  for (const NumberFormat& format : number_formats()) {
     Values rounded = x;
-    for (float& value : rounded.v) value = round(value);
+    for (float& value : rounded.v) value = format.round(value);
     if (const double residual = probe.candidate_with_input(rounded); probe.good(residual))
-      return report.add(cause, fmt::format("the same with x rounded to {} first", format),
+      return report.add(format.cause, fmt::format("the same with x rounded to {} first", format.name),
                         "do not cast the input of this layer", residual, 1, Blame::kNone);
   }
   for (const ElementFunction& function : element_functions().subspan(1)) {

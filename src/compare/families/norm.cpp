@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compare/families/functions.h"
 #include "compare/families/norm_search.h"
 
 namespace lockstep {
@@ -16,9 +17,11 @@ Finding describe(const NormParams& r, const NormParams& c) {
               0.8,         0,
               Blame::kNone};
   const auto set = [&](const char* cause, std::string fix) { out.cause = cause, out.fix = std::move(fix); };
-  const bool bf16 = c.input == Rounding::kBf16 || c.normal == Rounding::kBf16;
-  if (c.input != Rounding::kNone || c.normal != Rounding::kNone) {
-    set(bf16 ? "precision.bf16" : "precision.f16", "normalise in f32 and cast afterwards");
+  Format held = nullptr;
+  for (const Format format : {c.input, c.squares, c.factor, c.normal, c.weighted})
+    if (format) held = format;
+  if (held) {
+    set(held->cause, "normalise in f32 and cast afterwards");
   } else if (c.twice) {
     set("norm.twice", "normalise once");
   } else if (c.kind == NormKind::kNone) {
@@ -79,6 +82,30 @@ void search_free_weight(Case& failing, const NormSearch& search, const NormParam
   out.push_back(std::move(finding));
 }
 
+// The right norm of an input that was changed on its way in: an activation before it, heads cut otherwise.
+bool search_input(Case& failing, const NormSearch& search, const Item& input, const NormParams& r, Findings& out) {
+  const Values& x = failing.candidate_of(input);
+  const double unchanged = search.measure(true, r);
+  const auto fits = [&](double residual, const char* cause, const std::string& words, std::string fix) {
+    if (!failing.explains_candidate(residual) || !failing.is_better(residual, unchanged)) return false;
+    out.push_back({cause, fmt::format("reference: {}; yours: the same of {}", formula(r), words), std::move(fix), "",
+                   r.residual, residual, 1, 0, Blame::kNone});
+    return true;
+  };
+  for (const ElementFunction& function : element_functions().subspan(1)) {
+    if (!function.is_activation) continue;
+    if (fits(search.measure_after(function.f, r), "activation.added", function.name,
+             "normalise first, then apply the activation"))
+      return true;
+  }
+  if (failing.r.rank() < 3) return false;
+  const int64_t heads = failing.r.dim(-2), size = failing.r.last(), tokens = x.size() / (heads * size);
+  if (heads < 2 || tokens * heads * size != x.size()) return false;
+  const Values strided = permuted(reshaped(x, {tokens, size, heads}), {0, 2, 1});
+  return fits(search.measure_from(strided, r), "layout.heads", "x with the head's number running fastest",
+              "split the projection into heads first, then the head's channels: [tokens, heads, d]");
+}
+
 }  // namespace
 
 void search_norm(Case& failing, Findings& out) {
@@ -97,7 +124,7 @@ void search_norm(Case& failing, Findings& out) {
     }
     if (failing.explains_candidate(c.residual) && failing.is_better(c.residual, with_reference))
       out.push_back(describe(r, c));
-    else
+    else if (!search_input(failing, search, *input, r, out))
       search_free_weight(failing, search, r, out);
     return;
   }

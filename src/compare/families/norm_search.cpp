@@ -8,19 +8,13 @@
 namespace lockstep {
 namespace {
 
-float rounded(double x, Rounding rounding) {
-  const float value = static_cast<float>(x);
-  return rounding == Rounding::kBf16  ? float_from(bfloat16_from(value))
-         : rounding == Rounding::kF16 ? float_from(half_from(value))
-                                      : value;
-}
-
 std::optional<std::vector<float>> vector_of(std::optional<Values> values) {
   if (!values) return std::nullopt;
   return std::move(values->v);
 }
 
-// Normalises `n` numbers that lie `stride` apart.
+}  // namespace
+
 void normalise(double* x, int64_t n, int64_t stride, const NormParams& p) {
   double sum = 0, squares = 0, absolute = 0, largest = 0;
   for (int64_t i = 0; i < n; ++i) sum += x[i * stride];
@@ -32,6 +26,7 @@ void normalise(double* x, int64_t n, int64_t stride, const NormParams& p) {
     const double d = x[i * stride] - mean;
     squares += d * d, absolute += std::fabs(d), largest = std::max(largest, std::fabs(d));
   }
+  squares = count * in_format(squares / count, p.squares);
   const auto root = [&](double variance) {
     return p.eps_outside ? 1 / (std::sqrt(variance) + p.eps) : 1 / std::sqrt(variance + p.eps);
   };
@@ -62,9 +57,12 @@ void normalise(double* x, int64_t n, int64_t stride, const NormParams& p) {
     case NormKind::kCentred:
       break;
   }
+  factor = in_format(factor, p.factor);
   const double taken = p.kind == NormKind::kMeanKept ? 0 : p.kind == NormKind::kCentredRms ? sum / count : mean;
   for (int64_t i = 0; i < n; ++i) x[i * stride] = (x[i * stride] - taken) * factor;
 }
+
+namespace {
 
 double weight_factor(WeightUse use, double w) {
   switch (use) {
@@ -118,9 +116,13 @@ std::string formula(const NormParams& p) {
   if (p.use == WeightUse::kBefore) out += ", x multiplied by " + weight + " before";
   if (!p.bias) out += ", without bias";
   if (p.twice) out += ", and the same once more on the result";
-  if (p.input != Rounding::kNone) out += p.input == Rounding::kBf16 ? ", x in bfloat16" : ", x in float16";
-  if (p.normal != Rounding::kNone)
-    out += p.normal == Rounding::kBf16 ? ", its result in bfloat16" : ", its result in float16";
+  const std::pair<Format, const char*> held[] = {{p.input, "x"},
+                                                 {p.squares, "the mean of the squares"},
+                                                 {p.factor, "the factor of each row"},
+                                                 {p.normal, "its result"},
+                                                 {p.weighted, "the weight"}};
+  for (const auto& [format, what] : held)
+    if (format) out += fmt::format(", {} in {}", what, format->name);
   return out;
 }
 
@@ -158,8 +160,8 @@ std::vector<double> NormSearch::normal(const Side& side, const NormParams& p, co
   const bool whole = p.span == NormSpan::kTokens || p.span == NormSpan::kAll;
   const Values& from = whole ? side.whole : side.x;
   std::vector<double> x(from.v.begin(), from.v.end());
-  if (p.input != Rounding::kNone)
-    for (double& value : x) value = rounded(value, p.input);
+  if (p.input)
+    for (double& value : x) value = in_format(value, p.input);
   const auto times_weight = [&](WeightUse use) {
     if (!weight) return;
     for (size_t i = 0; i < x.size(); ++i) x[i] *= weight_factor(use, (*weight)[i % static_cast<size_t>(channels_)]);
@@ -188,8 +190,8 @@ std::vector<double> NormSearch::normal(const Side& side, const NormParams& p, co
       chosen.insert(chosen.end(), x.begin() + row * channels_, x.begin() + (row + 1) * channels_);
     x = std::move(chosen);
   }
-  if (p.normal != Rounding::kNone)
-    for (double& value : x) value = rounded(value, p.normal);
+  if (p.normal)
+    for (double& value : x) value = in_format(value, p.normal);
   return x;
 }
 
@@ -200,7 +202,7 @@ double NormSearch::residual(const Side& side, const NormParams& p, const std::ve
   for (size_t i = 0; i < x.size(); ++i) {
     const size_t channel = i % static_cast<size_t>(channels_);
     double value = x[i];
-    if (weight) value *= weight_factor(p.use, (*weight)[channel]);
+    if (weight) value *= weight_factor(p.use, in_format((*weight)[channel], p.weighted));
     if (bias && p.bias) value += (*bias)[channel];
     const double target = side.y.v[i];
     dd += (value - target) * (value - target), yy += target * target;
@@ -213,6 +215,20 @@ double NormSearch::measure(bool candidate, const NormParams& p) const {
   const auto& bias = candidate ? bias_c_ : bias_r_;
   if (p.use != WeightUse::kNone && !weight) return INFINITY;
   return residual(candidate ? c_ : r_, p, weight ? &*weight : nullptr, bias ? &*bias : nullptr);
+}
+
+double NormSearch::measure_from(const Values& input, const NormParams& p) const {
+  Values x = input;
+  x.shape = failing_.r.shape;
+  const Side side = side_of(x, failing_.c, channel_axis(failing_.name, failing_.r.shape));
+  return residual(side, p, weight_c_ ? &*weight_c_ : nullptr, bias_c_ ? &*bias_c_ : nullptr);
+}
+
+double NormSearch::measure_after(double (*change)(double), const NormParams& p) const {
+  if (p.span == NormSpan::kTokens || p.span == NormSpan::kAll) return INFINITY;  // only the sampled rows are changed
+  Side side{c_.x, c_.y, {}, c_.rows};
+  for (float& value : side.x.v) value = static_cast<float>(change(value));
+  return residual(side, p, weight_c_ ? &*weight_c_ : nullptr, bias_c_ ? &*bias_c_ : nullptr);
 }
 
 NormParams NormSearch::reference() const {
@@ -265,10 +281,13 @@ NormParams NormSearch::candidate(const NormParams& r) const {
     for (const WeightUse use : {WeightUse::kTwice, WeightUse::kInverse, WeightUse::kBefore})
       with([&](NormParams& p) { p.use = use; });
   if (bias_c_) with([](NormParams& p) { p.bias = !p.bias; });
-  for (const Rounding rounding : {Rounding::kBf16, Rounding::kF16}) {
-    with([&](NormParams& p) { p.input = rounding; });
-    with([&](NormParams& p) { p.normal = rounding; });
-    with([&](NormParams& p) { p.input = p.normal = rounding; });
+  for (const NumberFormat& format : half_formats()) {
+    for (const auto held : {&NormParams::input, &NormParams::normal, &NormParams::squares, &NormParams::factor})
+      with([&](NormParams& p) { p.*held = &format; });
+    with([&](NormParams& p) { p.input = p.normal = &format; });
+    with([&](NormParams& p) { p.squares = p.factor = &format; });
+    with([&](NormParams& p) { p.input = p.squares = p.factor = &format; });
+    if (weight_c_ && r.use != WeightUse::kNone) with([&](NormParams& p) { p.weighted = &format; });
   }
   return unusual(out, r);
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compare/families/fit.h"
+#include "compare/families/number_formats.h"
 
 namespace lockstep {
 
@@ -26,7 +27,6 @@ enum class NormKind {
 };
 enum class NormSpan { kChannels, kHeads, kTokens, kAll, kGroups };
 enum class WeightUse { kNone, kPlain, kOnePlus, kTwice, kInverse, kBefore };
-enum class Rounding { kNone, kBf16, kF16 };
 
 struct NormParams {
   NormKind kind = NormKind::kRms;
@@ -37,11 +37,15 @@ struct NormParams {
   bool eps_outside = false;  // added to the root, not under it
   bool twice = false;        // the norm of the norm
   int64_t groups = 1;        // of kGroups
-  Rounding input = Rounding::kNone, normal = Rounding::kNone;
+  // What is held in a poorer format: the input, the mean of the squares, the factor 1/root, the normalised rows, the
+  // weight.
+  Format input = nullptr, squares = nullptr, factor = nullptr, normal = nullptr, weighted = nullptr;
   std::string weight = {};  // of another module, when not its own
   double residual = INFINITY;
 };
 
+// Normalises `n` numbers that lie `stride` apart; the weight is not its business.
+void normalise(double* x, int64_t n, int64_t stride, const NormParams& p);
 std::string formula(const NormParams& p);
 const char* kind_name(NormKind kind);
 const char* span_name(NormSpan span);
@@ -53,6 +57,10 @@ class NormSearch {
   NormParams candidate(const NormParams& reference) const;
   NormParams other_weight(const NormParams& reference) const;
   double measure(bool candidate, const NormParams& p) const;
+  // The candidate by these parameters from another input than the one that was recorded, or taken to be its own; or
+  // from that one with each number changed.
+  double measure_from(const Values& input, const NormParams& p) const;
+  double measure_after(double (*change)(double), const NormParams& p) const;
 
   // y = norm(x) * a + b with any a and b for each channel.
   struct FreeWeight {

@@ -5,29 +5,21 @@
 #include <cmath>
 
 #include "compare/families/family.h"
+#include "compare/families/number_formats.h"
 
 namespace lockstep {
 namespace {
 
-struct Format {
-  const char* id;
-  const char* words;
-  float (*round)(float);
-  double relative;  // largest relative error of one rounding
-};
-
-// Whole numbers first: small ones are held by every format.
-const Format kFormats[] = {
+// Small ones are held by every format, so they are asked first.
+const NumberFormat kWhole[] = {
     {"precision.integer", "whole numbers, cut towards zero", [](float x) { return std::trunc(x); }, 1},
     {"precision.integer", "whole numbers, rounded", [](float x) { return std::nearbyint(x); }, 1},
-    {"precision.bf16", "bfloat16", [](float x) { return float_from(bfloat16_from(x)); }, 0x1p-8},
-    {"precision.f16", "float16", [](float x) { return float_from(half_from(x)); }, 0x1p-11},
-    {"precision.f8_e4m3", "float8 e4m3", [](float x) { return float_from(float8_e4m3_from(x)); }, 0x1p-4},
-    {"precision.f8_e5m2", "float8 e5m2", [](float x) { return float_from(float8_e5m2_from(x)); }, 0x1p-3},
 };
 
 void search_rounding(Case& failing, Findings& out) {
-  for (const Format& format : kFormats) {
+  std::vector<NumberFormat> formats(std::begin(kWhole), std::end(kWhole));
+  formats.insert(formats.end(), number_formats().begin(), number_formats().end());
+  for (const NumberFormat& format : formats) {
     int64_t held_c = 0, held_r = 0;
     double dd = 0, rr = 0;
     for (size_t i = 0; i < failing.c.v.size(); ++i) {
@@ -44,11 +36,11 @@ void search_rounding(Case& failing, Findings& out) {
     const bool exact = residual < 0.25 * failing.error;
     if (!exact && (format.relative >= 1 || failing.error > 4 * format.relative)) continue;
     out.push_back(
-        {format.id,
-         fmt::format("reference: full precision; yours: every value is held in {}{}", format.words,
+        {format.cause,
+         fmt::format("reference: full precision; yours: every value is held in {}{}", format.name,
                      exact ? ", and is the reference's value so rounded" : ""),
          fmt::format("remove the cast to {} on the way to this tensor, or make the same cast in the reference",
-                     format.words),
+                     format.name),
          "", 0, exact ? residual : std::min(residual, failing.tolerance), exact ? 0.8 : 1.5, 0, Blame::kNone});
     return;
   }

@@ -130,6 +130,19 @@ double wrapped(double angle) {
   return std::remainder(angle, 2 * M_PI);
 }
 
+bool read_positions(const Angles& table, double limit, std::vector<AxisPositions>& out) {
+  for (const Axis& axis : axes_of(table)) {
+    if (axis.frequencies.empty()) continue;  // no token moves along it
+    AxisPositions found{axis.first, axis.frequencies, {}};
+    double misfit = 0;
+    if (static_cast<int64_t>(axis.frequencies.size()) != axis.count ||
+        !positions_on(table, axis, limit, found.positions, misfit))
+      return false;
+    out.push_back(std::move(found));
+  }
+  return !out.empty();
+}
+
 PositionFinding compare_positions(const Angles& c, const Angles& r, double limit) {
   PositionFinding out;
   std::vector<Positions> in_r, in_c;

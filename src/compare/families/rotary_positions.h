@@ -17,6 +17,14 @@ struct Angles {
 Angles angles_of(const Values& complex_table);
 double wrapped(double angle);  // to within half a turn
 
+// An axis of the table: columns that turn together, and where each token stands on it.
+struct AxisPositions {
+  int64_t first = 0;  // column
+  std::vector<double> frequencies, positions;
+};
+// False when the table is no positions times frequencies to within `limit`.
+bool read_positions(const Angles& table, double limit, std::vector<AxisPositions>& out);
+
 struct PositionFinding {
   std::string cause, yours, fix;  // empty cause: the candidate's angles are no positions on the reference's axes
   double misfit = 0;              // angle left over

@@ -6,6 +6,7 @@
 
 #include "compare/families/fit.h"
 #include "compare/families/rotary_positions.h"
+#include "compare/families/rotary_precision.h"
 
 namespace lockstep {
 namespace {
@@ -88,8 +89,11 @@ std::vector<double> column_factors(const Angles& c, const Angles& r) {
 
 void search_complex(Case& failing, Findings& out) {
   const Angles r = angles_of(failing.r), c = angles_of(failing.c);
-  const double limit = std::max(2e-3, 3 * failing.tolerance);
+  // An explanation must leave little of the difference: a limit of its own would take small ones for anything.
+  const double limit = std::max(3 * failing.tolerance, std::min(2e-3, 0.1 * failing.error));
   const size_t before = out.size();
+  search_coarse_angles(failing, c, r, out);
+  if (out.size() > before) return;
   const auto add = [&](const char* cause, std::string yours, std::string fix, double residual, double complexity) {
     out.push_back({cause, "reference: the table of angles a; yours: " + yours, std::move(fix), "", 0,
                    residual * failing.tolerance / limit, complexity, 0, Blame::kNone});
@@ -289,6 +293,7 @@ void search_real(Case& failing, Findings& out) {
   else if (halves_r < kFit && even_c < kFit && halves_c > kFit)
     out.push_back({"rotary.style", "reference: angles repeated in the second half; yours: repeated side by side",
                    "concatenate the angles, do not interleave them", "", 0, failing.tolerance, 0.9, 0, Blame::kNone});
+  if (out.size() == before) search_coarse_table(failing, out);
   if (out.size() > before || failing.r.size() > 1 << 18) return;
   const double limit = std::max(2e-3, 2 * failing.tolerance), r_fit = fitted_theta(failing.r, limit),
                c_fit = r_fit > 0 ? fitted_theta(failing.c, limit) : 0;

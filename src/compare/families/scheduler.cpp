@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "compare/families/fit.h"
+#include "compare/families/number_formats.h"
 #include "compare/families/schedule.h"
 
 namespace lockstep {
@@ -179,6 +180,20 @@ bool search_third(Case& failing, const std::vector<const Item*>& items, const It
   return true;
 }
 
+// dt, or the sigmas it is the difference of, in a poorer format.
+bool search_coarse(Case& failing, const Step& r, const Step& c, Findings& out) {
+  const double near = std::max(1e-6, failing.tolerance * 0.1) * std::max(1.0, std::fabs(r.dt));
+  for (const NumberFormat& format : half_formats()) {
+    if (std::fabs(c.dt - in_format(r.dt, &format)) > near || std::fabs(c.dt - r.dt) < 4 * near) continue;
+    out.push_back(
+        {format.cause,
+         fmt::format("reference: x + {:.7g} v; yours: x + {:.7g} v, which is that dt in {}", r.dt, c.dt, format.name),
+         "keep sigmas and dt in f32", "", r.residual, c.residual, 0.6, 0, Blame::kNone});
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void search_scheduler(Case& failing, Findings& out) {
@@ -192,6 +207,7 @@ void search_scheduler(Case& failing, Findings& out) {
       if (failing.note_local(residual_of(r, failing.candidate_of(*x), failing.candidate_of(*v), failing.c))) return;
       const Step c = fit_step(failing.candidate_of(*x), failing.candidate_of(*v), failing.c);
       const bool good = failing.explains_candidate(c.residual);
+      if (good && search_coarse(failing, r, c, out)) return;
       if (good && (std::fabs(c.dt - r.dt) > 1e-3 * std::fabs(r.dt) || std::fabs(c.keep - 1) > 1e-2)) {
         out.push_back(describe(failing, r, c, v->name));
       } else if (!good) {

@@ -15,6 +15,7 @@ const std::vector<Family>& families() {
       {"activation", search_activation, confirm_activation, true},
       {"channelwise", search_channelwise, nullptr, true},
       {"linear", search_linear, confirm_linear, true},
+      {"tokens", search_tokens},
       {"embedding", search_embedding, nullptr, true},
       {"convolution", search_convolution, nullptr, true},
       {"resample", search_resample},

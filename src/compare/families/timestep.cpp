@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compare/families/fit.h"
+#include "compare/families/number_formats.h"
 #include "compare/families/schedule.h"
 
 namespace lockstep {
@@ -17,11 +18,15 @@ struct Features {
   double shift = 0;  // the exponent divides by half - shift
   int sine = 1;      // its sign
   double residual = INFINITY;
+  Format time = nullptr, frequency = nullptr, angle = nullptr;  // held in a poorer format
 };
 
 std::string formula(const Features& f) {
-  return fmt::format("[{}](t * {:.5g} * {:.5g}^(-i/{})){}", f.cos_first ? "cos, sin" : "sin, cos", f.factor, f.theta,
-                     f.shift == 0 ? "half" : "(half - 1)", f.sine < 0 ? ", sines negated" : "");
+  std::string held;
+  for (const auto& [format, what] : {std::pair{f.time, "t"}, {f.frequency, "frequencies"}, {f.angle, "angles"}})
+    if (format) held += fmt::format(", {} in {}", what, format->name);
+  return fmt::format("[{}](t * {:.5g} * {:.5g}^(-i/{})){}{}", f.cos_first ? "cos, sin" : "sin, cos", f.factor, f.theta,
+                     f.shift == 0 ? "half" : "(half - 1)", f.sine < 0 ? ", sines negated" : "", held);
 }
 
 double residual_of(const Features& f, const Values& t, const Values& y) {
@@ -29,8 +34,10 @@ double residual_of(const Features& f, const Values& t, const Values& y) {
   double dd = 0, yy = 0;
   for (int64_t row = 0; row < y.rows(); ++row)
     for (int64_t i = 0; i < half; ++i) {
-      const double a = t.v[static_cast<size_t>(row)] * f.factor *
-                       std::exp(-std::log(f.theta) * static_cast<double>(i) / (static_cast<double>(half) - f.shift));
+      const double time = in_format(f.factor * in_format(t.v[static_cast<size_t>(row)], f.time), f.time);
+      const double slower =
+          std::exp(-std::log(f.theta) * static_cast<double>(i) / (static_cast<double>(half) - f.shift));
+      const double a = in_format(time * in_format(slower, f.frequency), f.angle);
       const double sine = f.sine * std::sin(a);
       const double first = f.cos_first ? std::cos(a) : sine, second = f.cos_first ? sine : std::cos(a);
       const double d0 = first - y.row(row)[static_cast<size_t>(i)],
@@ -77,6 +84,20 @@ Features fit(const Values& t, const Values& y) {
   return best;
 }
 
+// The reference's own features with time, frequencies or angles in a poorer format; `best` when none is better.
+Features in_poorer_format(const Values& t, const Values& y, const Features& r, Features best) {
+  for (const NumberFormat& format : half_formats())
+    for (int held = 1; held < 8; ++held) {
+      Features f = r;
+      if (held & 1) f.angle = &format;
+      if (held & 2) f.frequency = &format;
+      if (held & 4) f.time = &format;
+      f.residual = residual_of(f, t, y);
+      if (f.residual < 0.5 * best.residual) best = f;
+    }
+  return best;
+}
+
 void search_features(Case& failing, Findings& out) {
   if (failing.r.last() < 8 || failing.r.last() % 2) return;
   for (const Item& item : failing.items) {
@@ -86,13 +107,16 @@ void search_features(Case& failing, Findings& out) {
     if (r.residual > limit) continue;
     if (failing.note_local(residual_of(r, failing.candidate_of(item), failing.c))) return;
     Features c = fit(failing.candidate_of(item), failing.c);
+    if (c.residual > limit) c = in_poorer_format(failing.candidate_of(item), failing.c, r, c);
     if (c.residual > limit) c = fit_unusual(failing.candidate_of(item), failing.c, c);
     if (c.residual > limit || c.residual > 0.3 * residual_of(r, failing.candidate_of(item), failing.c)) return;
-    const char* cause = c.cos_first != r.cos_first ? "timestep.cos_sin_order"
-                        : c.sine != r.sine         ? "timestep.sign"
-                        : c.factor != r.factor     ? "timestep.factor"
-                        : c.theta != r.theta       ? "timestep.theta"
-                                                   : "timestep.frequencies";
+    const Format held = c.time ? c.time : c.frequency ? c.frequency : c.angle;
+    const char* cause = held                         ? held->cause
+                        : c.cos_first != r.cos_first ? "timestep.cos_sin_order"
+                        : c.sine != r.sine           ? "timestep.sign"
+                        : c.factor != r.factor       ? "timestep.factor"
+                        : c.theta != r.theta         ? "timestep.theta"
+                                                     : "timestep.frequencies";
     out.push_back({cause, fmt::format("reference: {}; yours: {}", formula(r), formula(c)), "compute " + formula(r), "",
                    r.residual, std::min(c.residual, failing.tolerance), 0.7, 0, Blame::kNone});
     return;

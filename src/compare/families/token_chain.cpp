@@ -5,14 +5,37 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compare/families/fit.h"
 #include "compare/families/functions.h"
+#include "compare/families/norm_search.h"
 #include "compare/work_back.h"
 
 namespace lockstep {
+
+struct TokenChain::Norm {
+  size_t span = 1;  // elements normed together
+  NormParams params;
+  std::vector<float> weight, bias;
+
+  Tokens operator()(const Tokens& x) const {
+    Tokens out = x;
+    if (params.kind == NormKind::kNone) return out;
+    for (size_t at = 0; at + span <= x.v.size(); at += span) {
+      normalise(&out.v[at], static_cast<int64_t>(span), 1, params);
+      for (size_t i = 0; i < span; ++i) {
+        double& y = out.v[at + i];
+        if (!weight.empty()) y *= weight[i % weight.size()];
+        if (!bias.empty()) y += bias[i % bias.size()];
+      }
+    }
+    return out;
+  }
+};
+
 namespace {
 
 constexpr int64_t kMostTokens = 12;
-constexpr size_t kMostSteps = 10, kMostSources = 24, kMostTerms = 8;
+constexpr size_t kMostSteps = 10, kMostSources = 24, kMostTerms = 8, kMostVectors = 24;
 constexpr int64_t kMostWeight = int64_t{1} << 27;
 
 Tokens each(const Tokens& x, const std::function<double(double, size_t)>& f) {
@@ -34,31 +57,6 @@ Tokens linear(const Tokens& x, const Values& weight, const std::vector<float>& b
     }
   return out;
 }
-
-struct Norm {
-  size_t span = 1;  // elements normed together
-  bool centred = false;
-  double eps = 1e-6;
-  std::vector<float> weight, bias;
-
-  Tokens operator()(const Tokens& x) const {
-    Tokens out = x;
-    for (size_t at = 0; at + span <= x.v.size(); at += span) {
-      double mean = 0, squares = 0;
-      for (size_t i = 0; i < span; ++i) mean += x.v[at + i] / static_cast<double>(span);
-      if (!centred) mean = 0;
-      for (size_t i = 0; i < span; ++i) squares += (x.v[at + i] - mean) * (x.v[at + i] - mean);
-      const double by = 1 / std::sqrt(squares / static_cast<double>(span) + eps);
-      for (size_t i = 0; i < span; ++i) {
-        double& y = out.v[at + i];
-        y = (y - mean) * by;
-        if (!weight.empty()) y *= weight[i % weight.size()];
-        if (!bias.empty()) y += bias[i % bias.size()];
-      }
-    }
-    return out;
-  }
-};
 
 // y = a[channel] x + b[channel].
 Tokens modulated(const Tokens& x, const std::vector<double>& a, const std::vector<double>& b) {
@@ -237,34 +235,46 @@ bool TokenChain::add_norm(size_t record, size_t source) {
       norm.weight = weight->v;
   if (const auto bias = failing_.weight_c(module + ".bias"); bias && bias->size() == tensor.shape.back())
     norm.bias = bias->v;
-  for (const bool centred : {true, false})
+  for (const NormKind kind : {NormKind::kLayer, NormKind::kRms, NormKind::kUnit})
     for (const double eps : {1e-6, 1e-5, 1e-8, 1e-12}) {
-      norm.centred = centred, norm.eps = eps;
-      const char* kind = centred ? "LayerNorm" : "RMSNorm";
-      if (!keep(record, source, fmt::format("{}(x)", kind), norm)) continue;
-      std::vector<StepVariation>& out = steps_.back().variations;
-      Norm other = norm;
-      other.centred = !centred;
-      out.push_back({"norm.kind", centred ? "RMSNorm(x)" : "LayerNorm(x)", fmt::format("use {}", kind), 0.8, other});
-      out.push_back({"norm.missing", "x", fmt::format("apply {}", module), 0.8, [](const Tokens& x) { return x; }});
-      for (const double wrong : {1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 0.0, 1e-2, 1e-1, 1.0})
-        if (wrong != eps) {
-          other = norm, other.eps = wrong;
-          out.push_back({"norm.eps", fmt::format("{}(x) with eps {:g}", kind, wrong), fmt::format("use eps {:g}", eps),
-                         0.9, other});
-        }
-      if (!norm.weight.empty()) {
-        other = norm, other.weight.clear();
-        out.push_back({"norm.weight_missing", fmt::format("{}(x) without its weight", kind),
-                       fmt::format("multiply by {}.weight", module), 0.8, other});
-        other = norm;
-        for (float& w : other.weight) w += 1;
-        out.push_back({"norm.one_plus_weight", fmt::format("{}(x) times (1 + weight)", kind),
-                       fmt::format("multiply by {}.weight itself", module), 0.8, other});
-      }
+      norm.params.kind = kind, norm.params.eps = eps;
+      if (!keep(record, source, fmt::format("{}(x)", kind_name(kind)), norm)) continue;
+      add_norm_variations(module, norm);
       return true;
     }
   return false;
+}
+
+void TokenChain::add_norm_variations(const std::string& module, const Norm& norm) {
+  std::vector<StepVariation>& out = steps_.back().variations;
+  const char* own = kind_name(norm.params.kind);
+  const auto add = [&](const char* cause, std::string yours, std::string fix, double complexity, auto&& change) {
+    Norm other = norm;
+    change(other);
+    out.push_back({cause, std::move(yours), std::move(fix), complexity, other});
+  };
+  for (const NormKind kind : {NormKind::kLayer, NormKind::kRms, NormKind::kUnit, NormKind::kCentred, NormKind::kSample,
+                              NormKind::kMeanAbs, NormKind::kMeanKept, NormKind::kCentredRms})
+    if (kind != norm.params.kind)
+      add("norm.kind", fmt::format("{}(x)", kind_name(kind)), fmt::format("use {}", own), 0.8,
+          [&](Norm& n) { n.params.kind = kind; });
+  add("norm.missing", "x", fmt::format("apply {}", module), 0.8,
+      [](Norm& n) { n.params.kind = NormKind::kNone, n.weight.clear(), n.bias.clear(); });
+  for (const double wrong : {1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 0.0, 1e-2, 1e-1, 1.0})
+    if (wrong != norm.params.eps)
+      add("norm.eps", fmt::format("{}(x) with eps {:g}", own, wrong), fmt::format("use eps {:g}", norm.params.eps), 0.9,
+          [&](Norm& n) { n.params.eps = wrong; });
+  for (const NumberFormat& format : half_formats())
+    for (const auto held : {&NormParams::squares, &NormParams::factor})
+      add(format.cause, fmt::format("{}(x) computed in {}", own, format.name), "normalise in f32 and cast afterwards",
+          0.9, [&](Norm& n) { n.params.*held = &format; });
+  if (norm.weight.empty()) return;
+  add("norm.weight_missing", fmt::format("{}(x) without its weight", own), fmt::format("multiply by {}.weight", module),
+      0.8, [](Norm& n) { n.weight.clear(); });
+  add("norm.one_plus_weight", fmt::format("{}(x) times (1 + weight)", own),
+      fmt::format("multiply by {}.weight itself", module), 0.8, [](Norm& n) {
+        for (float& w : n.weight) w += 1;
+      });
 }
 
 bool TokenChain::add_modulation(size_t record, size_t source) {
@@ -304,7 +314,42 @@ bool TokenChain::add_modulation(size_t record, size_t source) {
   add("modulate.missing", from, "modulate: compute " + right, [](double& s, double& t) { s = 1, t = 0; });
   add("modulate.form", from + " * (2 + scale) + shift", "use (1 + scale)", [](double& s, double&) { s += 1; });
   add("modulate.shift", from + " * (1 + scale) - shift", "add the shift", [](double&, double& t) { t = -t; });
+  add_other_parts(from, right, a, b);
   return true;
+}
+
+// Parts of a modulation that stand elsewhere in it, or in the other stream's: one of the two, or both moved alike.
+void TokenChain::add_other_parts(const std::string& from, const std::string& right, const std::vector<double>& a,
+                                 const std::vector<double>& b) {
+  const std::vector<NamedVector> words = vector_dictionary(failing_, static_cast<int64_t>(a.size()));
+  const int count = static_cast<int>(std::min<size_t>(words.size(), kMostVectors));
+  const auto nearest = [&](const std::vector<double>& wanted, double offset) {
+    int best = -1;
+    double least = 1e-2;
+    for (int w = 0; w < count; ++w) {
+      double dd = 0, ww = 1e-30;
+      for (size_t c = 0; c < wanted.size(); ++c)
+        dd += std::pow(words[static_cast<size_t>(w)].r[c] - wanted[c] + offset, 2), ww += wanted[c] * wanted[c];
+      if (std::sqrt(dd / ww) < least) least = std::sqrt(dd / ww), best = w;
+    }
+    return best;
+  };
+  const int scale = nearest(a, 1), shift = nearest(b, 0);
+  if (scale < 0 || shift < 0) return;
+  const auto name = [&](int w) { return words[static_cast<size_t>(w)].name; };
+  const auto try_parts = [&](int s, int t) {
+    if (s < 0 || t < 0 || s >= count || t >= count || (s == scale && t == shift)) return;
+    std::vector<double> other_a = a, other_b = b;
+    for (size_t c = 0; c < a.size(); ++c)
+      other_a[c] = 1 + words[static_cast<size_t>(s)].c[c], other_b[c] = words[static_cast<size_t>(t)].c[c];
+    steps_.back().variations.push_back({"modulate.other_part",
+                                        fmt::format("{} * (1 + {}) + {}", from, name(s), name(t)),
+                                        fmt::format("take {} and {}: compute {}", name(scale), name(shift), right),
+                                        0.85, [=](const Tokens& x) { return modulated(x, other_a, other_b); }});
+  };
+  for (int w = 0; w < count; ++w)
+    if (w != shift && w != scale) try_parts(w, shift), try_parts(scale, w);
+  for (int by = 1; by < count; ++by) try_parts(scale + by, shift + by), try_parts(scale - by, shift - by);
 }
 
 bool TokenChain::add_residual(size_t record, size_t stream, size_t branch) {
@@ -323,6 +368,7 @@ bool TokenChain::add_residual(size_t record, size_t stream, size_t branch) {
   const bool gated = away > 1e-3;
   const std::string a = name_of(stream), b = name_of(branch), g = gated ? "gate * " : "";
   const std::string right = fmt::format("{} + {}{}", a, g, b);
+  if (!gated && stream > branch) return false;  // of two plain addends the stream is what was there first
   // The rest of the chain goes on through what the candidate did not record.
   const bool through_stream = failing_.partner(stream) == SIZE_MAX || failing_.partner(branch) != SIZE_MAX;
   if (through_stream) {
@@ -354,6 +400,12 @@ bool TokenChain::add_residual(size_t record, size_t stream, size_t branch) {
       add("residual.other_input", fmt::format("{} + {}{}", name_of(another), g, b), "add " + a,
           [=](const Tokens&, const Tokens& z) { return sum(x, z, gate); });
     }
+  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+    Norm norm;
+    norm.span = width, norm.params.kind = kind;
+    add("norm.added", fmt::format("{} + {}{} of {}", a, g, kind_name(kind), b), "add " + b + " as it is",
+        [=](const Tokens& x, const Tokens& z) { return sum(x, norm(z), gate); });
+  }
   std::vector<double> other = gate;
   const auto form = [&](const char* words, auto&& change) {
     for (size_t c = 0; c < width; ++c) other[c] = change(gate[c]);
@@ -365,6 +417,12 @@ bool TokenChain::add_residual(size_t record, size_t stream, size_t branch) {
     form("gate^2", [](double v) { return v * v; });
     form("tanh(gate)", [](double v) { return std::tanh(v); });
     form("sigmoid(gate)", [](double v) { return sigmoid(v); });
+    const std::vector<NamedVector> words = vector_dictionary(failing_, h.width);
+    for (size_t w = 0; w < std::min<size_t>(words.size(), kMostVectors); ++w) {
+      other.assign(words[w].c.begin(), words[w].c.end());
+      add("gate.other_part", fmt::format("{} + {} * {}", a, words[w].name, b), "take the gate of this branch",
+          [x_gate = other](const Tokens& x, const Tokens& z) { return sum(x, z, x_gate); });
+    }
   }
   return true;
 }
@@ -389,6 +447,21 @@ bool TokenChain::add_product(size_t record, size_t gate, size_t up) {
     out.push_back(
         {"activation.product_missing", functions[f].name, fmt::format("multiply by {}", name_of(up)), 0.8,
          [=](const Tokens& x) { return each(x, [f](double v, size_t) { return element_functions()[f].f(v); }); }});
+    const auto both = [&](const char* cause, std::string yours, double (*value)(double (*)(double), double, double)) {
+      out.push_back({cause, std::move(yours), "compute " + right, 0.85, [=](const Tokens& x) {
+                       Tokens made = x;
+                       for (size_t i = 0; i < made.v.size(); ++i)
+                         made.v[i] = value(element_functions()[f].f, x.v[i], z.v[i]);
+                       return made;
+                     }});
+    };
+    const std::string product = fmt::format("{} * {}", name_of(gate), name_of(up));
+    both("activation.other_input", fmt::format("{} with x = {}", functions[f].name, product),
+         [](double (*act)(double), double x, double by) { return act(x * by); });
+    both("activation.added", fmt::format("{} of both, and their product", functions[f].name),
+         [](double (*act)(double), double x, double by) { return act(x) * act(by); });
+    both("activation.product_missing", fmt::format("{} + {}", functions[f].name, name_of(up)),
+         [](double (*act)(double), double x, double by) { return act(x) + by; });
     for (size_t g = 0; g < functions.size(); ++g)
       if (g != f && (g == 0 || functions[g].is_activation))
         out.push_back({g == 0 ? "activation.missing" : "activation.kind",

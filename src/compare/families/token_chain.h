@@ -50,6 +50,10 @@ class TokenChain {
   bool add_linear(size_t record, size_t source);
   bool add_function(size_t record, size_t source);
   bool add_norm(size_t record, size_t source);
+  struct Norm;
+  void add_norm_variations(const std::string& module, const Norm& norm);
+  void add_other_parts(const std::string& from, const std::string& right, const std::vector<double>& scale,
+                       const std::vector<double>& shift);
   bool add_modulation(size_t record, size_t source);
   bool add_residual(size_t record, size_t stream, size_t branch);
   bool add_product(size_t record, size_t gate, size_t up);

@@ -1,0 +1,25 @@
+// How a finding about a linear layer is worded: the reference's formula first, then what yours does to its weight.
+#pragma once
+#include <string>
+
+#include "compare/families/linear_probe.h"
+
+namespace lockstep {
+
+class LinearReport {
+ public:
+  LinearReport(const LinearProbe& probe, double reference_residual, Findings& out)
+      : probe_(probe), r_(reference_residual), out_(out) {}
+  bool add(const char* cause, const std::string& yours, std::string fix, double residual, double complexity,
+           Blame blame = Blame::kWeights);
+
+ private:
+  const LinearProbe& probe_;
+  double r_;
+  Findings& out_;
+};
+
+// The weight in few bits, put together otherwise than it was taken apart.
+bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report);
+
+}  // namespace lockstep

@@ -1,0 +1,25 @@
+#include "compare/families/number_formats.h"
+
+#include "compare/values.h"
+
+namespace lockstep {
+namespace {
+
+const NumberFormat kFormats[] = {
+    {"precision.bf16", "bfloat16", [](float x) { return float_from(bfloat16_from(x)); }, 0x1p-8},
+    {"precision.f16", "float16", [](float x) { return float_from(half_from(x)); }, 0x1p-11},
+    {"precision.f8_e4m3", "float8 e4m3", [](float x) { return float_from(float8_e4m3_from(x)); }, 0x1p-4},
+    {"precision.f8_e5m2", "float8 e5m2", [](float x) { return float_from(float8_e5m2_from(x)); }, 0x1p-3},
+};
+
+}  // namespace
+
+std::span<const NumberFormat> number_formats() {
+  return kFormats;
+}
+
+std::span<const NumberFormat> half_formats() {
+  return number_formats().first(2);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,23 @@
+// Formats poorer than float that a port may hold a value in, on the way or at the end; one list for every family that
+// looks for them.
+#pragma once
+#include <span>
+
+namespace lockstep {
+
+struct NumberFormat {
+  const char* cause;  // "precision.bf16"
+  const char* name;   // "bfloat16"
+  float (*round)(float);
+  double relative;  // largest relative error of one rounding
+};
+using Format = const NumberFormat*;  // null: as it is
+
+std::span<const NumberFormat> number_formats();  // the two of 16 bits, then those of 8
+std::span<const NumberFormat> half_formats();    // of 16 bits: what models are computed in
+
+inline double in_format(double x, Format format) {
+  return format ? static_cast<double>(format->round(static_cast<float>(x))) : x;
+}
+
+}  // namespace lockstep
