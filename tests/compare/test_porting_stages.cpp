@@ -53,15 +53,14 @@ struct Attended {
         }
         for (int64_t s = 0; s <= t; ++s)
           for (size_t j = 0; j < 16; ++j)
-            out.row(t)[h * 16 + j] += static_cast<float>(how.after * how.weights(e[static_cast<size_t>(s)] / total) *
-                                                         v.row(s)[h * 16 + j]);
+            out.row(t)[h * 16 + j] +=
+                static_cast<float>(how.after * how.weights(e[static_cast<size_t>(s)] / total) * v.row(s)[h * 16 + j]);
       }
     return out;
   }
   std::string cause(const How& how) const {
     RunMaker a, b;
-    for (RunMaker* run : {&a, &b})
-      run->add("net.attn.to_q", q).add("net.attn.to_k", k).add("net.attn.to_v", v);
+    for (RunMaker* run : {&a, &b}) run->add("net.attn.to_q", q).add("net.attn.to_k", k).add("net.attn.to_v", v);
     a.in("net.attn.to_out", make({})), b.in("net.attn.to_out", make(how));
     a.add("net.attn.to_out", make({})), b.add("net.attn.to_out", make(how));
     return first_cause(a, b);

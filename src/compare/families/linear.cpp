@@ -253,7 +253,15 @@ bool could_be_the_input(Case& failing, const LinearProbe& search, const Item& in
   Values product = reshaped(failing.c, {failing.c.rows(), failing.c.last()});
   for (int64_t i = 0; i < product.rows() && search.bias(); ++i)
     for (size_t j = 0; j < search.bias()->size(); ++j) product.row(i)[j] -= (*search.bias())[j];
-  return rms(inverse.input_of({&product}).v) < 2 * rms(failing.reference_of(input).v);
+  const Values x = inverse.input_of({&product});
+  const int64_t outputs = search.weight().rows();
+  const std::vector<int64_t> rows = sample_indices(x.rows(), 24);
+  // More outputs than inputs: under the right weight they agree on one input.
+  if (outputs > search.weight().last() &&
+      linear_misfit(take_rows(x, rows), take_rows(product, rows), search.weight(),
+                    std::vector<float>(static_cast<size_t>(outputs)), sample_indices(outputs, kProbeColumns)) > 0.1)
+    return false;
+  return rms(x.v) < 2 * rms(failing.reference_of(input).v);
 }
 
 void search_given_weights(Case& failing, const LinearProbe& search, double r, Findings& out) {
