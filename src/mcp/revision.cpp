@@ -1,5 +1,7 @@
 #include "mcp/revision.h"
 
+#include <fmt/format.h>
+
 namespace lockstep {
 namespace {
 
@@ -27,9 +29,9 @@ Json envelope_problem(const Json& message) {
   const Json meta = meta_of(message), revision = meta[kRevisionKey];
   if (!meta.value(kCapabilitiesKey, Json(nullptr)).is_object())
     return {{"code", mcp_error::kBadParameters},
-            {"message", std::string("_meta lacks ") + kCapabilitiesKey + ", an object"}};
+            {"message", fmt::format("_meta lacks {}, an object", kCapabilitiesKey)}};
   if (!revision.is_string())
-    return {{"code", mcp_error::kBadParameters}, {"message", std::string(kRevisionKey) + " is no text"}};
+    return {{"code", mcp_error::kBadParameters}, {"message", fmt::format("{} is no text", kRevisionKey)}};
   if (revision != Json(kStatelessRevision))
     return {{"code", mcp_error::kUnsupportedRevision},
             {"message", "this revision of the protocol is not spoken here"},

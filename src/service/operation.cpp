@@ -153,9 +153,10 @@ Json result_schema(const Operation& operation) {
   Json properties = Json::object(), required = Json::array();
   std::string_view rest = operation.result;
   while (!rest.empty()) {
-    const size_t blank = std::min(rest.find(' '), rest.size());
-    const std::string_view field = rest.substr(0, blank);
-    rest.remove_prefix(std::min(blank + 1, rest.size()));
+    const size_t blank = rest.find(' ');
+    const bool last = blank == std::string_view::npos;
+    const std::string_view field = last ? rest : rest.substr(0, blank);
+    rest = last ? std::string_view() : rest.substr(blank + 1);
     if (field.empty()) continue;
     const size_t colon = field.find(':');
     std::string name(field.substr(0, colon));
