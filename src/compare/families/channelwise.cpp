@@ -163,7 +163,9 @@ Findings search_elsewhere(const Case& operand, const ChannelSearch& search, cons
     if (label == wanted || values.v == operand.r.v) continue;
     const double residual = relative_error(operand.c.v, values.v);
     if (residual > 2 * operand.tolerance) continue;
-    add("residual.other_input", label + " in its place", fmt::format("add {} here, not {}", wanted, label), residual);
+    const bool alone = r.terms.size() == 1 && r.terms[0].coefficient.is(1) && r.offset.is(0);  // nothing is added here
+    add(alone ? "stage.replaced" : "residual.other_input", label + " in its place",
+        fmt::format("{} {} here, not {}", alone ? "pass" : "add", wanted, label), residual);
     return out;
   }
   for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
