@@ -108,8 +108,8 @@ void add_reference(App& app) {
   generate->add_option("--tap", options->record.tap, "record only tensors that match");
   generate->add_option("--no-tap", options->record.no_tap, "leave these out");
   generate->add_option("--record-steps", options->record.steps, "denoising steps to record, such as 0,5-9");
-  // On by default: most inputs are some module's output and share its file, and the others are what tells a fault between
-  // modules from one inside.
+  // On by default: most inputs are some module's output and share its file, and the others are what tells a fault
+  // between modules from one inside.
   options->record.inputs = true;
   generate->add_flag("--inputs", options->record.inputs, "record the inputs of modules too (the default)");
   generate->add_flag_callback(

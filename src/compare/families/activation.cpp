@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kHopeless = 0.3;  // on a few values: no formula that explains a tensor is so far off anywhere
+constexpr double kHopelessFormula = 0.3;  // on a few values: no formula that explains a tensor is so far off anywhere
 
 // With a second tensor: act(x) * up. The others are what it becomes when the two steps change places or one is doubled.
 enum class Form { kProduct, kOfProduct, kOfSum, kBoth, kSum };
@@ -81,7 +81,7 @@ class Search {
     // A few values rule most of the many combinations out.
     const size_t few = std::min<size_t>(y.size(), 256);
     const auto some = [&](const std::vector<float>& values) { return std::span(values).first(few); };
-    const auto hopeless = [&](double residual) { return residual > kHopeless; };
+    const auto hopeless = [&](double residual) { return residual > kHopelessFormula; };
     for (size_t a = 0; a < element_functions().size(); ++a)
       for (size_t i = 0; i < items_.size(); ++i) {
         if (!product) {
@@ -107,7 +107,7 @@ class Search {
           for (const Form form : {Form::kOfProduct, Form::kOfSum, Form::kBoth, Form::kSum}) {
             if (i == j || (i > j && form != Form::kSum) || (a > 0 && !element_functions()[a].is_activation)) continue;
             if (a == 0 && form != Form::kOfProduct) continue;  // sums of recorded tensors are residuals
-            if (residual_of(element_functions()[a], some(x_c_[i]), some(x_c_[j]), some(y_c_), form) > kHopeless)
+            if (residual_of(element_functions()[a], some(x_c_[i]), some(x_c_[j]), some(y_c_), form) > kHopelessFormula)
               continue;
             keep(out,
                  {a, items_[i], items_[j], residual_of(element_functions()[a], x_c_[i], x_c_[j], y_c_, form), form});

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kHopeless = 0.4;  // on a few rows: no right reading is so far off
+constexpr double kHopelessReading = 0.4;  // on a few rows: no right reading is so far off
 
 // One row of the weight taken apart: value = step * number + low, in groups.
 struct Parts {
@@ -187,7 +187,7 @@ bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) 
         Grid grid(w, quantiser);
         for (const Reading& reading : kReadings) {
           if (reading.affine && !affine) continue;
-          if (probe.candidate_rows(rows_read(probe, grid, reading, few)) > kHopeless) continue;
+          if (probe.candidate_rows(rows_read(probe, grid, reading, few)) > kHopelessReading) continue;
           const double residual = probe.candidate_rows(rows_read(probe, grid, reading, all));
           if (probe.good(residual))
             return report.add("linear.weight_quantised", quantiser.words() + ", " + reading.words, reading.fix,

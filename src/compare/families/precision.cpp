@@ -11,13 +11,13 @@ namespace lockstep {
 namespace {
 
 // Small ones are held by every format, so they are asked first.
-const NumberFormat kWhole[] = {
+const NumberFormat kWholeNumbers[] = {
     {"precision.integer", "whole numbers, cut towards zero", [](float x) { return std::trunc(x); }, 1},
     {"precision.integer", "whole numbers, rounded", [](float x) { return std::nearbyint(x); }, 1},
 };
 
 void search_rounding(Case& failing, Findings& out) {
-  std::vector<NumberFormat> formats(std::begin(kWhole), std::end(kWhole));
+  std::vector<NumberFormat> formats(std::begin(kWholeNumbers), std::end(kWholeNumbers));
   formats.insert(formats.end(), number_formats().begin(), number_formats().end());
   for (const NumberFormat& format : formats) {
     int64_t held_c = 0, held_r = 0;
