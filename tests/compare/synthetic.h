@@ -1,8 +1,12 @@
 // Runs made in memory for the tests of comparing: records in execution order with values that are known.
 #pragma once
+#include <cmath>
+#include <memory>
 #include <random>
+#include <string>
 
 #include "compare/comparison.h"
+#include "tensor/float_formats.h"
 
 namespace lockstep::synthetic {
 
@@ -43,6 +47,32 @@ inline Values with_rounding(const Values& x, unsigned seed, float relative = 1e-
   const Values e = noise(x.shape, seed, relative);
   for (size_t i = 0; i < out.v.size(); ++i) out.v[i] *= 1 + e.v[i];
   return out;
+}
+
+inline Comparison compared(const RunMaker& reference, const RunMaker& candidate,
+                           std::shared_ptr<const WeightSource> weights = nullptr) {
+  CompareOptions options;
+  options.weights_reference = std::move(weights);
+  return compare_runs(reference.run, candidate.run, options);
+}
+
+inline std::string first_cause(const Comparison& result) {
+  return result.causes.empty() ? "" : result.causes[0].cause;
+}
+
+inline std::string first_cause(const RunMaker& reference, const RunMaker& candidate,
+                               std::shared_ptr<const WeightSource> weights = nullptr) {
+  return first_cause(compared(reference, candidate, std::move(weights)));
+}
+
+inline double silu(double x) {
+  return x / (1 + std::exp(-x));
+}
+inline double bf16(double x) {
+  return float_from(bfloat16_from(static_cast<float>(x)));
+}
+inline double f16(double x) {
+  return float_from(half_from(static_cast<float>(x)));
 }
 
 }  // namespace lockstep::synthetic

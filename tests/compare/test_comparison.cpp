@@ -11,10 +11,6 @@ namespace {
 
 using namespace synthetic;
 
-double silu(double x) {
-  return x / (1 + std::exp(-x));
-}
-
 // block: norm → act → out = x + act; inputs recorded.
 RunView chain(double (*act)(double), unsigned rounding, bool residual = true) {
   RunMaker maker;

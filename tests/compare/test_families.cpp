@@ -27,10 +27,6 @@ class Weights : public WeightSource {
   std::map<std::string, Shape> shapes_;
 };
 
-std::string first_cause(const Comparison& result) {
-  return result.causes.empty() ? "" : result.causes[0].cause;
-}
-
 // One module with one input and one output.
 std::string cause_of(const Values& x, const Values& reference, const Values& candidate,
                      std::shared_ptr<const WeightSource> weights = nullptr) {

@@ -13,26 +13,6 @@ namespace {
 
 using namespace synthetic;
 
-double silu(double x) {
-  return x / (1 + std::exp(-x));
-}
-double bf16(double x) {
-  return float_from(bfloat16_from(static_cast<float>(x)));
-}
-double f16(double x) {
-  return float_from(half_from(static_cast<float>(x)));
-}
-
-std::string first_cause(const Comparison& result) {
-  return result.causes.empty() ? "" : result.causes[0].cause;
-}
-
-Comparison compared(const RunMaker& a, const RunMaker& b, std::shared_ptr<const WeightSource> weights = nullptr) {
-  CompareOptions options;
-  options.weights_reference = std::move(weights);
-  return compare_runs(a.run, b.run, options);
-}
-
 template <typename Rule>
 Values joined(const Values& x, const Values& y, Rule rule) {
   Values out = x;

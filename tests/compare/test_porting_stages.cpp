@@ -12,21 +12,8 @@ namespace {
 
 using namespace synthetic;
 
-double bf16(double x) {
-  return float_from(bfloat16_from(static_cast<float>(x)));
-}
-double f16(double x) {
-  return float_from(half_from(static_cast<float>(x)));
-}
 double as_it_is(double x) {
   return x;
-}
-
-std::string first_cause(const RunMaker& a, const RunMaker& b, std::shared_ptr<const WeightSource> weights = nullptr) {
-  CompareOptions options;
-  options.weights_reference = std::move(weights);
-  const Comparison result = compare_runs(a.run, b.run, options);
-  return result.causes.empty() ? "" : result.causes[0].cause;
 }
 
 // One stream, causal, two heads of 16.

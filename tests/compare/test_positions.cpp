@@ -11,11 +11,6 @@ namespace {
 
 using namespace synthetic;
 
-std::string first_cause(const RunMaker& reference, const RunMaker& candidate) {
-  const Comparison result = compare_runs(reference.run, candidate.run, {});
-  return result.causes.empty() ? "" : result.causes[0].cause;
-}
-
 // A complex table over a grid: 4 columns for the row, 6 for the column of each token, both counted from the middle.
 struct Grid {
   int64_t rows = 7, columns = 4;

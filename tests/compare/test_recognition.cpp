@@ -14,10 +14,6 @@ namespace {
 
 using namespace synthetic;
 
-Comparison compared(const RunMaker& a, const RunMaker& b) {
-  return compare_runs(a.run, b.run, {});
-}
-
 std::string all_notes(const Comparison& result) {
   std::string out;
   for (const std::string& note : result.notes) out += note + "\n";
