@@ -39,11 +39,20 @@ std::map<std::string, double> read_tolerances(const fs::path& file) {
   return out;
 }
 
-// Of a model folder; a checkpoint alone has none, and then ids are shown as numbers.
+// Of a model folder; a checkpoint alone has none, and then ids are shown as numbers. So they are where the tokenizer
+// cannot be read, or does not know an id: words about a difference are no reason to fail.
 std::function<std::string(const std::vector<int32_t>&)> text_of_tokens(const fs::path& model) {
   const fs::path folder = model / "tokenizer";
-  if (!fs::exists(folder)) return nullptr;
-  return [folder](const std::vector<int32_t>& ids) { return Tokenizer::load(folder).decode(ids); };
+  std::error_code error;
+  if (!fs::exists(folder, error)) return nullptr;
+  return [folder, tokenizer = std::shared_ptr<Tokenizer>()](const std::vector<int32_t>& ids) mutable -> std::string {
+    try {
+      if (!tokenizer) tokenizer = std::make_shared<Tokenizer>(Tokenizer::load(folder));
+      return tokenizer->decode(ids);
+    } catch (const Error&) {
+      return "";
+    }
+  };
 }
 
 void run_compare(App& app, const CompareArguments& arguments) {

@@ -138,3 +138,25 @@ def test_bad_map_is_bad_input(tmp_path, bad):
     (tmp_path / "map.json").write_text(bad)
     done = compare(a, a, "--map", tmp_path / "map.json")
     assert done.returncode in (2, 3) and "lockstep:" in done.stderr
+
+
+@pytest.mark.parametrize("strange", [2**31 - 1, -5, 10**12, np.nan])
+def test_ids_that_no_tokenizer_knows_are_shown_as_numbers(tmp_path, strange):
+    """What was recorded may be anything; words about it are no reason to fail."""
+    ids = np.array([[5, 6, 7, 8]], np.int64)
+    other = np.array([[5, 6, strange, 8]], np.float32 if np.isnan(strange) else np.int64)
+    a = write_run(tmp_path / "a", [("text_encoder.input_ids", "input", ids)])
+    b = write_run(tmp_path / "b", [("text_encoder.input_ids", "input", other)])
+    done = compare(a, b, "--weights", ROOT / "models" / "tiny", "--json")
+    assert done.returncode == 1, done.stderr
+    assert "input.other" in [cause["cause"] for cause in json.loads(done.stdout)["causes"]]
+
+
+def test_a_tokenizer_that_cannot_be_read_stops_no_comparison(tmp_path):
+    (tmp_path / "model" / "tokenizer").mkdir(parents=True)
+    (tmp_path / "model" / "tokenizer" / "tokenizer.json").write_text("{")
+    (tmp_path / "model" / "transformer").symlink_to(ROOT / "models" / "tiny" / "transformer")
+    a = write_run(tmp_path / "a", [("text_encoder.input_ids", "input", np.array([[5, 6]], np.int64))])
+    b = write_run(tmp_path / "b", [("text_encoder.input_ids", "input", np.array([[5, 7]], np.int64))])
+    done = compare(a, b, "--weights", tmp_path / "model", "--json")
+    assert done.returncode == 1 and json.loads(done.stdout)["causes"][0]["cause"] == "input.other", done.stderr

@@ -84,6 +84,7 @@ def test_a_pause_calls_counted_and_an_end(home):
     assert home.call("debug/pause")["stop"]["reason"] == "pause"
     assert home.get("debug/files", filter="busy")["calls_counted"] is False and home.call("debug/count")["calls_counted"] is True
     assert home.call("debug/continue", max_wait=0.2)["state"] == "running"
+    wait_until(lambda: any(file["calls"] > 100 for file in home.get("debug/files", filter="busy")["files"]))
     home.call("debug/pause")
     (busy,) = home.get("debug/files", filter="busy")["files"]
     assert busy["calls"] > 100 and busy["functions_run"] == 1

@@ -77,7 +77,7 @@ test_targets() { ninja -C "$1" -t targets all 2>/dev/null | sed -nE 's/^((test|c
 
 run_pytest() {
   local report="$LOGS/pytest.xml" log="$LOGS/pytest.log" status=0
-  timeout "$((2 * MOST_SECS))" "$PYTHON" -m pytest tests/python -q --tb=short -p no:cacheprovider -n "$JOBS" --dist loadfile --junitxml="$report" >"$log" 2>&1 || status=$?
+  timeout "$((2 * MOST_SECS))" "$PYTHON" -m pytest tests/python -q --tb=short -p no:cacheprovider -n "$((JOBS + 1))" --dist loadfile --junitxml="$report" >"$log" 2>&1 || status=$?
   local counts
   counts=$("$PYTHON" - "$report" <<'PY' 2>/dev/null
 import sys, xml.etree.ElementTree as tree

@@ -178,6 +178,7 @@ Values rows_read(const LinearProbe& probe, Grid& grid, const Reading& reading, s
 
 bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) {
   const Values& w = probe.weight();
+  if (w.size() == 0) return false;
   const size_t few = std::min<size_t>(2, probe.columns().size()), all = probe.columns().size();
   for (const int bits : {4, 8, 6, 5, 3, 2})
     for (const int64_t group : {int64_t{32}, int64_t{64}, int64_t{128}, w.last(), int64_t{16}, int64_t{256}})

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 
 namespace lockstep {
 namespace {
@@ -16,7 +17,10 @@ std::vector<Ids> rows_of(const Values& x) {
   const int64_t width = x.last();
   for (int64_t i = 0; i < x.rows(); ++i) {
     Ids row(static_cast<size_t>(width));
-    for (size_t k = 0; k < row.size(); ++k) row[k] = static_cast<int32_t>(x.row(i)[k]);
+    for (size_t k = 0; k < row.size(); ++k) {
+      const float id = x.row(i)[k];  // the other run may have recorded anything there
+      row[k] = std::fabs(id) < 0x1p31f ? static_cast<int32_t>(id) : -1;
+    }
     out.push_back(std::move(row));
   }
   return out;
