@@ -6,6 +6,7 @@
 #include <frameobject.h>
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 namespace lockstep_agent {
@@ -113,12 +114,15 @@ bool wants_file(PyObject* filename);
 // Calls on_point; -1 with an exception when the program shall end here.
 int reach(Py_ssize_t index);
 
-// A copy of code as it was before lines of it were reported, and the pairs of instructions that it has and code has
-// lost.
-PyObject* untouched_copy(PyObject* code);
+// The pairs of instructions that a copy of code from before lines of it were reported has, and code has lost.
 void join_pairs(PyObject* code, PyObject* untouched);
 void join_pairs_of_new(PyObject* code);  // of code that starts for the first time
 void join_pairs_again(PyObject* code);   // of code that has run
+
+// Where the instructions of each line lie, in bytes; and a line without a breakpoint that reports no more, at all of
+// them.
+std::unordered_map<int, std::vector<Py_ssize_t>> places_of_lines(PyObject* code);
+void quiet_line(PyObject* code, PyObject* untouched, const std::vector<Py_ssize_t>& places);
 
 // Calls of each file, while they are counted (debug start --count-calls).
 extern bool counting_calls;

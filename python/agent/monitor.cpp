@@ -8,9 +8,10 @@ namespace lockstep_agent {
 namespace {
 
 struct Monitored {
-  std::unordered_map<int, std::vector<Py_ssize_t>> lines;
-  PyObject* untouched = nullptr;  // held
-  bool changed = false;           // a line has switched itself off since its pairs were joined
+  std::unordered_map<int, std::vector<Py_ssize_t>> lines;   // breakpoints, by line
+  std::unordered_map<int, std::vector<Py_ssize_t>> places;  // of the instructions, by line
+  PyObject* untouched = nullptr;                            // held; None before 3.12
+  bool changed = false;  // a line has switched itself off since its pairs were joined
 };
 std::unordered_map<PyObject*, Monitored> monitored;       // by code, held
 std::unordered_map<PyObject*, Py_ssize_t> started_files;  // functions that ran at least once, by file name, held
@@ -36,6 +37,7 @@ const std::vector<Py_ssize_t>* points_at(PyObject* code, int line) {
   return last.points;
 }
 
+constexpr bool kTakesApart = PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000;  // see pairs.cpp
 bool join_is_queued = false;
 
 // Between two instructions of the main thread, when the lines that switched themselves off have done so.
@@ -48,14 +50,24 @@ int join_all(void*) {
   return 0;
 }
 
+PyObject* untouched_copy([[maybe_unused]] PyObject* code) {
+#if PY_VERSION_HEX >= 0x030C0000
+  return PyObject_CallMethod(code, "replace", nullptr);
+#else
+  return Py_NewRef(Py_None);
+#endif
+}
+
 // A line of this code without a breakpoint: it reports no more.
-PyObject* switch_line_off(PyObject* code) {
+PyObject* switch_line_off(PyObject* code, int line) {
   const auto found = monitored.find(code);
   if (found == monitored.end()) {
     if (!pausing.empty()) Py_RETURN_NONE;
-  } else if (found->second.untouched != Py_None) {
-    found->second.changed = true;
-    if (!join_is_queued) join_is_queued = Py_AddPendingCall(join_all, nullptr) == 0;
+  } else if (Monitored& entry = found->second; entry.untouched != Py_None) {
+    if (const auto places = entry.places.find(line); places != entry.places.end())
+      quiet_line(code, entry.untouched, places->second);
+    entry.changed = true;
+    if (kTakesApart && !join_is_queued) join_is_queued = Py_AddPendingCall(join_all, nullptr) == 0;
   }
   return Py_NewRef(state.disable ? state.disable : Py_None);
 }
@@ -109,8 +121,9 @@ PyObject* line_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 2) Py_RETURN_NONE;
   if (state.off || busy) Py_RETURN_NONE;
   if (!pausing.empty() && pausing.count(PyThread_get_thread_ident()) && pause_here() < 0) return nullptr;
-  const std::vector<Py_ssize_t>* points = points_at(arguments[0], static_cast<int>(PyLong_AsLong(arguments[1])));
-  if (!points) return switch_line_off(arguments[0]);
+  const int line = static_cast<int>(PyLong_AsLong(arguments[1]));
+  const std::vector<Py_ssize_t>* points = points_at(arguments[0], line);
+  if (!points) return switch_line_off(arguments[0], line);
   if (points->size() == 1) {
     const Py_ssize_t index = points->front();
     Point& point = state.points[static_cast<size_t>(index)];
@@ -129,6 +142,13 @@ PyObject* line_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     ++point.reached;
     if (reach(index) < 0) return nullptr;
   }
+  Py_RETURN_NONE;
+}
+
+// While a thread is to be paused: the lines of a loop in one line are not reported again, its jumps are.
+PyObject* jump_event(PyObject*, PyObject* const*, Py_ssize_t) {
+  if (state.off || busy) Py_RETURN_NONE;
+  if (!pausing.empty() && pausing.count(PyThread_get_thread_ident()) && pause_here() < 0) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -185,6 +205,7 @@ PyObject* monitor(PyObject*, PyObject* arguments) {
   if (found == monitored.end()) {
     fresh.untouched = untouched_copy(code);
     if (!fresh.untouched) return nullptr;
+    fresh.places = places_of_lines(code);
     Py_INCREF(code);
     monitored.emplace(code, std::move(fresh));
   } else {
@@ -232,6 +253,7 @@ PyObject* started(PyObject*, PyObject*) {
 PyMethodDef methods[] = {
     {"line_event", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(line_event)), METH_FASTCALL, nullptr},
     {"start_event", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(start_event)), METH_FASTCALL, nullptr},
+    {"jump_event", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(jump_event)), METH_FASTCALL, nullptr},
     {"monitor", monitor, METH_VARARGS, nullptr},
     {"set_disable", set_disable, METH_O, nullptr},
     {"pause_at_line", pause_at_line, METH_VARARGS, nullptr},

@@ -48,10 +48,6 @@ unsigned char* instructions(PyObject* code) {
 
 }  // namespace
 
-PyObject* untouched_copy(PyObject* code) {
-  return PyObject_CallMethod(code, "replace", nullptr);
-}
-
 void join_pairs(PyObject* code, PyObject* untouched) {
   if (Py_SIZE(code) != Py_SIZE(untouched)) return;
   unsigned char* current = instructions(code);
@@ -87,7 +83,7 @@ void join_pairs_of_new(PyObject* code) {
 
 void join_pairs_again(PyObject* code) {
   if (!(reinterpret_cast<PyCodeObject*>(code)->co_flags & CO_OPTIMIZED)) return;
-  const Ref untouched(untouched_copy(code));
+  const Ref untouched(PyObject_CallMethod(code, "replace", nullptr));
   if (untouched)
     join_pairs(code, untouched.get());
   else
@@ -97,10 +93,6 @@ void join_pairs_again(PyObject* code) {
 }  // namespace lockstep_agent
 #else
 namespace lockstep_agent {
-
-PyObject* untouched_copy(PyObject*) {
-  Py_RETURN_NONE;
-}
 
 void join_pairs(PyObject*, PyObject*) {}
 

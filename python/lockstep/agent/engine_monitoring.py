@@ -26,6 +26,7 @@ class MonitoringEngine(NativeEngine):
         self._native.set_disable(monitoring.DISABLE)
         monitoring.register_callback(self.tool, monitoring.events.LINE, self._native.line_event)
         monitoring.register_callback(self.tool, monitoring.events.PY_START, self._native.start_event)
+        monitoring.register_callback(self.tool, monitoring.events.JUMP, self._native.jump_event)
         monitoring.set_events(self.tool, monitoring.events.PY_START)
 
     def attach(self, ident, mode, frame, line, entry=None):
@@ -34,7 +35,7 @@ class MonitoringEngine(NativeEngine):
             return
         events = self._monitoring.events  # lines of all code report for a moment: this reaches a thread in any loop
         self._native.pause_at_line(ident, True)
-        self._monitoring.set_events(self.tool, events.PY_START | events.LINE)
+        self._monitoring.set_events(self.tool, events.PY_START | events.LINE | events.JUMP)
         self._monitoring.restart_events()
 
     def pause_over(self, ident):

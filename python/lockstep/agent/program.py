@@ -105,6 +105,20 @@ def _module(name, arguments):
     return code, namespace
 
 
+def _with_room(function):
+    """The same function with a frame of a megabyte, of which it uses nothing and the system gives nothing. From 3.11 on Python lays frames into blocks of 16 KB
+    that it takes from the system and gives back; where a program's calls lie across the end of a block, every call does both. Our own frames below the
+    program's would move that end, and importing the large libraries then took 18,000 blocks instead of 5,000. A block that is made for a frame of this
+    size is twice as large: the program's frames find room in the other half."""
+    if sys.version_info >= (3, 11):
+        function.__code__ = function.__code__.replace(co_stacksize=_SLOTS)
+    return function
+
+
+_SLOTS = (1 << 20) // 8  # of a pointer each
+
+
+@_with_room
 def _run(agent, code, namespace):
     if isinstance(code, Exception):  # the program's own syntax error
         if agent is not None:
