@@ -1,5 +1,5 @@
 """A twelfth set, by an author who has not read the rules: what public reports of ports of diffusion models and of language models
-say went wrong, each where it would happen here, with the report beside it. Causes were written down before any run."""
+say went wrong, each where it would happen here, beside it the report that gave the idea. Causes were written down before any run."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ fault("weights.low_bits_of_steps", "weights", f"output:{T}.0.img_mlp.net.2", ("l
       lambda p: weights(block(p, 0).img_mlp.net[2], lambda w: w.update(weight=low_bits(w["weight"]))))
 fault("weights.rows_by_four", "weights", f"output:{E}.2.mlp.up_proj", ("linear.different_weight", "weights.rearranged"),  # ikawrakow/ik_llama.cpp #1561
       lambda p: weights(layer(p, 2).mlp.up_proj, lambda w: w.update(weight=rows_by_four(w["weight"]))))
-fault("weights.encoder_for_decoder", "weights", f"output:{D}.mid_block.resnets.0.norm1", "norm.other_weight", encoder_for_decoder)  # hkproj/pytorch-stable-diffusion #15: one file, two halves
+fault("weights.encoder_for_decoder", "weights", f"output:{D}.mid_block.resnets.0.norm1", "norm.other_weight", encoder_for_decoder)
 fault("weights.bf16_bits_as_f16", "weights", f"output:{T}.0.txt_mlp.net.0.proj", "linear.different_weight",  # modular/modular #6660
       lambda p: weights(block(p, 0).txt_mlp.net[0].proj, lambda w: w.update(weight=w["weight"].bfloat16().view(torch.float16).float())), world=FLAT)
 fault("weights.fp8_scale_twice", "weights", "output:transformer.time_text_embed.timestep_embedder.linear_2", "linear.weight_scaled",  # leejet/stable-diffusion.cpp #1898, invoke-ai/InvokeAI #9478
