@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <thread>
@@ -50,13 +51,22 @@ std::string token_for(const ServeArguments& arguments) {
   return new_token();
 }
 
-// Two services of one home would start each other's sessions.
-void take_home(const fs::path& home) {
+constexpr double kPatienceSecs = 15;  // whoever starts a service in the background waits 20 for it
+
+// Two services of one home would start each other's sessions. One that ends, because it is older than the program or
+// was idle, holds the home until it has ended: whoever was started in its place waits for that.
+void take_home(const fs::path& home, double patience_secs) {
   std::error_code error;
   fs::create_directories(home / "service", error);
   ::chmod((home / "service").c_str(), 0700);
   const int fd = ::open((home / "service" / "serving").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) != 0)
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_secs);
+  bool taken = fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  while (!taken && fd >= 0 && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    taken = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  }
+  if (!taken)
     fail(Code::kConflict, "serve", "a service is running for " + home.string(), {.hint = "lockstep serve --stop"});
   // Held until the process ends, however it ends.
 }
@@ -74,7 +84,7 @@ void serve(const App& app, const ServeArguments& arguments) {
   options.port = arguments.port;
   options.token = token_for(arguments);
   options.idle_secs = arguments.idle;
-  take_home(home);
+  take_home(home, arguments.ready >= 0 ? kPatienceSecs : 0);
   Service service(home);
   service.sessions().adopt_earlier();
   RestServer server(service, options);

@@ -63,7 +63,15 @@ std::string tensor_text(const Json& tensor, const std::string& indent) {
 std::string value_line(const Json& value) {
   if (!value.is_object()) return value.dump();
   if (const Json tensor = part(value, "tensor"); tensor.is_object()) return tensor_line(tensor);
-  return printable(text(value, "text"));
+  // A value of several lines (a model, an array) as one: line ends and the indentation after them become a blank.
+  std::string line;
+  bool indented = false;
+  for (const char c : text(value, "text")) {
+    if (indented && c == ' ') continue;
+    indented = c == '\n';
+    line += indented ? ' ' : c;
+  }
+  return printable(line);
 }
 
 std::string code_text(const Json& code, const Terminal& terminal) {
@@ -111,9 +119,12 @@ std::string stop_text(const Json& stop, const Terminal& terminal) {
 std::string status_text(const Json& status, const Terminal& terminal) {
   std::string out = fmt::format("{}  {}", terminal.styled(printable(text(status, "session")), Style::kBold),
                                 terminal.styled(text(status, "state"), Style::kCyan));
-  if (const std::string program = text(status, "program"); !program.empty())
-    out += fmt::format("  {} (process {}{})", printable(program), text(status, "pid"),
+  if (std::string program = text(status, "program"); !program.empty()) {
+    if (const Json given = part(status, "arguments"); given.is_array())
+      for (const Json& one : given) program += " " + (one.is_string() ? one.get<std::string>() : one.dump());
+    out += fmt::format("  {} (process {}{})", shortened(printable(program), 120), text(status, "pid"),
                        text(status, "python").empty() ? "" : ", Python " + text(status, "python"));
+  }
   out += "\n";
   if (const Json stop = part(status, "stop"); stop.is_object()) out += stop_text(stop, terminal);
   if (const Json end = part(status, "end"); end.is_object()) {

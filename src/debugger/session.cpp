@@ -40,6 +40,14 @@ std::string random_token() {
   return token;
 }
 
+// Most often another Python is meant than the one that was found.
+bool is_missing_module(const Json& status, const char* when) {
+  const auto found = status.find(when);
+  if (found == status.end() || !found->is_object()) return false;
+  const auto exception = found->find("exception");
+  return exception != found->end() && text(*exception, "type") == "ModuleNotFoundError";
+}
+
 [[noreturn]] void refuse(const std::string& operation, const Json& error) {
   const std::string code = text(error, "code"), message = text(error, "message");
   Code kind = Code::kConflict;  // not_stopped, timeout, busy
@@ -53,7 +61,10 @@ std::string random_token() {
     kind = Code::kDevice;  // the program's side failed; we have not
   std::string hint = text(error, "hint");
   if (hint.empty() && code == "not_stopped") hint = "pause, or wait until it stops";
-  fail(kind, operation, message.empty() ? code : message, {.hint = hint});
+  Detail detail{.hint = hint};
+  if (constexpr std::string_view kExpected = "expected "; hint.starts_with(kExpected))
+    detail = {.expected = hint.substr(kExpected.size())};
+  fail(kind, operation, message.empty() ? code : message, detail);
 }
 
 }  // namespace
@@ -206,6 +217,9 @@ Json Session::status() const {
   if (hello_.is_object())
     for (const char* name : {"python", "executable", "engine", "native", "native_reason"})
       if (hello_.contains(name)) status[name] = hello_[name];
+  if (is_missing_module(status, "stop") || is_missing_module(status, "end"))
+    status["hint"] = fmt::format("the program runs in {}; another: debug start --python PATH {}",
+                                 text(status, "executable"), text(status, "program"));
   status["stops"] = stops_;
   status["breakpoints"] = breakpoints_.size();
   status["output_lines"] = output_lines_;

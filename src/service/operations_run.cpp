@@ -18,7 +18,7 @@ Json outcome(Session& session, int64_t stops, double max_wait, CallControl& cont
       [&](double secs) { control.progress(secs, "the program is running"); });
   if (!settled && control.cancelled()) fail(Code::kCancelled, "wait", "cancelled; the program runs on");
   Json whole = session.status(), out = Json::object();
-  for (const char* name : {"session", "id", "state", "stop", "end", "stopped_threads", "output"})
+  for (const char* name : {"session", "id", "state", "stop", "end", "stopped_threads", "output", "hint"})
     if (whole.contains(name)) out[name] = whole[name];
   if (!settled) out["hint"] = "still running: debug wait, debug pause, or debug log";
   return out;

@@ -84,11 +84,12 @@ def test_tensors_are_described_without_a_flood(tmp_path):
         assert len(json.dumps(s.ask("eval", expression="[big] * 30"))) < 20_000
 
 
-def test_stop_at_the_first_module_whose_output_fits(tmp_path):
+@pytest.mark.parametrize("glob", ["*", "Net.blocks.*", "blocks.?"])  # with the component's name or without
+def test_stop_at_the_first_module_whose_output_fits(tmp_path, glob):
     path = program(tmp_path, NET)
     with Session(path, env=PACKAGE) as s:
         s.stopped()
-        assert s.ask("break", module="*", when="absmax > 1e4")["breakpoint"]["state"] == "pending"
+        assert s.ask("break", module=glob, when="absmax > 1e4")["breakpoint"]["state"] == "pending"
         stop = s.go()
         assert stop["reason"] == "data" and stop["data"]["module"] == "Net.blocks.1" and stop["data"]["stats"]["absmax"] > 1e4
         assert stop["location"]["function"] == "Net.forward" and s.eval("i") == 1

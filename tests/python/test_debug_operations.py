@@ -74,6 +74,15 @@ def test_the_program_has_its_own_environment_folder_and_python(home):
     assert home.debug("log")["lines"][0].split()[2].startswith(sys.prefix)
 
 
+def test_a_missing_module_and_a_missing_name_are_told_with_what_helps(home):
+    home.start(home.write("work.py", "import no_such_library_at_all\n"))
+    stop = home.debug("continue")
+    assert stop["stop"]["exception"]["type"] == "ModuleNotFoundError" and f"runs in {home.python}; another: debug start --python" in stop["hint"]
+    assert home.error("eval", "nothing")["message"].endswith("NameError: name 'nothing' is not defined; try vars, which lists the names known here")
+    assert home.error("eval", "1 +")["message"].endswith("(line 1, column 4): 1 +")
+    assert home.error("stack", "--thread", "1")["message"].endswith("thread 1 is not stopped; try threads, pause")
+
+
 def test_every_option_of_break(home):
     home.start(home.write("loop.py", LOOP))
     assert home.debug("break", "work", "--once")["breakpoint"]["kind"] == "function"

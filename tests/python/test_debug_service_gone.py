@@ -1,6 +1,7 @@
 """The service is killed in the middle of a session: the program waits for the next one, goes on or ends as configured, the
 trace is whole, and the next service takes over what is left."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -308,3 +309,29 @@ def test_a_lost_connection_comes_back_to_the_same_service(home):
     assert kinds.count("reconnected") == 3 and "adopted" not in kinds
     home.debug("clear")
     assert home.debug("continue")["end"]["how"] == "finished" and home.debug("log")["lines"] == ["total 60"]
+
+
+def test_a_service_that_has_not_quite_ended_is_waited_for(home):
+    """It was older than the program, or idle: it has taken its files away and still holds the home."""
+    folder = home.home / "service"
+    folder.mkdir(parents=True)
+    held = folder / "serving"
+    with open(held, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        asking = subprocess.Popen([PROGRAM, "--json", "debug", "sessions"], env=home.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True)  # fmt: skip
+        wait_until(lambda: asking.poll() is not None or holders(held) - {os.getpid()})
+    said, _ = asking.communicate(timeout=60)
+    assert asking.returncode == 0 and json.loads(said)["sessions"] == [], said
+
+
+def holders(path):
+    """Processes that have a file open."""
+    found = set()
+    for link in pathlib.Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if os.readlink(link) == str(path):
+                found.add(int(link.parts[2]))
+        except OSError:
+            pass
+    return found

@@ -2,7 +2,7 @@
 
 
 class Refused(Exception):
-    """A request that cannot be met: code, message, hint."""
+    """A request that cannot be met: code, message, hint. A hint follows "try", or begins with "expected"."""
 
     def __init__(self, code, message, hint="", **more):
         super().__init__(message)
@@ -27,5 +27,5 @@ def text(args, name, default=None, needed=False, most=100_000):
     if not isinstance(value, str):
         raise Refused("bad_request", f"{name} is missing" if value is None else f"{name} is a {type(value).__name__}", "expected text")
     if len(value) > most:
-        raise Refused("too_large", f"{name} has {len(value)} characters", f"at most {most}")
+        raise Refused("too_large", f"{name} has {len(value)} characters", f"expected at most {most}")
     return value

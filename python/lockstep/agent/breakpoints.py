@@ -80,7 +80,7 @@ def parse(number, args):
         if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
             raise Refused("bad_request", f"{name} is a {type(value).__name__}", f"expected {kind.__name__}")
         if isinstance(value, str) and len(value) > 10_000:
-            raise Refused("too_large", f"{name} has {len(value)} characters", "at most 10,000")
+            raise Refused("too_large", f"{name} has {len(value)} characters", "expected at most 10,000")
     given = {name: args.get(name) for name in _FIELDS if args.get(name) is not None}
     where = given.pop("where", None)
     if where is not None and not any(name in given for name in ("file", "function", "text", "module", "checkpoint", "line")):
@@ -92,17 +92,17 @@ def parse(number, args):
         kind = "data"
         given.setdefault("module", "*")
         if not given.get("nan") and not given.get("when"):
-            raise Refused("bad_request", "a breakpoint on a module needs nan or when", 'try "nan": true or "when": "absmax > 1e4"')
+            raise Refused("bad_request", "a breakpoint on a module needs nan or when", '"nan": true or "when": "absmax > 1e4"')
     elif "line" in given:
         kind = "line"
         if "file" not in given:
-            raise Refused("bad_request", "line without file", "give file and line")
+            raise Refused("bad_request", "line without file", "both, or FILE:LINE")
     elif "function" in given:
         kind = "function"
     elif "text" in given:
         kind = "text"
     else:
-        raise Refused("bad_request", "a breakpoint needs where, file and line, function, text, module or checkpoint", "try FILE:LINE")
+        raise Refused("bad_request", "a breakpoint needs where, file and line, function, text, module or checkpoint", "FILE:LINE")
     breakpoint = Breakpoint(number, kind, where)
     for name in ("file", "line", "function", "text", "module", "checkpoint", "when", "context", "condition", "log", "capture"):
         setattr(breakpoint, name, given.get(name))
@@ -114,7 +114,7 @@ def parse(number, args):
     if breakpoint.hits_wanted is not None and breakpoint.hits_wanted < 1:
         raise Refused("bad_request", f"hits is {breakpoint.hits_wanted}", "expected 1 or more")
     if kind == "line" and given["line"] < 1:
-        raise Refused("bad_request", f"line is {given['line']}", "lines are counted from 1")
+        raise Refused("bad_request", f"line is {given['line']}", "expected 1 or more")
     _compile_expressions(breakpoint, conditions)
     return breakpoint
 

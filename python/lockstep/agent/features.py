@@ -4,7 +4,7 @@ import os
 import sys
 
 from . import sources, stops, tensors, values
-from .globs import matches
+from .globs import matches, names_module
 
 _WHEN_NAMES = ("min", "max", "mean", "std", "rms", "absmax", "nan", "inf", "zero", "denormal", "count")
 
@@ -52,7 +52,7 @@ class Features:
                 one.state, one.message = "verified", ""
 
     def wants(self, name):
-        return [one for one in self._data_breaks if matches(name, one.module)]
+        return [one for one in self._data_breaks if names_module(one.module, name)]
 
     def looked(self, one):
         return self._looked.get(one.id, 0)

@@ -6,6 +6,11 @@ def matches(text, pattern):
     return _match(text, 0, _parts(pattern), 0)
 
 
+def names_module(pattern, name):
+    """A pattern for a module's name, with its component or without: transformer.blocks.0 is also blocks.0."""
+    return matches(name, pattern) or ("." in name and matches(name.split(".", 1)[1], pattern))
+
+
 def fits(pattern, text):
     """A pattern for the text or its end, or a part of the text."""
     if any(sign in pattern for sign in "*?["):

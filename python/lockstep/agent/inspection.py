@@ -13,7 +13,7 @@ def _frame(stop, args):
     index = integer(args, "frame", 0, 0)
     frames = stop.frames()
     if index >= len(frames):
-        raise Refused("not_found", f"no frame {index}", f"0 to {len(frames) - 1}")
+        raise Refused("not_found", f"no frame {index}", f"expected 0 to {len(frames) - 1}")
     return frames[index]
 
 
@@ -49,7 +49,7 @@ def variables(agent, stop, args):
     elif scope == "local":
         names = local_variables(frame, 100_000, pattern)
     else:
-        raise Refused("bad_request", f"scope is {scope!r}", "local or global")
+        raise Refused("bad_request", f"scope is {scope!r}", "expected local or global")
     shown = [{"name": name, "value": values.describe(value, 1), "kind": kind} for name, value, kind in names[:limit]]
     return {"variables": shown, "total": len(names), "truncated": len(names) > limit}
 
@@ -109,7 +109,7 @@ def run_code(agent, stop, text, frame, stats=True):
     except SyntaxError as error:
         if error.filename != "<debugger>":
             raise _raised(agent, stop, text, error) from None
-        raise Refused("bad_expression", f"{error.msg} (line {error.lineno}, column {error.offset})", (error.text or "").rstrip()[:200]) from None
+        raise Refused("bad_expression", f"{error.msg} (line {error.lineno}, column {error.offset}): {(error.text or '').rstrip()[:200]}") from None
     except values.Interrupted:
         raise
     except BaseException as error:
@@ -129,7 +129,8 @@ def _raised(agent, stop, text, error):
     described = values.describe_exception(error, endings.locate)
     agent.trace.write("evaluation", {"step_type": "evaluation", "expression": values.clip(text, 4000), "error": described,
                                      "location": stop.event["location"]})
-    return Refused("raised", f"{described['type']}: {described['message']}", "the program's state may have changed", exception=described)
+    hint = "vars, which lists the names known here" if isinstance(error, NameError) else ""
+    return Refused("raised", f"{described['type']}: {described['message']}", hint, exception=described)
 
 
 def evaluation(agent, stop, args):

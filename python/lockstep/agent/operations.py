@@ -49,8 +49,8 @@ def list_breaks(agent, args):
 def _breakpoint(agent, number):
     one = agent.table.get(number)
     if one is None:
-        known = ", ".join(str(id_) for id_ in list(agent.table)[:50]) or "none"
-        raise Refused("not_found", f"no breakpoint {number}", f"there are: {known}")
+        known = ", ".join(str(id_) for id_ in list(agent.table)[:50]) 
+        raise Refused("not_found", f"no breakpoint {number}", f"one of {known}" if known else "break, to set one")
     return one
 
 
@@ -76,7 +76,7 @@ def _named(agent, args):
         found = [one for one in agent.table.values() if one.kind != "data" and line in (one.line, one.requested_line)
                  and (one.path == path or any(sources.canonical(place["file"]) == path for place in one.places))]
     if not found:
-        raise Refused("not_found", "no such breakpoint", "try breaks")
+        raise Refused("not_found", "no such breakpoint", "breaks")
     return found
 
 
@@ -103,13 +103,13 @@ def enable(agent, args):
 def pause(agent, args):
     ident = integer(args, "thread", stops.main_thread())
     if ident not in sys._current_frames() or ident == agent.own_thread:
-        raise Refused("not_found", f"no thread {ident}", "try threads")
+        raise Refused("not_found", f"no thread {ident}", "threads")
     until = time.monotonic() + 1.0
     while (stop := agent.stops.get(ident)) is not None and stop.going and time.monotonic() < until:
         sleep(0.0005)  # it has been told to go on and prepares that: what we set now it would undo
     with agent.lock:
         if ident in agent.stops:
-            raise Refused("bad_request", "this thread is stopped already", "try status")
+            raise Refused("bad_request", "this thread is stopped already", "status")
         agent.steps[ident] = Step("pause")
         agent.pausing[ident] = (time.monotonic(), False)
         agent.engine.attach(ident, engine.PAUSE, None, 0)
@@ -121,13 +121,13 @@ def source(agent, args, stop=None):
     around = integer(args, "around", 10, 0, 200)
     if file is None:
         if stop is None:
-            raise Refused("bad_request", "no file", "give file, or stop first")
+            raise Refused("bad_request", "no file", "a file, or stop first")
         where = stop.event["location"]
         file, line = where["file"], line or where["line"]
     path, found = breakpoints.find_file(file)
     lines = sources.lines_of(path)
     if not lines:
-        raise Refused("not_found", f"no source of {file}", "give an absolute path")
+        raise Refused("not_found", f"no source of {file}", "an absolute path")
     if line is None:
         first, last = 1, min(len(lines), 400)
     else:
@@ -159,7 +159,7 @@ def files(agent, args):
     counted = calls.counts() if agent.calls_counted else {}
     found = []
     for path, (file, name) in modules.items():
-        if sources.is_own(path) or (not everything and sources.is_standard(file)):
+        if sources.is_machinery(path) or (not everything and sources.is_standard(file)):
             continue
         if wanted and not fits(wanted, file):
             continue
@@ -175,7 +175,7 @@ def files_by_name(most):
     """What ran, without how much of it: cheap enough for the end of every program. The program's own files come first."""
     own, libraries = [], []
     for file, name in sources.loaded_files().items():
-        if not sources.is_own(file) and not sources.is_standard(file):
+        if not sources.is_machinery(file) and not sources.is_standard(file):
             library = sources.is_library(file)
             (libraries if library else own).append({"file": file, "module": name, "library": library})
     found = own + libraries

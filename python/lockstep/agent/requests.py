@@ -42,7 +42,7 @@ def dispatch(agent, message):
     except Refused as error:
         _fail(agent, number, error)
     except Exception as error:
-        _fail(agent, number, Refused("internal", f"{name}: {type(error).__name__}: {error}", "this is a bug of the debugger"))
+        _fail(agent, number, Refused("internal", f"{name}: {type(error).__name__}: {error}", "status, or restart; this is a bug of the debugger"))
     if name == "disconnect":
         agent.endings.told_to_leave = True
         agent.dead = False
@@ -64,8 +64,8 @@ def _to_stopped(agent, number, name, args):
             chosen = [stop] if stop is not None and not stop.going else []
     if not chosen:
         if ident is not None:
-            raise Refused("not_stopped", f"thread {ident} is not stopped", "try threads, pause")
-        raise Refused("not_stopped", "the program is running", "try pause, or wait for a stop")
+            raise Refused("not_stopped", f"thread {ident} is not stopped", "threads, pause")
+        raise Refused("not_stopped", "the program is running", "pause, or wait for a stop")
     if name in RESUMING:
         for stop in chosen:
             if stop.busy is not None:
@@ -85,7 +85,7 @@ def _to_stopped(agent, number, name, args):
     seconds = args.get("timeout", agent.options["eval_timeout"])
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 3600:
         stop.busy = None
-        raise Refused("bad_request", "timeout is no number of seconds", "0 to 3600")
+        raise Refused("bad_request", "timeout is no number of seconds", "expected 0 to 3600")
     if name in ("eval", "set", "vars", "summary"):
         deadlines[id(stop)] = _Running(stop.thread, number, time.monotonic() + seconds)
     stop.give(("work", number, name, args))
@@ -144,7 +144,7 @@ def serve_stopped(agent, stop):
         except values.Interrupted:  # wherever it came: once only
             _settle(stop, running)
             answer = {"ok": False, "error": {"code": "timeout", "message": "the evaluation took too long and was interrupted",
-                                             "hint": "give a larger timeout"}}
+                                             "hint": "a larger timeout"}}
         stop.busy = None
         if running is None or not running.answered:
             agent.channel.send({"id": number, **answer})
@@ -157,7 +157,7 @@ def _answer(agent, stop, name, args):
         return {"ok": False, "error": {"code": error.code, "message": values.clip(error.message), "hint": error.hint, **error.more}}
     except Exception as error:
         return {"ok": False, "error": {"code": "internal", "message": f"{name}: {type(error).__name__}: {error}",
-                                       "hint": "this is a bug of the debugger"}}
+                                       "hint": "status, or restart; this is a bug of the debugger"}}
 
 
 def _settle(stop, running):

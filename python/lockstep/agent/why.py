@@ -43,9 +43,9 @@ def _causes(agent, one, ended):
         seen = agent.features.names_seen(one.kind)
         what = "checkpoints" if one.kind == "checkpoint" else "modules"
         wanted = one.checkpoint or one.module
-        from .globs import matches
+        from .globs import matches, names_module
 
-        if not any(matches(name, wanted) for name in seen):
+        if not any(matches(name, wanted) if one.checkpoint else names_module(wanted, name) for name in seen):
             listed = ", ".join(seen[:5]) or "none"
             yield _cause("name_never_seen", f"no name of {what} fits {wanted}; seen so far: {listed}", seen=seen[:50])
         elif one.kind == "checkpoint":

@@ -72,7 +72,8 @@ class Recorder:
     def _is_wanted(self, name):
         wanted = self._wanted.get(name)
         if wanted is None:
-            wanted = not self._modules or any(fnmatch.fnmatchcase(name, glob) for glob in self._modules)
+            names = (name, name.partition(".")[2] or name)  # transformer.blocks.0 is also blocks.0
+            wanted = not self._modules or any(fnmatch.fnmatchcase(one, glob) for glob in self._modules for one in names)
             self._wanted[name] = wanted
         return wanted
 
