@@ -189,7 +189,7 @@ std::vector<Operation> recorded_operations() {
                       .required = true},
                      {.name = "name", .help = "name of the run (default: the script's)"},
                      {.name = "python", .help = "the Python that runs a .py file"},
-                     {.name = "modules", .help = "record only modules that match (globs, comma separated)"},
+                     {.name = "modules", .help = "record only modules that match (globs, comma separated; with their component's name or without)"},
                      {.name = "stats_only", .type = kBool, .help = "keep no full tensors", .standard = false},
                      {.name = "inputs", .type = kBool, .help = "record the inputs of modules too", .standard = false},
                      {.name = "cwd", .help = "folder to run in", .path = true},
