@@ -17,7 +17,9 @@ void add_record(App& app) {
       "lockstep record --name port --modules 'transformer.*' --steps 0,5-9 -- my_port.py");
   auto request = std::make_shared<RecordRequest>();
   command->add_option("--name", request->name, "name of the run (default: the script's)");
-  command->add_option("--modules", request->modules, "record only modules that match (globs, comma separated; with their component's name or without)");
+  command->add_option(
+      "--modules", request->modules,
+      "record only modules that match (globs, comma separated; with their component's name or without)");
   command->add_option("--tap", request->tap, "record only tensors that match");
   command->add_option("--no-tap", request->no_tap, "leave these out");
   command->add_option("--steps", request->steps, "denoising steps to record, such as 0,5-9");

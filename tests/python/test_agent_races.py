@@ -287,3 +287,52 @@ def test_the_program_s_end_takes_the_debugger_s_thread_along(start, tmp_path):
     s.stopped()
     s.finish()
     assert s.output() == "1 1000\n"
+
+
+FINDER = """
+    import os, sys, time
+    class Slow:
+        def find_spec(self, name, path=None, target=None):
+            if name == "wanted":
+                open("asked", "w").close()
+                while not os.path.exists("go"):
+                    time.sleep(0.001)
+                found = name  # HERE
+            return None
+    sys.meta_path.insert(0, Slow())
+    try:
+        import wanted
+    except ImportError:
+        pass
+    open("began", "w").close()
+    n = 0
+    while n >= 0:
+        n += 1
+"""
+
+
+def test_no_pause_in_a_finder(start, tmp_path):
+    """The import system asks it under the lock of all imports: the debugger's thread, which loads a part of itself now and then, would wait for ever."""
+    s = start(FINDER)
+    s.stopped()
+    s.ask("continue")
+    wait_until((tmp_path / "asked").exists)
+    s.ask("pause")
+    (tmp_path / "go").touch()
+    stop = s.stopped()
+    assert stop["reason"] == "pause" and stop["location"]["function"] != "Slow.find_spec"
+    assert s.ask("why", where="nowhere.py:1")["causes"] is not None
+    s.ask("terminate")
+
+
+def test_a_breakpoint_in_a_finder_leaves_the_debugger_answering(start, tmp_path):
+    (tmp_path / "go").touch()
+    s = start(FINDER)
+    s.stopped()
+    s.ask("break", where="found = name")
+    assert s.go()["location"]["function"] == "Slow.find_spec"
+    assert s.ask("why", where="nowhere.py:1")["causes"] is not None
+    assert s.ask("break", where="n += 1", condition="n == 7 and sum([n]) == 7")["breakpoint"]["state"] in ("verified", "pending")
+    s.go()
+    assert s.eval("n") == 7
+    s.ask("terminate")

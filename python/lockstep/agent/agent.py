@@ -195,6 +195,8 @@ class Agent:
                 stream.flush()
             except Exception:  # closed, None, or a thing of the program's own
                 pass
+        if stops.looks_for_a_module(frame):  # our own thread could load nothing now; this one can
+            from . import condition_steps, conditions, evaluate, features, modules, why  # noqa: F401
         stop = stops.Stop(ident, frame, reason, frames)
         stop.not_run_yet, stop.extra = not_run_yet, extra
         step = self.steps.get(ident)

@@ -132,7 +132,7 @@ class Arrivals:
         ident = _thread.get_ident()
         step = agent.steps.get(ident)
         if reason == "pause":
-            if sources.is_machinery(frame.f_code.co_filename):
+            if sources.is_machinery(frame.f_code.co_filename) or stops.looks_for_a_module(frame):
                 agent.engine.attach(ident, engine.PAUSE, None, 0)
             else:
                 agent.stop(frame, "pause", description="paused")

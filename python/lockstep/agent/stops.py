@@ -1,5 +1,6 @@
 """A stopped thread: its frames, the work it is asked to do, and how it goes on."""
 
+import _imp
 import _thread
 import sys
 
@@ -121,3 +122,12 @@ _main = _thread.get_ident()
 
 def main_thread():
     return _main
+
+
+def looks_for_a_module(frame):
+    """In a finder that the import system asks: it holds the lock of all imports, and whatever else imports would wait for this thread."""
+    if not _imp.lock_held():
+        return False
+    while frame is not None and not (frame.f_code.co_name == "_find_spec" and sources.is_machinery(frame.f_code.co_filename)):
+        frame = frame.f_back
+    return frame is not None
