@@ -142,9 +142,11 @@ void search_attention(Case& failing, Findings& out) {
   if (r_in.picture) y_r = channels_last(y_r, 1), y_c = channels_last(y_c, 1);
   const int64_t width = y_r.last();
   for (const int64_t d : r_in.head_sizes(width)) {
-    Attention r_attention(r_in, y_r, d), c_attention(c_in, y_c, d);
+    const AttentionSample sample = attention_sample(y_c, y_r, d, 12, 4);
+    Attention r_attention(r_in, y_r, d, sample), c_attention(c_in, y_c, d, sample);
     // Over many keys a few rows of one head are enough to choose by; the choice is measured on more.
-    Attention chooser = y_r.rows() > kManyRows ? Attention(c_in, y_c, d, 4, 1) : c_attention;
+    Attention chooser =
+        y_r.rows() > kManyRows ? Attention(c_in, y_c, d, attention_sample(y_c, y_r, d, 4, 1)) : c_attention;
     const AttentionFormula r = fit_reference(r_in, r_attention, failing.tolerance);
     if (!failing.explains(r.residual)) continue;
     const double with_reference = c_attention.measure(r);

@@ -1,6 +1,7 @@
 #include "compare/families/attention_formula.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace lockstep {
 namespace {
@@ -34,11 +35,31 @@ int64_t round_trip(int64_t i, int64_t n) {
 
 }  // namespace
 
-Attention::Attention(const AttentionInputs& inputs, const Values& target, int64_t head_size, int64_t rows,
-                     int64_t heads)
-    : in_(inputs), y_(target), d_(head_size) {
-  rows_ = sample_indices(target.rows(), rows);
-  head_sample_ = sample_indices(target.last() / head_size, heads);
+AttentionSample attention_sample(const Values& a, const Values& b, int64_t head_size, int64_t rows, int64_t heads) {
+  std::vector<double> of_row(static_cast<size_t>(a.rows())), of_head(static_cast<size_t>(a.last() / head_size));
+  for (int64_t row = 0; row < a.rows(); ++row)
+    for (int64_t j = 0; j < a.last(); ++j) {
+      const double off = static_cast<double>(a.row(row)[static_cast<size_t>(j)]) - b.row(row)[static_cast<size_t>(j)];
+      of_row[static_cast<size_t>(row)] += off * off;
+      of_head[static_cast<size_t>(std::min(j / head_size, a.last() / head_size - 1))] += off * off;
+    }
+  const auto chosen = [](const std::vector<double>& off, int64_t most) {
+    const int64_t worst = (most + 2) / 3;
+    std::vector<int64_t> out = most > worst ? sample_indices(static_cast<int64_t>(off.size()), most - worst)
+                                            : std::vector<int64_t>{};
+    std::vector<int64_t> order(off.size());
+    std::iota(order.begin(), order.end(), int64_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t x, int64_t y) { return off[static_cast<size_t>(x)] > off[static_cast<size_t>(y)]; });
+    for (const int64_t i : order)
+      if (static_cast<int64_t>(out.size()) < most && std::find(out.begin(), out.end(), i) == out.end()) out.push_back(i);
+    return out;
+  };
+  return {chosen(of_row, rows), chosen(of_head, heads)};
+}
+
+Attention::Attention(const AttentionInputs& inputs, const Values& target, int64_t head_size, AttentionSample sample)
+    : in_(inputs), y_(target), d_(head_size), sample_(std::move(sample)) {
   for (size_t s = 0; s < in_.streams.size(); ++s) {
     begin_[s] = tokens_.all, count_[s] = in_.tokens_of(*in_.streams[s].v, d_);
     tokens_.all += count_[s];
@@ -53,8 +74,8 @@ double Attention::measure(const AttentionFormula& p) const {
   totals_by_key_.clear();
   std::map<std::pair<int64_t, int64_t>, Row> attended;
   double dd = 0, yy = 0;
-  for (const int64_t block : head_sample_)
-    for (const int64_t row : rows_)
+  for (const int64_t block : sample_.heads)
+    for (const int64_t row : sample_.rows)
       for (int64_t column = block * d_; column < (block + 1) * d_; ++column) {
         const Place from = place(p, row, column);
         Row& got = attended[{from.head, from.token}];

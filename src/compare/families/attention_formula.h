@@ -90,11 +90,17 @@ struct AttentionFormula {
   }
 };
 
-// The recorded inputs and result of one call, on a sample of rows and heads.
+// Of a result [tokens, heads * d]: what is looked at.
+struct AttentionSample {
+  std::vector<int64_t> rows, heads;
+};
+// Spread evenly, with those among them in which the two results differ most.
+AttentionSample attention_sample(const Values& a, const Values& b, int64_t head_size, int64_t rows, int64_t heads);
+
+// The recorded inputs and result of one call.
 class Attention {
  public:
-  Attention(const AttentionInputs& inputs, const Values& target, int64_t head_size, int64_t rows = 10,
-            int64_t heads = 3);
+  Attention(const AttentionInputs& inputs, const Values& target, int64_t head_size, AttentionSample sample);
   double measure(const AttentionFormula& p) const;  // relative error; infinite where the formula cannot be applied
 
  private:
@@ -131,7 +137,7 @@ class Attention {
   JointTokens tokens_;
   std::array<int64_t, 2> begin_{}, count_{};  // of each stream's tokens
   int64_t own_begin_ = 0;
-  std::vector<int64_t> rows_, head_sample_;
+  AttentionSample sample_;
   // Most changes leave k and v as they are.
   mutable std::vector<Made> made_;
   size_t most_made_ = 8;

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "compare/families/fit.h"
-#include "compare/families/rotary_positions.h"
+#include "compare/families/rotary_columns.h"
 #include "compare/families/rotary_precision.h"
 
 namespace lockstep {
@@ -176,6 +176,9 @@ void search_complex(Case& failing, Findings& out) {
                       *std::min_element(factors.begin(), factors.end())),
           sign < 0 ? "theta is too large: use the reference's" : "theta is too small: use the reference's", 0, 0.9);
   }
+  if (out.size() == before)
+    if (const PositionFinding columns = compare_columns(c, r, limit); !columns.cause.empty())
+      return add(columns.cause.c_str(), columns.yours, columns.fix, columns.misfit, 1);
   // Which columns differ at all: one axis of the grid alone points to its positions.
   std::vector<bool> bad(static_cast<size_t>(r.pairs));
   for (int64_t i = 0; i < r.pairs; ++i) {
@@ -206,7 +209,7 @@ void search_complex(Case& failing, Findings& out) {
                "give each axis its own columns, in the reference's order", worst, 1);
   if (out.size() > before) return;
   if (const PositionFinding positions = compare_positions(c, r, limit); !positions.cause.empty())
-    add(positions.cause.c_str(), positions.yours, positions.fix, positions.misfit, 1.2);
+    add(positions.cause.c_str(), positions.yours, positions.fix, positions.misfit, 1);
 }
 
 // cos or sin alone, [.., tokens, d]: x(t+1) + x(t-1) = 2 cos(f) x(t) holds in each column.
