@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 import torch.nn.functional as F
 from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as qwen
@@ -184,7 +186,7 @@ def _with_frequencies(p, exponent):
     tables = tuple(torch.polar(torch.ones_like(a), a) for a in angles)
     other = type(own)(theta=own.theta, axes_dim=own.axes_dim, scale_rope=True)
     other.pos_freqs, other.neg_freqs = tables
-    stack = __import__("contextlib").ExitStack()
+    stack = contextlib.ExitStack()
     stack.enter_context(attribute(own, "_get_device_freqs", lambda device: tables))
     stack.enter_context(attribute(own, "_compute_video_freqs", lambda f, h, w, i=0, device=None: other._compute_video_freqs(f, h, w, i, None)))
     return stack
@@ -208,7 +210,79 @@ fault("dit.text_on_one_axis", "dit", TEXT, ("rotary.positions", "rotary.factor")
 def _with_axes(p, axes):
     own = p.transformer.pos_embed
     other = type(own)(theta=own.theta, axes_dim=axes, scale_rope=True)
-    stack = __import__("contextlib").ExitStack()
+    stack = contextlib.ExitStack()
     stack.enter_context(attribute(own, "_get_device_freqs", lambda device: (other.pos_freqs, other.neg_freqs)))
     stack.enter_context(attribute(own, "_compute_video_freqs", lambda *a, **k: other._compute_video_freqs(*a, **k)))
     return stack
+
+
+# --- further ones: parts of the heads, two mistakes at once, tables of the text encoder, the autoencoder -----------------------
+TEXT_ROPE = "output:text_encoder.model.rotary_emb.*"
+
+
+def text_frequencies(change):
+    def apply(p):
+        own = p.text_encoder.model.language_model.rotary_emb
+        return attribute(own, "inv_freq", change(own.inv_freq.clone()))
+
+    return apply
+
+
+def text_positions(change):
+    """What the rotary module is given as positions."""
+    return lambda p: method(p.text_encoder.model.language_model.rotary_emb, "forward", ("position_ids = position_ids.expand(3, -1, -1)", "position_ids = change(position_ids.expand(3, -1, -1))"), change=change)
+
+
+def first_head_alone(x, cos, sin):
+    turned = x * cos + qwen.rotate_half(x) * sin
+    return torch.cat([turned[:, :1], x[:, 1:]], 1)
+
+
+def kept_short(name, rows):
+    return (dict(rotated(name))[name], f"{name} = apply_rotary_emb_qwen({name}, {name[:3]}_freqs[torch.arange({name}.shape[1]).clamp(max={rows})], use_real=False)")
+
+
+def repeating(name, rows):
+    return (dict(rotated(name))[name], f"{name} = apply_rotary_emb_qwen({name}, {name[:3]}_freqs[torch.arange({name}.shape[1]) % {rows}], use_real=False)")
+
+
+VAE_ATTENTION = "F.scaled_dot_product_attention(q, k, v)"
+fault("text.low_frequencies_slowed", "text encoder", TEXT_ROPE, ("rotary.theta", "rotary.factor"),
+      text_frequencies(lambda f: torch.where(torch.arange(len(f)) < len(f) // 2, f, f / 8)))
+fault("text.frequencies_to_the_end", "text encoder", TEXT_ROPE, "rotary.theta", text_frequencies(lambda f: 1e6 ** -torch.linspace(0, 1, len(f))))
+fault("text.frequencies_reversed", "text encoder", TEXT_ROPE, ("rotary.theta", "layout.reversed"), text_frequencies(lambda f: f.flip(0)))
+fault("text.positions_start_again", "text encoder", TEXT_ROPE, ("rotary.positions", "layout.repeated"), text_positions(lambda i: i % 20))
+fault("text.positions_by_pairs", "text encoder", TEXT_ROPE, ("rotary.positions", "layout.repeated"), text_positions(lambda i: i // 2 * 2))
+fault("text.sections_of_half_positions", "text encoder", TEXT_ROPE, ("rotary.factor", "rotary.positions"), text_positions(lambda i: i * torch.tensor([1, 0.5, 1])[:, None, None]))
+fault("text.first_head_alone_turned", "text encoder", FIRST, "rotary.missing", rotary(first_head_alone))
+fault("text.keys_one_late", "text encoder", SEEN, ("layout.rolled", "layout.shifted"),
+      lambda p: method(layer(p, 1).self_attn, "forward", ("attention_interface: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(\n        self.config._attn_implementation, eager_attention_forward\n    )", "key_states, value_states = key_states.roll(1, 2), value_states.roll(1, 2)\n    attention_interface: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(\n        self.config._attn_implementation, eager_attention_forward\n    )")))
+fault("text.unmasked_and_unscaled", "text encoder", SEEN, ("attention.scale", "attention.mask_missing"), text_attention(lambda s: s * 4))
+fault("text.scores_in_bf16_unmasked", "text encoder", SEEN, ("attention.mask_missing", "precision.bf16"), text_attention(lambda s: s.bfloat16().float()))
+fault("text.tiled_and_capped", "text encoder", SEEN, ("attention.key_groups", "attention.cap"),
+      text_attention(lambda s: hidden(5 * torch.tanh(s / 5)), group=lambda x, n: x.repeat(1, n, 1, 1)))
+fault("text.second_half_of_queries_unmasked", "text encoder", SEEN, ("attention.mask_missing", "attention.mask"),
+      text_attention(lambda s: torch.cat([hidden(s)[..., :27, :], s[..., 27:, :]], -2)))
+fault("dit.last_head_not_turned", "dit", attended(1), "rotary.missing",
+      lines(*((line, f"{line}\n        {name} = torch.cat([{name}[:, :, :-1], kept_{name}[:, :, -1:]], 2)".replace(line, f"kept_{name} = {name}\n        {line}", 1)) for name, line in rotated("img_query", "img_key", "txt_query", "txt_key"))))
+fault("dit.one_head_sees_text_alone", "dit", attended(1), ("attention.mask_added", "attention.streams"),
+      joint(hide=lambda m, s: torch.cat([s[:, :1, :, :].masked_fill(torch.arange(s.shape[-1]) >= s.shape[-1] - 24, -torch.inf), s[:, 1:]], 1)))
+fault("dit.positions_of_a_row_repeat", "dit", attended(1), "rotary.positions", lines(repeating("img_query", 6), repeating("img_key", 6)))
+fault("dit.table_too_short", "dit", attended(1), "rotary.positions", lines(kept_short("txt_query", 4), kept_short("txt_key", 4)))
+fault("dit.image_sees_text_alone", "dit", attended(1), "attention.mask_added",
+      joint(hide=lambda m, s: torch.cat([s[..., :-24], torch.cat([s[..., :-24, -24:], s[..., -24:, -24:] - torch.inf], -2)], -1)))
+fault("dit.text_values_rolled", "dit", attended(1), ("attention.streams", "layout.rolled"),
+      lines(("joint_value = torch.cat([txt_value, img_value], dim=1)", "joint_value = torch.cat([txt_value, img_value], dim=1).roll(1, 1)")))
+fault("dit.scale_by_length", "dit", attended(1), "attention.scale", joint(weigh=lambda s: (s * 1.2871).softmax(-1)))
+fault("dit.keys_brought_to_length_one", "dit", attended(1), "attention.norm_added",
+      lines(("joint_key = torch.cat([txt_key, img_key], dim=1)", "joint_key = F.normalize(torch.cat([txt_key, img_key], dim=1), dim=-1)"), F=F))
+fault("vae.qkv_in_turn", "vae", f"input:{MIDDLE}.proj", ("layout.interleaved", "attention.qkv_exchanged"),
+      lambda p: code(middle(p), "forward", (VAE_ATTENTION, "F.scaled_dot_product_attention(*torch.cat([q, k, v], -1).unflatten(-1, (-1, 3)).unbind(-1))")))
+fault("vae.over_channels", "vae", f"input:{MIDDLE}.proj", ("layout.axes", "attention.softmax"),
+      lambda p: code(middle(p), "forward", (VAE_ATTENTION, "F.scaled_dot_product_attention(q.transpose(-1, -2), k.transpose(-1, -2), v.transpose(-1, -2)).transpose(-1, -2)")))
+fault("vae.sigmoid", "vae", f"input:{MIDDLE}.proj", "attention.softmax",
+      lambda p: code(middle(p), "forward", (VAE_ATTENTION, "(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5).sigmoid() @ v")))
+fault("vae.rows_alone", "vae", f"input:{MIDDLE}.proj", "attention.mask_added",
+      lambda p: code(middle(p), "forward", (VAE_ATTENTION, "F.scaled_dot_product_attention(q, k, v, attn_mask=(torch.arange(q.shape[-2]) // 12)[:, None] == (torch.arange(q.shape[-2]) // 12)[None])")))
+fault("vae.q_and_k_normalised", "vae", f"input:{MIDDLE}.proj", ("attention.norm_added",),
+      lambda p: code(middle(p), "forward", (VAE_ATTENTION, "F.scaled_dot_product_attention(F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, scale=10.0)")))

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "compare/axis_words.h"
 #include "compare/families/attention_formula.h"
 #include "compare/families/fit.h"
 
@@ -14,6 +15,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kManyRows = 1024;
+constexpr std::chrono::milliseconds kTimeForAll{2000}, kTimeForPart{500};
 
 AttentionFormula plain_formula(Rotation rotation, bool causal, double scale) {
   AttentionFormula p;
@@ -67,6 +69,11 @@ std::vector<FreeNumber> free_numbers(const AttentionFormula& r, size_t streams) 
       for (const size_t s : {0, 1})
         out.push_back({[=](AttentionFormula& p, double x) { p.of[s][operand].factor = x; }, true});
   out.push_back({[](AttentionFormula& p, double x) { p.cap = x; }});
+  // Cosines in place of products, with a scale of their own.
+  out.push_back({[](AttentionFormula& p, double x) {
+    p.scale = x;
+    for (auto& stream : p.of) stream[0].unit = stream[1].unit = Unit::kLength;
+  }});
   return out;
 }
 
@@ -94,9 +101,10 @@ AttentionFormula best_number(const Attention& attention, const AttentionFormula&
 
 // One change; else a number of any size; else the most promising changes with one more each.
 AttentionFormula best_change(const Case& failing, const Attention& attention,
-                             const std::vector<AttentionChange>& changes, const AttentionFormula& r, size_t streams) {
+                             const std::vector<AttentionChange>& changes, const AttentionFormula& r, size_t streams,
+                             std::chrono::milliseconds most) {
   const auto started = std::chrono::steady_clock::now();
-  const auto late = [&] { return std::chrono::steady_clock::now() - started > std::chrono::seconds(2); };
+  const auto late = [&] { return std::chrono::steady_clock::now() - started > most; };
   attention.measure(r);  // the attention keeps what this made, and most changes leave most of it as it is
   std::vector<AttentionFormula> singles;
   for (const AttentionChange& change : changes) {  // the likeliest come first
@@ -110,15 +118,23 @@ AttentionFormula best_change(const Case& failing, const Attention& attention,
   // Some are the same by other words (a negative angle, positions in reverse): the plainest comes first.
   best = *std::find_if(singles.begin(), singles.end(),
                        [&](const AttentionFormula& p) { return p.residual <= 1.5 * best.residual; });
-  if (failing.explains_candidate(best.residual) || late()) return best;
+  const auto is_exact = [&] { return best.residual <= std::max(2 * failing.tolerance, failing.floor); };
+  if (is_exact() || late()) return best;
+  // A constant that nearly fits is no answer where some number fits.
   for (const FreeNumber& number : free_numbers(r, streams)) {
     const AttentionFormula free = best_number(attention, r, number, late);
-    if (free.residual < best.residual) best = free;
-    if (failing.explains_candidate(best.residual) || late()) return best;
+    if (free.residual < 0.35 * best.residual) best = free;
+    if (is_exact() || late()) return best;
   }
+  if (failing.explains_candidate(best.residual)) return best;
   std::vector<size_t> order(singles.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return singles[a].residual < singles[b].residual; });
+  for (size_t i = 0; i < std::min<size_t>(order.size(), 3) && !late(); ++i) {
+    const AttentionFormula free = best_number(attention, singles[order[i]], free_numbers(r, streams)[0], late);
+    if (free.residual < best.residual) best = free;
+    if (failing.explains_candidate(best.residual)) return best;
+  }
   constexpr size_t kMostPromising = 6;
   for (size_t i = 0; i < std::min(order.size(), kMostPromising); ++i)
     for (const AttentionChange& other : changes) {
@@ -130,6 +146,30 @@ AttentionFormula best_change(const Case& failing, const Attention& attention,
       if (failing.explains(best.residual)) return best;
     }
   return best;
+}
+
+// The heads, or the rows, in which the two results differ; empty when nearly all do, or hardly any.
+std::vector<int64_t> differing(const Values& a, const Values& b, int64_t head_size, bool heads, double tolerance) {
+  constexpr double kMostOfThem = 0.76;  // a larger share is no part
+  const int64_t count = heads ? a.last() / head_size : a.rows();
+  std::vector<double> dd(static_cast<size_t>(count)), bb(static_cast<size_t>(count));
+  for (int64_t row = 0; row < a.rows(); ++row)
+    for (int64_t j = 0; j < a.last(); ++j) {
+      const double y = b.row(row)[static_cast<size_t>(j)], off = a.row(row)[static_cast<size_t>(j)] - y;
+      const size_t at = static_cast<size_t>(heads ? j / head_size : row);
+      dd[at] += off * off, bb[at] += y * y;
+    }
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < dd.size(); ++i)
+    if (std::sqrt(dd[i]) > 2 * tolerance * std::sqrt(bb[i])) out.push_back(static_cast<int64_t>(i));
+  return static_cast<double>(out.size()) > kMostOfThem * static_cast<double>(count) ? std::vector<int64_t>{} : out;
+}
+
+std::string part_words(const std::vector<int64_t>& part, int64_t count, const char* what) {
+  std::vector<bool> marked(static_cast<size_t>(count));
+  for (const int64_t i : part) marked[static_cast<size_t>(i)] = true;
+  const std::string words = index_set_words(what, marked);
+  return words.empty() ? fmt::format("{} of {} {}s", part.size(), count, what) : words;
 }
 
 }  // namespace
@@ -151,10 +191,28 @@ void search_attention(Case& failing, Findings& out) {
     if (!failing.explains(r.residual)) continue;
     const double with_reference = c_attention.measure(r);
     if (failing.note_local(with_reference)) return;
-    AttentionFormula best = best_change(failing, chooser, attention_changes(r, c_in, d, width), r, c_in.streams.size());
+    const std::vector<AttentionChange> changes = attention_changes(r, c_in, d, width);
+    AttentionFormula best = best_change(failing, chooser, changes, r, c_in.streams.size(), kTimeForAll);
     best.residual = c_attention.measure(best);
+    std::string where;
+    // Some heads or some tokens alone may be made otherwise.
+    for (const bool heads : {true, false}) {
+      if (failing.explains_candidate(best.residual) && failing.is_better(best.residual, with_reference)) break;
+      const std::vector<int64_t> part = differing(y_c, y_r, d, heads, failing.tolerance);
+      if (part.empty()) continue;
+      AttentionSample of_part = sample;
+      std::vector<int64_t>& looked_at = heads ? of_part.heads : of_part.rows;
+      looked_at.clear();
+      for (const int64_t i : sample_indices(static_cast<int64_t>(part.size()), heads ? 3 : 10))
+        looked_at.push_back(part[static_cast<size_t>(i)]);
+      const Attention attention(c_in, y_c, d, of_part);
+      best = best_change(failing, attention, changes, r, c_in.streams.size(), kTimeForPart);
+      best.residual = attention.measure(best);
+      where = part_words(part, heads ? width / d : y_r.rows(), heads ? "head" : "token") + "; there ";
+    }
     if (!failing.explains_candidate(best.residual) || !failing.is_better(best.residual, with_reference)) return;
     Finding finding = describe(r, best, c_in, d);
+    finding.explanation = where + finding.explanation;
     finding.look_at = parent_of(failing.module) + ", between its projections and " + failing.module;
     out.push_back(std::move(finding));
     return;

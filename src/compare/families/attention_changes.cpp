@@ -107,6 +107,17 @@ void Grammar::add_rarer_rotations() {
     for (const OperandChange& change : changes) on(kBothStreams, operand, change), on_each_stream(operand, change);
   for (const int shift : {1, -1, 2, -2, 3, -3, 4, -4})
     on(kBothStreams, kQK, [=](OperandFormula& p) { p.shift = shift, p.wraps = true; });
+  const int64_t heads = width_ / d_;
+  for (const int64_t count : {int64_t{1}, heads - 1, heads / 2, in_.key_heads(d_)})
+    if (count > 0 && count < heads)
+      for (const unsigned operands : {kQK, kQ, kK})
+        on(kBothStreams, operands, [=](OperandFormula& p) { p.turned_heads = count; });
+  for (int rows = 1; rows <= std::min(all_, 64); ++rows)
+    for (const unsigned streams : {kBothStreams, 1U, 2U}) {
+      if (streams != kBothStreams && !two_) continue;
+      on(streams, kQK, [=](OperandFormula& p) { p.repeats = rows; });
+      on(streams, kQK, [=](OperandFormula& p) { p.until = rows; });
+    }
 }
 
 // Of the attention as a whole: no stream can have it alone.
@@ -119,8 +130,12 @@ void Grammar::add_scores() {
     add([=](Formula& p) { p.scale = scale; });
   for (const Weighting weighting :
        {Weighting::kPlain, Weighting::kSigmoid, Weighting::kOverQueries, Weighting::kOverHeads, Weighting::kPowers,
-        Weighting::kEqual, Weighting::kRelu, Weighting::kTwice})
+        Weighting::kEqual, Weighting::kRelu, Weighting::kTwice, Weighting::kOverChannels})
     add([=](Formula& p) { p.weighting = weighting; });
+  // Over the channels the sums run over the tokens, and so may the scale.
+  add([tokens = static_cast<double>(all_)](Formula& p) {
+    p.weighting = Weighting::kOverChannels, p.scale = 1 / std::sqrt(tokens);
+  });
   if (two_) {
     add([](Formula& p) { p.weighting = Weighting::kByStream; });
     add([](Formula& p) { p.weighting = Weighting::kByStream, p.result_factor = 0.5; });
@@ -210,6 +225,9 @@ void Grammar::add_operands() {
           for (size_t s = 0; s < 2; ++s)
             if (streams >> s & 1) p.of[s][0].source = order.q, p.of[s][1].source = order.k, p.of[s][2].source = order.v;
         });
+  if (in_.streams[0].fused)
+    for (const Fused fused : {Fused::kInTurn, Fused::kByHead})
+      on(kBothStreams, 7, [=](OperandFormula& p) { p.fused = fused; });
 }
 
 void Grammar::add_rarer_operands() {
@@ -285,8 +303,11 @@ void Grammar::add_heads() {
 void Grammar::add_streams() {
   for (const int shift : {two_ ? text_ : 0, two_ ? all_ - text_ : 0, 1, -1, 2, -2}) {
     add([=](Formula& p) { p.row_shift = shift; });
-    for (const size_t operand : {size_t{2}, size_t{1}})
-      add([=](Formula& p) { p.of[0][operand].token_shift = shift; });
+    for (const unsigned operands : {kV, kK, kK | kV})
+      add([=](Formula& p) {
+        for (size_t o = 0; o < 3; ++o)
+          if (operands >> o & 1) p.of[0][o].token_shift = shift;
+      });
   }
 }
 

@@ -8,6 +8,7 @@ namespace {
 
 // The softmax over the queries needs all of them: beyond this many it is not tried.
 constexpr int64_t kMostQueries = 1024;
+constexpr int64_t kMostProducts = int64_t{1} << 27;
 constexpr int64_t kMadeElements = int64_t{6} << 20;  // of keys and values kept at a time
 
 void make_unit(std::vector<double>& x, Unit unit, double rms_of_all) {
@@ -71,7 +72,7 @@ Attention::Attention(const AttentionInputs& inputs, const Values& target, int64_
 
 double Attention::measure(const AttentionFormula& p) const {
   if (y_.last() % head_size(p)) return INFINITY;
-  totals_by_key_.clear();
+  totals_by_key_.clear(), of_channels_.clear();
   std::map<std::pair<int64_t, int64_t>, Row> attended;
   double dd = 0, yy = 0;
   for (const int64_t block : sample_.heads)
@@ -128,20 +129,27 @@ bool Attention::turned_block(const OperandFormula& how, size_t stream, int64_t h
   const int64_t tokens = in_.tokens_of(*from, d_), width = from->size() / tokens, count = width / d_;
   if ((head + 1) * d_ > width || token >= tokens) return false;
   const float* row = from->v.data() + token * width;
+  const Values* fused = how.fused == Fused::kParts ? nullptr : in_.streams[stream].fused;
+  if (fused) row = fused->v.data() + token * 3 * width;
+  else if (how.fused != Fused::kParts) return false;
   out.resize(static_cast<size_t>(d_));
-  for (int64_t j = 0; j < d_; ++j)
-    out[static_cast<size_t>(j)] =
-        in_format(row[how.cut == HeadCut::kStrided ? j * count + head : head * d_ + j], how.held);
+  for (int64_t j = 0; j < d_; ++j) {
+    int64_t at = how.cut == HeadCut::kStrided ? j * count + head : head * d_ + j;
+    if (fused) at = how.fused == Fused::kInTurn ? 3 * at + how.source : (3 * head + how.source) * d_ + j;
+    out[static_cast<size_t>(j)] = in_format(row[at], how.held);
+  }
   if (how.unit != Unit::kNone)
     make_unit(out, how.unit, how.unit == Unit::kRmsOfAllHeads ? rms({row, static_cast<size_t>(width)}) : 0);
   if (how.weight >= 0)
     for (int64_t j = 0; j < d_; ++j)
       out[static_cast<size_t>(j)] *= in_.norm_weights[static_cast<size_t>(how.weight)].second[static_cast<size_t>(j)];
-  if (how.turning.rotation != Rotation::kNone) {
+  if (how.turning.rotation != Rotation::kNone && (how.turned_heads == 0 || turned_head < how.turned_heads)) {
     const size_t other = in_.streams.size() == 2 ? 1 - stream : stream;
     const RotaryTable* table = &in_.streams[how.other_table ? other : stream].table;
     int64_t at = how.by_head ? turned_head : how.backwards ? tokens - 1 - position : position + how.shift;
     if (how.wraps) at = round_trip(at, tokens);
+    if (how.repeats) at = round_trip(at, how.repeats);
+    if (how.until) at = std::min<int64_t>(at, how.until - 1);
     if (how.joint_table) {
       at += begin_[stream];
       const bool of_image = at < count_[1];
@@ -310,7 +318,39 @@ bool Attention::weigh(const AttentionFormula& p, int64_t head, int64_t query, Ro
   return true;
 }
 
+// out_i = sum_j softmax_j(q_i . k_j) v_j, with q_i the channel's values at all tokens.
+bool Attention::attend_channels(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const {
+  const int64_t d = head_size(p);
+  const auto k = all_rows(p, 1, head), v = all_rows(p, 2, head);
+  if (!k || !v || d * d > kMadeElements || query >= tokens_.all) return false;
+  Row& w = of_channels_[head];
+  if (w.empty()) {
+    if (tokens_.all * d * d > kMostProducts) return false;
+    w.assign(static_cast<size_t>(d * d), 0);
+    Row q;
+    for (int64_t t = 0; t < tokens_.all; ++t) {
+      if (!make_row(p, 0, head, t, q)) return false;
+      for (int64_t i = 0; i < d; ++i)
+        for (int64_t j = 0; j < d; ++j)
+          w[static_cast<size_t>(i * d + j)] += q[static_cast<size_t>(i)] * (*k)[static_cast<size_t>(t * d + j)];
+    }
+    const double scale = p.scale == 0 ? 1 / std::sqrt(static_cast<double>(d)) : p.scale;
+    for (int64_t i = 0; i < d; ++i) {
+      double* row = w.data() + i * d;
+      const double largest = scale * *std::max_element(row, row + d);
+      double sum = 0;
+      for (int64_t j = 0; j < d; ++j) row[j] = std::exp(scale * row[j] - largest), sum += row[j];
+      for (int64_t j = 0; j < d; ++j) row[j] /= sum;
+    }
+  }
+  out.resize(static_cast<size_t>(d));
+  for (int64_t i = 0; i < d; ++i)
+    out[static_cast<size_t>(i)] = dot(w.data() + i * d, v->data() + query * d, d);
+  return true;
+}
+
 bool Attention::attend(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const {
+  if (p.weighting == Weighting::kOverChannels) return attend_channels(p, head, query, out);
   Row w;
   const auto v = all_rows(p, 2, head);
   if (!v || !scores(p, head, query, w) || !weigh(p, head, query, w)) return false;

@@ -16,7 +16,8 @@
 namespace lockstep {
 
 // Of the scores. kMaskedLate: softmax over all keys, those to be hidden struck out of its result. kByStream: a softmax
-// for each stream's keys, the results summed. kPowers: exp(score - largest), not divided by their sum.
+// for each stream's keys, the results summed. kPowers: exp(score - largest), not divided by their sum. kOverChannels: q^T k over the
+// channels of a head in place of its tokens.
 enum class Weighting {
   kSoftmax,
   kPlain,
@@ -28,18 +29,23 @@ enum class Weighting {
   kPowers,
   kRelu,
   kTwice,
-  kEqual
+  kEqual,
+  kOverChannels
 };
 // [tokens, heads * d] as heads: one behind the other; one element of each in turn; the memory taken for
 // [heads, tokens, d], each stream by itself or both joined.
 enum class HeadCut { kBlocks, kStrided, kByShape, kByShapeJoint };
 // The key head of a query head: h / repeat; h % groups; the first.
 enum class KeyGroups { kConsecutive, kTiled, kFirst, kReversed };
+// Where q, k and v lie in one projection for all three: one behind the other; in turn, element by element; or head by
+// head.
+enum class Fused { kParts, kInTurn, kByHead };
 enum class Unit { kNone, kRms, kLength, kLayer, kRmsOfAllHeads };
 
 // What one stream does to its q, k or v.
 struct OperandFormula {
   int source = 0;      // which of the three it is: 0 q, 1 k, 2 v
+  Fused fused = Fused::kParts;
   bool early = false;  // taken before its norm
   Unit unit = Unit::kNone;
   int weight = -1;  // which norm's weight it is multiplied by
@@ -48,9 +54,12 @@ struct OperandFormula {
   Turning turning;
   bool other_table = false;                  // the other stream's positions
   bool joint_table = false;                  // of one table for both, the image's part first
+  int64_t turned_heads = 0;                  // so many heads alone are rotated; 0: all
   bool by_head = false;                      // the head's number taken for the token's
   int shift = 0;                             // of the table's rows: positions off by so many
   bool wraps = false;                        // rows shifted past the end come in at the beginning
+  int repeats = 0;                           // the table's first rows again and again
+  int until = 0;                             // the table's first rows, the last of which stands for the rest
   bool backwards = false;                    // the table's rows in reverse order
   HeadCut cut = HeadCut::kBlocks;            // into heads
   bool cut_first = false;                    // before it is rotated
@@ -129,6 +138,7 @@ class Attention {
   bool scores(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
   bool totals(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
   bool attend(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
+  bool attend_channels(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
   bool weigh(const AttentionFormula& p, int64_t head, int64_t query, Row& scores) const;
 
   const AttentionInputs& in_;
@@ -142,7 +152,7 @@ class Attention {
   mutable std::vector<Made> made_;
   size_t most_made_ = 8;
   mutable size_t next_made_ = 0;
-  mutable std::map<int64_t, Row> totals_by_key_;  // of the formula in hand
+  mutable std::map<int64_t, Row> totals_by_key_, of_channels_;  // of the formula in hand, by head
 };
 
 // A change of a formula; two of them make one by being made one after the other.

@@ -49,6 +49,7 @@ std::string weighting_words(Weighting weighting) {
     case Weighting::kRelu: return "relu in place of softmax";
     case Weighting::kTwice: return "softmax of the softmax";
     case Weighting::kEqual: return "all keys with equal weight";
+    case Weighting::kOverChannels: return "softmax(q^T k) over the channels, not the tokens";
   }
   return "";
 }
@@ -64,6 +65,9 @@ std::string operand_words(const OperandFormula& r, const OperandFormula& c, int6
   std::string out;
   const auto add = [&](const std::string& words) { out += (out.empty() ? "" : ", ") + words; };
   if (c.source != r.source) add(fmt::format("is {}", kNames[c.source]));
+  if (c.fused != r.fused)
+    add(c.fused == Fused::kInTurn ? "every third channel of the fused projection"
+                                  : "a third of each head of the fused projection");
   if (c.early != r.early) add("taken before its norm");
   if (c.unit != r.unit)
     add(c.unit == Unit::kRms             ? "normalised"
@@ -79,8 +83,11 @@ std::string operand_words(const OperandFormula& r, const OperandFormula& c, int6
   if (!(c.turning == r.turning)) add(words_of(c.turning));
   if (c.other_table != r.other_table) add("rotated by the other stream's positions");
   if (c.joint_table != r.joint_table) add("rotated by one table for both streams, the image's part first");
+  if (c.turned_heads != r.turned_heads) add(fmt::format("rotated in the first {} heads alone", c.turned_heads));
   if (c.by_head != r.by_head) add("rotated by the head's number in place of the token's");
   if (c.shift != r.shift) add(fmt::format("positions {}{:+d}", c.wraps ? "rolled by " : "", c.shift));
+  if (c.repeats != r.repeats) add(fmt::format("the first {} positions again and again", c.repeats));
+  if (c.until != r.until) add(fmt::format("no position beyond the {}", ordinal(static_cast<size_t>(c.until))));
   if (c.backwards != r.backwards) add("positions in reverse order");
   if (c.cut != r.cut) add(fmt::format("heads cut {}{}", cut_words(c.cut), c.cut_first ? " before it is rotated" : ""));
   if (c.groups != r.groups)
@@ -167,13 +174,18 @@ Named operand_difference(const OperandFormula& r, const OperandFormula& c, size_
   }
   if (c.other_table != r.other_table || c.joint_table != r.joint_table)
     return {"rotary.streams_exchanged", "give the text the text's positions and the image the image's"};
+  if (c.turned_heads != r.turned_heads) return {"rotary.missing", "rotate every head"};
   if (c.by_head != r.by_head)
     return {"rotary.positions", "rotate by the token's position: the axis of the tokens, not that of the heads"};
+  if (c.repeats != r.repeats || c.until != r.until)
+    return {"rotary.positions", "give each token a row of its own in the table of positions"};
   if (c.backwards != r.backwards) return {"rotary.offset", "positions run backwards"};
   if (c.shift != r.shift) return {"rotary.offset", fmt::format("positions are off by {}", c.shift)};
   if (c.factor != r.factor) return {"attention.scale", "remove the factor on " + name};
   if (const Format format = c.held ? c.held : c.held_turned)
     return {format->cause, "compute the attention in the reference's precision"};
+  if (c.fused != r.fused)
+    return {"layout.interleaved", "take q, k and v as thirds of the fused projection, one behind the other"};
   if (c.early && c.weight >= 0)
     return {c.unit == Unit::kRms ? "norm.other_weight" : "norm.kind",
             c.unit == Unit::kRms ? "normalise " + name + " by its own stream's norm"
@@ -204,6 +216,8 @@ Named difference(const AttentionFormula& r, const AttentionFormula& c, size_t st
     for (size_t o = 0; o < 3; ++o) {
       if (c.of[s][o] == r.of[s][o]) continue;
       Named out = operand_difference(r.of[s][o], c.of[s][o], o, grouped);
+      if (std::string_view(out.cause) == "attention.streams" && streams == 1)
+        out = {"layout.rolled", "give each query the keys and values of the tokens that stand there"};
       if (std::string_view(out.cause) == "rotary.missing" && differs(0) != differs(1))
         out = {"rotary.one_side", fmt::format("rotate {} too", kNames[o])};
       return out;
@@ -212,7 +226,7 @@ Named difference(const AttentionFormula& r, const AttentionFormula& c, size_t st
     return {"attention.heads", fmt::format("cut q, k and v into heads of {}", r.head_size ? r.head_size : d)};
   if (c.result_factor != r.result_factor && c.weighting == r.weighting)
     return {"attention.scale", "scale the scores before the softmax, not its result"};
-  if (c.scale != r.scale) {
+  if (c.scale != r.scale && c.weighting == r.weighting) {
     const double base = r.scale == 0 ? 1 / std::sqrt(static_cast<double>(d)) : r.scale;
     if (std::fabs(c.scale / base / std::log(2.0) - 1) < 1e-4)
       return {"attention.softmax", "take the softmax to the base e, not 2"};
@@ -220,6 +234,8 @@ Named difference(const AttentionFormula& r, const AttentionFormula& c, size_t st
             fmt::format("scale the scores by {}", r.scale == 0 ? fmt::format("1/sqrt({})", d) : number(r.scale))};
   }
   if (!(c.mask == r.mask)) return mask_difference(r.mask, c.mask);
+  if (c.weighting == Weighting::kOverChannels)
+    return {"layout.axes", "attend over the tokens: move the channels behind them before q k^T"};
   if (c.weighting != r.weighting) return {"attention.softmax", "take the softmax of the scores over the keys"};
   if (c.zero_keys != r.zero_keys)
     return {"attention.softmax", "sum over the tokens that are there: hide keys that fill up a size"};
@@ -227,6 +243,8 @@ Named difference(const AttentionFormula& r, const AttentionFormula& c, size_t st
   if (c.cap != r.cap) return {"attention.cap", "do not cap the scores"};
   for (const Format format : {c.scores, c.powers, c.weights, c.result})
     if (format) return {format->cause, "compute the attention in the reference's precision"};
+  if (c.row_shift != r.row_shift && streams == 1)
+    return {"layout.rolled", "keep the order of the tokens"};
   if (c.row_shift != r.row_shift)
     return {"attention.streams", "join text, then image, and part the result where the text ends"};
   return {"layout.heads", "put the heads together as [tokens, heads, d], in their order"};
@@ -252,13 +270,17 @@ Finding describe(const AttentionFormula& r, const AttentionFormula& c, const Att
   const bool grouped = inputs.streams[static_cast<size_t>(inputs.own)].some_q()->size() !=
                        inputs.streams[static_cast<size_t>(inputs.own)].v->size();
   const Named named = difference(r, c, streams, grouped, d);
+  // The right result put in other places is said more plainly of the two results alone, where that explains it.
+  AttentionFormula placed = r;
+  placed.merge = c.merge, placed.row_shift = c.row_shift, placed.residual = c.residual;
+  placed.merged_shift = c.merged_shift, placed.merged_backwards = c.merged_backwards;
   return {named.cause,
           fmt::format("reference: {}; yours: the same, but {}", words_of(r, d), difference_words(r, c, streams, d)),
           named.fix,
           "",
           r.residual,
           c.residual,
-          0.8,
+          placed == c ? 1.4 : 0.8,
           0,
           Blame::kNone};
 }

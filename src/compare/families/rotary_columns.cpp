@@ -141,9 +141,13 @@ PositionFinding compare_columns(const Angles& c, const Angles& r, double limit) 
   double factor = 1;
   for (const AxisColumns& axis : columns) {
     const auto ratio = [&](size_t i) { return axis.yours[i] / axis.theirs[i]; };
-    for (size_t i = 0; i < axis.yours.size(); ++i) factors = factors && std::fabs(ratio(i) - ratio(0)) < 5e-3;
+    for (size_t i = 0; i < axis.yours.size(); ++i) {
+      // One factor, in all columns or in some.
+      if (std::fabs(ratio(i) - 1) < 5e-3) continue;
+      factors = factors && (factor == 1 || std::fabs(ratio(i) / factor - 1) < 5e-3);
+      factor = ratio(i);
+    }
     stands = stands || std::all_of(axis.yours.begin(), axis.yours.end(), [](double f) { return std::fabs(f) < 1e-6; });
-    if (!axis.yours.empty() && std::fabs(ratio(0) - 1) > 5e-3) factor = ratio(0);
   }
   if (stands) {
     out.cause = "rotary.positions", out.yours = "all tokens at one place of an axis along which they move";
