@@ -149,7 +149,8 @@ AttentionFormula best_change(const Case& failing, const Attention& attention,
 }
 
 // The heads, or the rows, in which the two results differ; empty when nearly all do, or hardly any.
-std::vector<int64_t> differing(const Values& a, const Values& b, int64_t head_size, bool heads, double tolerance) {
+std::vector<int64_t> differing_slices(const Values& a, const Values& b, int64_t head_size, bool heads,
+                                      double tolerance) {
   constexpr double kMostOfThem = 0.76;  // a larger share is no part
   const int64_t count = heads ? a.last() / head_size : a.rows();
   std::vector<double> dd(static_cast<size_t>(count)), bb(static_cast<size_t>(count));
@@ -165,7 +166,7 @@ std::vector<int64_t> differing(const Values& a, const Values& b, int64_t head_si
   return static_cast<double>(out.size()) > kMostOfThem * static_cast<double>(count) ? std::vector<int64_t>{} : out;
 }
 
-std::string part_words(const std::vector<int64_t>& part, int64_t count, const char* what) {
+std::string slice_words(const std::vector<int64_t>& part, int64_t count, const char* what) {
   std::vector<bool> marked(static_cast<size_t>(count));
   for (const int64_t i : part) marked[static_cast<size_t>(i)] = true;
   const std::string words = index_set_words(what, marked);
@@ -198,7 +199,7 @@ void search_attention(Case& failing, Findings& out) {
     // Some heads or some tokens alone may be made otherwise.
     for (const bool heads : {true, false}) {
       if (failing.explains_candidate(best.residual) && failing.is_better(best.residual, with_reference)) break;
-      const std::vector<int64_t> part = differing(y_c, y_r, d, heads, failing.tolerance);
+      const std::vector<int64_t> part = differing_slices(y_c, y_r, d, heads, failing.tolerance);
       if (part.empty()) continue;
       AttentionSample of_part = sample;
       std::vector<int64_t>& looked_at = heads ? of_part.heads : of_part.rows;
@@ -208,7 +209,7 @@ void search_attention(Case& failing, Findings& out) {
       const Attention attention(c_in, y_c, d, of_part);
       best = best_change(failing, attention, changes, r, c_in.streams.size(), kTimeForPart);
       best.residual = attention.measure(best);
-      where = part_words(part, heads ? width / d : y_r.rows(), heads ? "head" : "token") + "; there ";
+      where = slice_words(part, heads ? width / d : y_r.rows(), heads ? "head" : "token") + "; there ";
     }
     if (!failing.explains_candidate(best.residual) || !failing.is_better(best.residual, with_reference)) return;
     Finding finding = describe(r, best, c_in, d);

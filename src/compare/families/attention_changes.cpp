@@ -75,8 +75,7 @@ void Grammar::add_rotations() {
   for (const Turning& other : changed_turnings(turning()))
     on(kBothStreams, kQK, [=](OperandFormula& p) { p.turning = other; });
   if (!turns()) return;
-  for (const unsigned operand : {kQ, kK})
-    on(kBothStreams, operand, [](OperandFormula& p) { p.turning = {}; });
+  for (const unsigned operand : {kQ, kK}) on(kBothStreams, operand, [](OperandFormula& p) { p.turning = {}; });
   on(kBothStreams, kV, [own = turning()](OperandFormula& p) { p.turning = own; });
   if (two_) {
     on(kBothStreams, kQK, [](OperandFormula& p) { p.other_table = true; });
@@ -181,7 +180,8 @@ void Grammar::add_masks() {
   // Queries that see no key at all: what they get depends on how keys are hidden.
   for (const EmptyRow empty : {EmptyRow::kUnmasked, EmptyRow::kFirst, EmptyRow::kMean, EmptyRow::kZeros})
     mask([=](MaskFormula& m) { m.order = Order::kCausal, m.diagonal = -1, m.empty = empty; });
-  for (const int ahead : {1, 2, 3, 4, -2, -3, -4}) mask([=](MaskFormula& m) { m.order = Order::kCausal, m.diagonal = ahead; });
+  for (const int ahead : {1, 2, 3, 4, -2, -3, -4})
+    mask([=](MaskFormula& m) { m.order = Order::kCausal, m.diagonal = ahead; });
   for (const int keys : {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64}) {
     mask([=](MaskFormula& m) { m.hidden_last = keys; });
     mask([=](MaskFormula& m) { m.hidden_first = keys; });
@@ -245,8 +245,7 @@ void Grammar::add_rarer_operands() {
   if (!two_) return;  // on the one stream these are the scale, or a factor of the result
   const double d = static_cast<double>(d_);
   for (const double factor : {1 / std::sqrt(d), std::sqrt(d), 0.0, -1.0, 0.5, 2.0, 1 / d, d})
-    for (const unsigned operands : {kQ, kK, kV})
-      everywhere(operands, [=](OperandFormula& p) { p.factor = factor; });
+    for (const unsigned operands : {kQ, kK, kV}) everywhere(operands, [=](OperandFormula& p) { p.factor = factor; });
 }
 
 void Grammar::add_heads() {

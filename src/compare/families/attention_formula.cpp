@@ -8,7 +8,7 @@ namespace {
 
 // The softmax over the queries needs all of them: beyond this many it is not tried.
 constexpr int64_t kMostQueries = 1024;
-constexpr int64_t kMostProducts = int64_t{1} << 27;
+constexpr int64_t kMostChannelProducts = int64_t{1} << 27;
 constexpr int64_t kMadeElements = int64_t{6} << 20;  // of keys and values kept at a time
 
 void make_unit(std::vector<double>& x, Unit unit, double rms_of_all) {
@@ -46,14 +46,15 @@ AttentionSample attention_sample(const Values& a, const Values& b, int64_t head_
     }
   const auto chosen = [](const std::vector<double>& off, int64_t most) {
     const int64_t worst = (most + 2) / 3;
-    std::vector<int64_t> out = most > worst ? sample_indices(static_cast<int64_t>(off.size()), most - worst)
-                                            : std::vector<int64_t>{};
+    std::vector<int64_t> out =
+        most > worst ? sample_indices(static_cast<int64_t>(off.size()), most - worst) : std::vector<int64_t>{};
     std::vector<int64_t> order(off.size());
     std::iota(order.begin(), order.end(), int64_t{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](int64_t x, int64_t y) { return off[static_cast<size_t>(x)] > off[static_cast<size_t>(y)]; });
     for (const int64_t i : order)
-      if (static_cast<int64_t>(out.size()) < most && std::find(out.begin(), out.end(), i) == out.end()) out.push_back(i);
+      if (static_cast<int64_t>(out.size()) < most && std::find(out.begin(), out.end(), i) == out.end())
+        out.push_back(i);
     return out;
   };
   return {chosen(of_row, rows), chosen(of_head, heads)};
@@ -130,8 +131,10 @@ bool Attention::turned_block(const OperandFormula& how, size_t stream, int64_t h
   if ((head + 1) * d_ > width || token >= tokens) return false;
   const float* row = from->v.data() + token * width;
   const Values* fused = how.fused == Fused::kParts ? nullptr : in_.streams[stream].fused;
-  if (fused) row = fused->v.data() + token * 3 * width;
-  else if (how.fused != Fused::kParts) return false;
+  if (fused)
+    row = fused->v.data() + token * 3 * width;
+  else if (how.fused != Fused::kParts)
+    return false;
   out.resize(static_cast<size_t>(d_));
   for (int64_t j = 0; j < d_; ++j) {
     int64_t at = how.cut == HeadCut::kStrided ? j * count + head : head * d_ + j;
@@ -288,13 +291,24 @@ bool Attention::weigh(const AttentionFormula& p, int64_t head, int64_t query, Ro
     if (score == -INFINITY) continue;
     double weight = 0;
     switch (p.weighting) {
-      case Weighting::kPlain: weight = score; break;
-      case Weighting::kRelu: weight = std::max(0.0, score); break;
-      case Weighting::kSigmoid: weight = 1 / (1 + std::exp(-score)); break;
+      case Weighting::kPlain:
+        weight = score;
+        break;
+      case Weighting::kRelu:
+        weight = std::max(0.0, score);
+        break;
+      case Weighting::kSigmoid:
+        weight = 1 / (1 + std::exp(-score));
+        break;
       case Weighting::kOverQueries:
-      case Weighting::kOverHeads: weight = std::exp(score) / by_key[at]; break;
-      case Weighting::kEqual: weight = 1; break;
-      default: weight = p.counted[stream] * std::exp(score - largest);
+      case Weighting::kOverHeads:
+        weight = std::exp(score) / by_key[at];
+        break;
+      case Weighting::kEqual:
+        weight = 1;
+        break;
+      default:
+        weight = p.counted[stream] * std::exp(score - largest);
     }
     total[stream] += weight;  // kernels that round for the product sum what was not rounded
     w[at] = in_format(weight, p.powers);
@@ -308,7 +322,8 @@ bool Attention::weigh(const AttentionFormula& p, int64_t head, int64_t query, Ro
   for (int64_t t = 0; t < tokens_.all; ++t) {
     const size_t at = static_cast<size_t>(t), stream = tokens_.is_first(t) ? 0 : 1;
     if (divides) w[at] = total[stream] > 0 ? w[at] / total[stream] : 0;
-    if (late && is_hidden(p.mask, tokens_, query, t)) w[at] = p.mask.hiding == Hiding::kAdded ? w[at] + p.mask.value : 0;
+    if (late && is_hidden(p.mask, tokens_, query, t))
+      w[at] = p.mask.hiding == Hiding::kAdded ? w[at] + p.mask.value : 0;
   }
   if (p.weighting == Weighting::kTwice) {
     double sum = 0;
@@ -325,7 +340,7 @@ bool Attention::attend_channels(const AttentionFormula& p, int64_t head, int64_t
   if (!k || !v || d * d > kMadeElements || query >= tokens_.all) return false;
   Row& w = of_channels_[head];
   if (w.empty()) {
-    if (tokens_.all * d * d > kMostProducts) return false;
+    if (tokens_.all * d * d > kMostChannelProducts) return false;
     w.assign(static_cast<size_t>(d * d), 0);
     Row q;
     for (int64_t t = 0; t < tokens_.all; ++t) {
@@ -344,8 +359,7 @@ bool Attention::attend_channels(const AttentionFormula& p, int64_t head, int64_t
     }
   }
   out.resize(static_cast<size_t>(d));
-  for (int64_t i = 0; i < d; ++i)
-    out[static_cast<size_t>(i)] = dot(w.data() + i * d, v->data() + query * d, d);
+  for (int64_t i = 0; i < d; ++i) out[static_cast<size_t>(i)] = dot(w.data() + i * d, v->data() + query * d, d);
   return true;
 }
 

@@ -16,8 +16,8 @@
 namespace lockstep {
 
 // Of the scores. kMaskedLate: softmax over all keys, those to be hidden struck out of its result. kByStream: a softmax
-// for each stream's keys, the results summed. kPowers: exp(score - largest), not divided by their sum. kOverChannels: q^T k over the
-// channels of a head in place of its tokens.
+// for each stream's keys, the results summed. kPowers: exp(score - largest), not divided by their sum. kOverChannels:
+// q^T k over the channels of a head in place of its tokens.
 enum class Weighting {
   kSoftmax,
   kPlain,
@@ -44,7 +44,7 @@ enum class Unit { kNone, kRms, kLength, kLayer, kRmsOfAllHeads };
 
 // What one stream does to its q, k or v.
 struct OperandFormula {
-  int source = 0;      // which of the three it is: 0 q, 1 k, 2 v
+  int source = 0;  // which of the three it is: 0 q, 1 k, 2 v
   Fused fused = Fused::kParts;
   bool early = false;  // taken before its norm
   Unit unit = Unit::kNone;
@@ -52,17 +52,17 @@ struct OperandFormula {
   double factor = 1;
   Format held = nullptr, held_turned = nullptr;  // a poorer format, before and after it is rotated
   Turning turning;
-  bool other_table = false;                  // the other stream's positions
-  bool joint_table = false;                  // of one table for both, the image's part first
-  int64_t turned_heads = 0;                  // so many heads alone are rotated; 0: all
-  bool by_head = false;                      // the head's number taken for the token's
-  int shift = 0;                             // of the table's rows: positions off by so many
-  bool wraps = false;                        // rows shifted past the end come in at the beginning
-  int repeats = 0;                           // the table's first rows again and again
-  int until = 0;                             // the table's first rows, the last of which stands for the rest
-  bool backwards = false;                    // the table's rows in reverse order
-  HeadCut cut = HeadCut::kBlocks;            // into heads
-  bool cut_first = false;                    // before it is rotated
+  bool other_table = false;        // the other stream's positions
+  bool joint_table = false;        // of one table for both, the image's part first
+  int64_t turned_heads = 0;        // so many heads alone are rotated; 0: all
+  bool by_head = false;            // the head's number taken for the token's
+  int shift = 0;                   // of the table's rows: positions off by so many
+  bool wraps = false;              // rows shifted past the end come in at the beginning
+  int repeats = 0;                 // the table's first rows again and again
+  int until = 0;                   // the table's first rows, the last of which stands for the rest
+  bool backwards = false;          // the table's rows in reverse order
+  HeadCut cut = HeadCut::kBlocks;  // into heads
+  bool cut_first = false;          // before it is rotated
   KeyGroups groups = KeyGroups::kConsecutive;
   int head_shift = 0;
   int token_shift = 0;  // of the joint sequence, coming round
@@ -76,12 +76,12 @@ struct AttentionFormula {
   double cap = 0;                                   // scores held by cap * tanh(score / cap)
   MaskFormula mask;
   Weighting weighting = Weighting::kSoftmax;
-  double zero_keys = 0;               // keys and values of zeros that take part
+  double zero_keys = 0;                 // keys and values of zeros that take part
   std::array<double, 2> counted{1, 1};  // times each stream's keys are there
   double result_factor = 1;
   int64_t head_size = 0;  // 0: the reference's
   HeadCut merge = HeadCut::kBlocks;
-  int row_shift = 0;  // of the joint result, coming round
+  int row_shift = 0;     // of the joint result, coming round
   int merged_shift = 0;  // of its heads
   bool merged_backwards = false;
   // Held in a poorer format: the scores; what exp made of them; the weights that sum to one; the result.

@@ -10,9 +10,9 @@
 namespace lockstep {
 namespace {
 
-const char* const kNames[] = {"q", "k", "v"};
+const char* const kOperandNames[] = {"q", "k", "v"};
 
-std::string mask_words(const MaskFormula& m) {
+std::string hidden_words(const MaskFormula& m) {
   std::string out;
   const auto add = [&](const std::string& words) { out += (out.empty() ? "" : ", ") + words; };
   if (m.order != Order::kAny) add(m.order == Order::kCausal ? "later keys" : "earlier keys");
@@ -38,18 +38,30 @@ std::string mask_words(const MaskFormula& m) {
 
 std::string weighting_words(Weighting weighting) {
   switch (weighting) {
-    case Weighting::kSoftmax: return "softmax over the keys";
-    case Weighting::kPlain: return "scores used without softmax";
-    case Weighting::kSigmoid: return "sigmoid in place of softmax";
-    case Weighting::kOverQueries: return "softmax over the queries";
-    case Weighting::kOverHeads: return "softmax over the heads";
-    case Weighting::kMaskedLate: return "masked after the softmax";
-    case Weighting::kByStream: return "a softmax for each stream's keys, the results summed";
-    case Weighting::kPowers: return "exp(scores - largest), not divided by their sum";
-    case Weighting::kRelu: return "relu in place of softmax";
-    case Weighting::kTwice: return "softmax of the softmax";
-    case Weighting::kEqual: return "all keys with equal weight";
-    case Weighting::kOverChannels: return "softmax(q^T k) over the channels, not the tokens";
+    case Weighting::kSoftmax:
+      return "softmax over the keys";
+    case Weighting::kPlain:
+      return "scores used without softmax";
+    case Weighting::kSigmoid:
+      return "sigmoid in place of softmax";
+    case Weighting::kOverQueries:
+      return "softmax over the queries";
+    case Weighting::kOverHeads:
+      return "softmax over the heads";
+    case Weighting::kMaskedLate:
+      return "masked after the softmax";
+    case Weighting::kByStream:
+      return "a softmax for each stream's keys, the results summed";
+    case Weighting::kPowers:
+      return "exp(scores - largest), not divided by their sum";
+    case Weighting::kRelu:
+      return "relu in place of softmax";
+    case Weighting::kTwice:
+      return "softmax of the softmax";
+    case Weighting::kEqual:
+      return "all keys with equal weight";
+    case Weighting::kOverChannels:
+      return "softmax(q^T k) over the channels, not the tokens";
   }
   return "";
 }
@@ -64,7 +76,7 @@ const char* cut_words(HeadCut cut) {
 std::string operand_words(const OperandFormula& r, const OperandFormula& c, int64_t d) {
   std::string out;
   const auto add = [&](const std::string& words) { out += (out.empty() ? "" : ", ") + words; };
-  if (c.source != r.source) add(fmt::format("is {}", kNames[c.source]));
+  if (c.source != r.source) add(fmt::format("is {}", kOperandNames[c.source]));
   if (c.fused != r.fused)
     add(c.fused == Fused::kInTurn ? "every third channel of the fused projection"
                                   : "a third of each head of the fused projection");
@@ -109,7 +121,7 @@ std::string difference_words(const AttentionFormula& r, const AttentionFormula& 
     for (size_t s = 0; s < streams; ++s) each.push_back(operand_words(r.of[s][o], c.of[s][o], d));
     for (size_t s = 0; s < streams; ++s) {
       if (each[s].empty() || (s > 0 && each[s] == each[0])) continue;
-      std::string where = kNames[o];
+      std::string where = kOperandNames[o];
       if (streams == 2 && each[0] != each[1]) where += s == 0 ? " of the text" : " of the image";
       const auto same = std::find_if(said.begin(), said.end(), [&](const auto& one) { return one.first == each[s]; });
       if (same == said.end())
@@ -124,7 +136,7 @@ std::string difference_words(const AttentionFormula& r, const AttentionFormula& 
   if (c.scale != r.scale)
     add(c.scale == 0 ? fmt::format("scores / sqrt({})", c.head_size ? c.head_size : d)
                      : fmt::format("scores * {}", number(c.scale)));
-  if (!(c.mask == r.mask)) add(mask_words(c.mask));
+  if (!(c.mask == r.mask)) add(hidden_words(c.mask));
   if (c.weighting != r.weighting) add(weighting_words(c.weighting));
   if (c.zero_keys != r.zero_keys) add(fmt::format("{:g} keys of zeros take part", c.zero_keys));
   for (size_t s = 0; s < 2; ++s)
@@ -167,7 +179,7 @@ Named mask_difference(const MaskFormula& r, const MaskFormula& c) {
 
 // What differs in an operand, the first that does.
 Named operand_difference(const OperandFormula& r, const OperandFormula& c, size_t operand, bool grouped) {
-  const std::string name = kNames[operand];
+  const std::string name = kOperandNames[operand];
   if (!(c.turning == r.turning)) {
     if (operand == 2) return {"rotary.on_values", "do not rotate v"};
     return {turning_cause(r.turning, c.turning), turning_fix(r.turning, c.turning)};
@@ -194,7 +206,8 @@ Named operand_difference(const OperandFormula& r, const OperandFormula& c, size_
   if (c.early != r.early) return {"attention.norm_missing", "use q and k as they leave their norms"};
   if (c.unit != r.unit) return {"attention.norm_added", "use q, k and v as they are, without another norm"};
   if (c.cut != r.cut)
-    return {"layout.heads", "split the projection into [tokens, heads, d] and move the axes, before it is used by head"};
+    return {"layout.heads",
+            "split the projection into [tokens, heads, d] and move the axes, before it is used by head"};
   if (c.groups != r.groups || c.head_shift != r.head_shift) {
     if (grouped && operand != 0)
       return {"attention.key_groups",
@@ -219,7 +232,7 @@ Named difference(const AttentionFormula& r, const AttentionFormula& c, size_t st
       if (std::string_view(out.cause) == "attention.streams" && streams == 1)
         out = {"layout.rolled", "give each query the keys and values of the tokens that stand there"};
       if (std::string_view(out.cause) == "rotary.missing" && differs(0) != differs(1))
-        out = {"rotary.one_side", fmt::format("rotate {} too", kNames[o])};
+        out = {"rotary.one_side", fmt::format("rotate {} too", kOperandNames[o])};
       return out;
     }
   if (c.head_size != r.head_size)
@@ -243,8 +256,7 @@ Named difference(const AttentionFormula& r, const AttentionFormula& c, size_t st
   if (c.cap != r.cap) return {"attention.cap", "do not cap the scores"};
   for (const Format format : {c.scores, c.powers, c.weights, c.result})
     if (format) return {format->cause, "compute the attention in the reference's precision"};
-  if (c.row_shift != r.row_shift && streams == 1)
-    return {"layout.rolled", "keep the order of the tokens"};
+  if (c.row_shift != r.row_shift && streams == 1) return {"layout.rolled", "keep the order of the tokens"};
   if (c.row_shift != r.row_shift)
     return {"attention.streams", "join text, then image, and part the result where the text ends"};
   return {"layout.heads", "put the heads together as [tokens, heads, d], in their order"};
@@ -259,8 +271,8 @@ std::string words_of(const AttentionFormula& p, int64_t d) {
   out += p.scale == 0 ? fmt::format(" / sqrt({})", d) : fmt::format(" * {}", number(p.scale));
   out += p.mask.order == Order::kCausal ? " + causal mask) v" : ") v";
   if (turning.rotation != Rotation::kNone)
-    out += turning.rotation == Rotation::kInterleaved ? ", rope on neighbours (2i, 2i+1)"
-                                                      : ", rope on halves (i, i+d/2)";
+    out +=
+        turning.rotation == Rotation::kInterleaved ? ", rope on neighbours (2i, 2i+1)" : ", rope on halves (i, i+d/2)";
   if (p.mask.padded) out += fmt::format(", the last {} keys of the prompt hidden", p.mask.padded);
   return out;
 }

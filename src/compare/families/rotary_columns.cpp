@@ -28,8 +28,7 @@ ColumnFit fit_column(const Angles& x, int64_t column, const std::vector<double>&
   for (int pass = 0; pass < 3; ++pass) {
     double sp = 0, sl = 0, spp = 0, spl = 0;
     const double n = static_cast<double>(x.tokens);
-    if (pass == 0)
-      out.start = wrapped(x.at(from, column) - out.frequency * positions[static_cast<size_t>(from)]);
+    if (pass == 0) out.start = wrapped(x.at(from, column) - out.frequency * positions[static_cast<size_t>(from)]);
     double squares = 0;
     for (int64_t t = 0; t < x.tokens; ++t) {
       const double p = positions[static_cast<size_t>(t)],
@@ -154,7 +153,8 @@ PositionFinding compare_columns(const Angles& c, const Angles& r, double limit) 
     out.fix = "number the tokens on each axis as the reference does";
   } else if (factors) {
     out.cause = std::fabs(factor + 1) < 5e-3 ? "rotary.sign" : "rotary.factor";
-    out.yours = fmt::format("{:.4g} a on an axis", factor), out.fix = "count the positions of each axis in steps of one";
+    out.yours = fmt::format("{:.4g} a on an axis", factor),
+    out.fix = "count the positions of each axis in steps of one";
   } else {
     const std::string words = series_words(columns, static_cast<double>(r.pairs));
     out.cause = "rotary.theta";

@@ -63,8 +63,9 @@ bool RotaryTable::rotate(std::vector<double>& x, int64_t row, const Turning& p) 
   const int64_t turned = static_cast<int64_t>(p.share * static_cast<double>(half));
   // Pairs reach over the whole head, or over the part that turns.
   const int64_t reach = p.own_pairs ? turned : half;
-  const int64_t begin = !p.at_end ? 0 : p.rotation == Rotation::kInterleaved || p.own_pairs ? 2 * (half - turned)
-                                                                                           : half - turned;
+  const int64_t begin = !p.at_end                                             ? 0
+                        : p.rotation == Rotation::kInterleaved || p.own_pairs ? 2 * (half - turned)
+                                                                              : half - turned;
   const auto turn = [&](int64_t i) {
     // Tables of full width repeat each angle: side by side, or in the second half.
     const int64_t first = full_width && interleaved ? 2 * i : i;

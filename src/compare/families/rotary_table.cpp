@@ -329,7 +329,8 @@ void search_real(Case& failing, Findings& out) {
   constexpr double kFit = 0.15;  // slow columns give rough frequencies
   // Tokens that are not numbered one by one have no frequencies, but for the slowest columns.
   const bool numbered = std::none_of(c.begin(), c.end(), [](double f) { return std::isnan(f); });
-  if (numbered && halves_r < kFit && halves_c < kFit && theta_r > 1 && theta_c > 1 && std::fabs(std::log(theta_c / theta_r)) > 0.1)
+  if (numbered && halves_r < kFit && halves_c < kFit && theta_r > 1 && theta_c > 1 &&
+      std::fabs(std::log(theta_c / theta_r)) > 0.1)
     out.push_back({"rotary.theta",
                    fmt::format("reference: theta {}; yours: theta {}", theta_words(theta_r), theta_words(theta_c)),
                    fmt::format("set theta to {}", theta_words(theta_r)), "", 0, failing.tolerance, 0.8, 0,

@@ -44,8 +44,7 @@ double residual_of(const Turn& p, const RotaryTable& table, const Values& x, con
   std::vector<double> turned(static_cast<size_t>(d));
   for (const int64_t run : sample_indices(y.size() / d, kFitRows)) {
     std::copy_n(x.v.begin() + run * d, d, turned.begin());
-    if (p.how.rotation != Rotation::kNone && !table.rotate(turned, tokens->of(run) + p.shift, p.how))
-      return INFINITY;
+    if (p.how.rotation != Rotation::kNone && !table.rotate(turned, tokens->of(run) + p.shift, p.how)) return INFINITY;
     for (int64_t j = 0; j < d; ++j) {
       const double target = y.v[static_cast<size_t>(run * d + j)], left = turned[static_cast<size_t>(j)] - target;
       dd += left * left, yy += target * target;
