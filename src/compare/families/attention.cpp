@@ -187,7 +187,7 @@ void search_attention(Case& failing, Findings& out) {
     Attention r_attention(r_in, y_r, d, sample), c_attention(c_in, y_c, d, sample);
     // Over many keys a few rows of one head are enough to choose by; the choice is measured on more.
     Attention chooser =
-        y_r.rows() > kManyRows ? Attention(c_in, y_c, d, attention_sample(y_c, y_r, d, 4, 1)) : c_attention;
+        y_r.rows() > kManyRows ? Attention(c_in, y_c, d, attention_sample(y_c, y_r, d, 3, 1)) : c_attention;
     const AttentionFormula r = fit_reference(r_in, r_attention, failing.tolerance);
     if (!failing.explains(r.residual)) continue;
     const double with_reference = c_attention.measure(r);

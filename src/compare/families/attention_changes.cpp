@@ -35,6 +35,7 @@ class Grammar {
   void add_heads();
   void add_streams();
   void add_rarer_rotations();
+  void add_rarer_streams();
   void add_rarer_masks();
   void add_rarer_operands();
   void add_formats();
@@ -302,12 +303,15 @@ void Grammar::add_heads() {
 void Grammar::add_streams() {
   for (const int shift : {two_ ? text_ : 0, two_ ? all_ - text_ : 0, 1, -1, 2, -2}) {
     add([=](Formula& p) { p.row_shift = shift; });
-    for (const unsigned operands : {kV, kK, kK | kV})
-      add([=](Formula& p) {
-        for (size_t o = 0; o < 3; ++o)
-          if (operands >> o & 1) p.of[0][o].token_shift = shift;
-      });
+    for (const size_t operand : {size_t{2}, size_t{1}})
+      add([=](Formula& p) { p.of[0][operand].token_shift = shift; });
   }
+}
+
+// Keys and values moved together: the same as a mask moved the other way, which is likelier.
+void Grammar::add_rarer_streams() {
+  for (const int shift : {1, -1, 2, -2, two_ ? text_ : 0, two_ ? all_ - text_ : 0})
+    add([=](Formula& p) { p.of[0][1].token_shift = p.of[0][2].token_shift = shift; });
 }
 
 void Grammar::add_formats() {
@@ -337,7 +341,7 @@ std::vector<AttentionChange> attention_changes(const Formula& r, const Attention
   Grammar grammar(r, inputs, d, width);
   grammar.add_rotations(), grammar.add_scores(), grammar.add_masks(), grammar.add_formats();
   grammar.add_operands(), grammar.add_heads(), grammar.add_streams();
-  grammar.add_rarer_operands(), grammar.add_rarer_rotations(), grammar.add_rarer_masks();
+  grammar.add_rarer_operands(), grammar.add_rarer_rotations(), grammar.add_rarer_masks(), grammar.add_rarer_streams();
   return std::move(grammar.list);
 }
 
