@@ -286,3 +286,15 @@ fault("vae.rows_alone", "vae", f"input:{MIDDLE}.proj", "attention.mask_added",
       lambda p: code(middle(p), "forward", (VAE_ATTENTION, "F.scaled_dot_product_attention(q, k, v, attn_mask=(torch.arange(q.shape[-2]) // 12)[:, None] == (torch.arange(q.shape[-2]) // 12)[None])")))
 fault("vae.q_and_k_normalised", "vae", f"input:{MIDDLE}.proj", ("attention.norm_added",),
       lambda p: code(middle(p), "forward", (VAE_ATTENTION, "F.scaled_dot_product_attention(F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, scale=10.0)")))
+
+fault("text.weights_transposed", "text encoder", SEEN, ("attention.softmax", "layout.axes"), text_attention(hidden, lambda s: s.softmax(-1).transpose(-1, -2)))
+fault("text.repeats_by_two", "text encoder", SEEN, "attention.key_groups", text_attention(hidden, group=lambda x, n: x.repeat_interleave(2, 1).repeat(1, 2, 1, 1)[:, :6]))
+fault("dit.rope_table_bf16", "dit", attended(1), "precision.bf16",
+      lines(("img_freqs, txt_freqs = image_rotary_emb", "img_freqs, txt_freqs = (torch.view_as_complex(torch.view_as_real(t).bfloat16().float()) for t in image_rotary_emb)")))
+fault("dit.positions_stretched", "dit", attended(1), "rotary.factor",
+      lines(("img_freqs, txt_freqs = image_rotary_emb", "img_freqs, txt_freqs = (torch.polar(t.abs(), t.angle() * 0.81) for t in image_rotary_emb)")))
+fault("dit.image_values_by_columns", "dit", attended(1), ("layout.axes", "layout.permuted"),
+      lines(("joint_value = torch.cat([txt_value, img_value], dim=1)", "joint_value = torch.cat([txt_value, img_value.unflatten(1, (4, 6)).transpose(1, 2).flatten(1, 2)], dim=1)")))
+fault("vae.values_by_columns", "vae", f"input:{MIDDLE}.proj", ("layout.axes", "layout.permuted"),
+      lambda p: code(middle(p), "forward", (VAE_ATTENTION, "F.scaled_dot_product_attention(q, k, v.unflatten(-2, (8, 12)).transpose(-2, -3).flatten(-3, -2))")))
+fault("vae.keys_backwards", "vae", f"input:{MIDDLE}.proj", "layout.reversed", lambda p: code(middle(p), "forward", (VAE_ATTENTION, "F.scaled_dot_product_attention(q, k.flip(-2), v)")))

@@ -69,6 +69,10 @@ std::vector<FreeNumber> free_numbers(const AttentionFormula& r, size_t streams) 
       for (const size_t s : {0, 1})
         out.push_back({[=](AttentionFormula& p, double x) { p.of[s][operand].factor = x; }, true});
   out.push_back({[](AttentionFormula& p, double x) { p.cap = x; }});
+  if (r.of[0][0].turning.rotation != Rotation::kNone)
+    out.push_back({[](AttentionFormula& p, double x) {
+      for (auto& stream : p.of) stream[0].turning.turns = stream[1].turning.turns = x;
+    }});
   // Cosines in place of products, with a scale of their own.
   out.push_back({[](AttentionFormula& p, double x) {
     p.scale = x;

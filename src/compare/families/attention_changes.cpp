@@ -130,7 +130,7 @@ void Grammar::add_scores() {
     add([=](Formula& p) { p.scale = scale; });
   for (const Weighting weighting :
        {Weighting::kPlain, Weighting::kSigmoid, Weighting::kOverQueries, Weighting::kOverHeads, Weighting::kPowers,
-        Weighting::kEqual, Weighting::kRelu, Weighting::kTwice, Weighting::kOverChannels})
+        Weighting::kEqual, Weighting::kRelu, Weighting::kTwice, Weighting::kOverChannels, Weighting::kTransposed})
     add([=](Formula& p) { p.weighting = weighting; });
   // Over the channels the sums run over the tokens, and so may the scale.
   add([tokens = static_cast<double>(all_)](Formula& p) {
@@ -256,6 +256,10 @@ void Grammar::add_heads() {
     for (const unsigned operands : {kKV, kK, kV})
       for (const KeyGroups other : {KeyGroups::kTiled, KeyGroups::kFirst, KeyGroups::kReversed})
         on(kBothStreams, operands, [=](OperandFormula& p) { p.groups = other; });
+  if (groups > 1 && groups < heads)
+    for (int repeat = 1; repeat < heads; ++repeat)
+      for (const unsigned operands : {kKV, kK, kV})
+        on(kBothStreams, operands, [=](OperandFormula& p) { p.repeat = repeat == heads / groups ? 0 : repeat; });
   for (int64_t shift = 1; shift < std::min<int64_t>(groups, 4); ++shift)
     for (const int step : {static_cast<int>(shift), -static_cast<int>(shift)})
       for (const unsigned operands : {kKV, kK, kV, kQ})
@@ -303,8 +307,7 @@ void Grammar::add_heads() {
 void Grammar::add_streams() {
   for (const int shift : {two_ ? text_ : 0, two_ ? all_ - text_ : 0, 1, -1, 2, -2}) {
     add([=](Formula& p) { p.row_shift = shift; });
-    for (const size_t operand : {size_t{2}, size_t{1}})
-      add([=](Formula& p) { p.of[0][operand].token_shift = shift; });
+    for (const size_t operand : {size_t{2}, size_t{1}}) add([=](Formula& p) { p.of[0][operand].token_shift = shift; });
   }
 }
 
@@ -312,6 +315,14 @@ void Grammar::add_streams() {
 void Grammar::add_rarer_streams() {
   for (const int shift : {1, -1, 2, -2, two_ ? text_ : 0, two_ ? all_ - text_ : 0})
     add([=](Formula& p) { p.of[0][1].token_shift = p.of[0][2].token_shift = shift; });
+  // The tokens of a picture in another order than the others have.
+  const size_t own = static_cast<size_t>(in_.own);
+  const int64_t tokens = own == 0 ? text_ : all_ - text_;
+  for (const unsigned operands : {kV, kK}) {
+    on(1U << own, operands, [](OperandFormula& p) { p.columns = -1; });
+    for (int64_t columns = 2; 2 * columns <= tokens; ++columns)
+      if (tokens % columns == 0) on(1U << own, operands, [=](OperandFormula& p) { p.columns = columns; });
+  }
 }
 
 void Grammar::add_formats() {
@@ -329,6 +340,8 @@ void Grammar::add_formats() {
     add([=](Formula& p) { inputs(p), p.result = held; });
     add([=](Formula& p) { inputs(p), p.powers = p.result = held; });
     add([=](Formula& p) { inputs(p), p.scores = p.weights = p.result = held; });
+    on(kBothStreams, kQK, [=](OperandFormula& p) { p.held_turned = held; });
+    on_each_stream(kQK, [=](OperandFormula& p) { p.held_turned = held; });
     on(kBothStreams, 7, [=](OperandFormula& p) { p.held = held; });
     on_each_stream(7, [=](OperandFormula& p) { p.held = held; });
   }

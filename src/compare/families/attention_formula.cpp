@@ -73,7 +73,7 @@ Attention::Attention(const AttentionInputs& inputs, const Values& target, int64_
 
 double Attention::measure(const AttentionFormula& p) const {
   if (y_.last() % head_size(p)) return INFINITY;
-  totals_by_key_.clear(), of_channels_.clear();
+  totals_by_key_.clear(), by_head_.clear();
   std::map<std::pair<int64_t, int64_t>, Row> attended;
   double dd = 0, yy = 0;
   for (const int64_t block : sample_.heads)
@@ -113,7 +113,7 @@ int64_t Attention::key_head(const AttentionFormula& p, size_t stream, size_t ope
                         : how.groups == KeyGroups::kTiled     ? head % groups
                         : how.groups == KeyGroups::kReversed  ? groups - 1 - own
                                                               : 0;
-  return round_trip(group + how.head_shift, groups);
+  return round_trip((how.repeat ? head / how.repeat : group) + how.head_shift, groups);
 }
 
 const Values* Attention::values(const OperandFormula& how, size_t stream) const {
@@ -170,7 +170,13 @@ bool Attention::make_row(const AttentionFormula& p, size_t operand, int64_t head
   const auto stream_of = [&](int64_t t) { return size_t{tokens_.is_first(t) ? 0U : 1U}; };
   const size_t stream = stream_of(token);
   const OperandFormula& how = p.of[stream][operand];
-  const int64_t local = token - begin_[stream], own = key_head(p, stream, operand, head), size = head_size(p);
+  int64_t local = token - begin_[stream];
+  if (how.columns < 0) local = count_[stream] - 1 - local;
+  if (how.columns > 0) {
+    const int64_t rows = count_[stream] / how.columns;
+    local = local % rows * how.columns + local / rows;
+  }
+  const int64_t own = key_head(p, stream, operand, head), size = head_size(p);
   if (size != d_) {
     // Rotated by the reference's heads, then cut into others.
     out.resize(static_cast<size_t>(size));
@@ -333,12 +339,32 @@ bool Attention::weigh(const AttentionFormula& p, int64_t head, int64_t query, Ro
   return true;
 }
 
+// What each query gives this one, taken for a key.
+bool Attention::transposed_weights(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const {
+  const size_t n = static_cast<size_t>(tokens_.all);
+  if (tokens_.all > kMostQueries || query >= tokens_.all) return false;
+  Row& all = by_head_[head];  // [queries, keys]
+  if (all.empty()) {
+    AttentionFormula plain = p;
+    plain.weighting = Weighting::kSoftmax;
+    Row one, made;
+    for (int64_t t = 0; t < tokens_.all; ++t) {
+      if (!scores(plain, head, t, one) || !weigh(plain, head, t, one)) return false;
+      made.insert(made.end(), one.begin(), one.end());
+    }
+    all = std::move(made);
+  }
+  out.resize(n);
+  for (size_t t = 0; t < n; ++t) out[t] = all[t * n + static_cast<size_t>(query)];
+  return true;
+}
+
 // out_i = sum_j softmax_j(q_i . k_j) v_j, with q_i the channel's values at all tokens.
 bool Attention::attend_channels(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const {
   const int64_t d = head_size(p);
   const auto k = all_rows(p, 1, head), v = all_rows(p, 2, head);
   if (!k || !v || d * d > kMadeElements || query >= tokens_.all) return false;
-  Row& w = of_channels_[head];
+  Row& w = by_head_[head];
   if (w.empty()) {
     if (tokens_.all * d * d > kMostChannelProducts) return false;
     w.assign(static_cast<size_t>(d * d), 0);
@@ -367,7 +393,9 @@ bool Attention::attend(const AttentionFormula& p, int64_t head, int64_t query, R
   if (p.weighting == Weighting::kOverChannels) return attend_channels(p, head, query, out);
   Row w;
   const auto v = all_rows(p, 2, head);
-  if (!v || !scores(p, head, query, w) || !weigh(p, head, query, w)) return false;
+  const bool made = p.weighting == Weighting::kTransposed ? transposed_weights(p, head, query, w)
+                                                          : scores(p, head, query, w) && weigh(p, head, query, w);
+  if (!v || !made) return false;
   const int64_t d = head_size(p);
   out.assign(static_cast<size_t>(d), 0);
   for (int64_t t = 0; t < tokens_.all; ++t) {

@@ -30,7 +30,8 @@ enum class Weighting {
   kRelu,
   kTwice,
   kEqual,
-  kOverChannels
+  kOverChannels,
+  kTransposed
 };
 // [tokens, heads * d] as heads: one behind the other; one element of each in turn; the memory taken for
 // [heads, tokens, d], each stream by itself or both joined.
@@ -65,7 +66,9 @@ struct OperandFormula {
   bool cut_first = false;          // before it is rotated
   KeyGroups groups = KeyGroups::kConsecutive;
   int head_shift = 0;
+  int repeat = 0;       // query heads to a key head; 0: as many as it takes
   int token_shift = 0;  // of the joint sequence, coming round
+  int64_t columns = 0;  // of a grid that the tokens are read from column by column; -1: read backwards
 
   friend bool operator==(const OperandFormula&, const OperandFormula&) = default;
 };
@@ -138,6 +141,7 @@ class Attention {
   bool scores(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
   bool totals(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
   bool attend(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
+  bool transposed_weights(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
   bool attend_channels(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
   bool weigh(const AttentionFormula& p, int64_t head, int64_t query, Row& scores) const;
 
@@ -152,7 +156,7 @@ class Attention {
   mutable std::vector<Made> made_;
   size_t most_made_ = 8;
   mutable size_t next_made_ = 0;
-  mutable std::map<int64_t, Row> totals_by_key_, of_channels_;  // of the formula in hand, by head
+  mutable std::map<int64_t, Row> totals_by_key_, by_head_;  // of the formula in hand
 };
 
 // A change of a formula; two of them make one by being made one after the other.

@@ -60,6 +60,8 @@ std::string weighting_words(Weighting weighting) {
       return "softmax of the softmax";
     case Weighting::kEqual:
       return "all keys with equal weight";
+    case Weighting::kTransposed:
+      return "the weights transposed before they meet the values";
     case Weighting::kOverChannels:
       return "softmax(q^T k) over the channels, not the tokens";
   }
@@ -107,6 +109,10 @@ std::string operand_words(const OperandFormula& r, const OperandFormula& c, int6
         : c.groups == KeyGroups::kReversed ? "heads in reverse order"
                                            : "the first head for all");
   if (c.head_shift != r.head_shift) add(fmt::format("heads moved by {}", c.head_shift));
+  if (c.repeat != r.repeat) add(fmt::format("each head for {} of the query's", c.repeat));
+  if (c.columns != r.columns)
+    add(c.columns < 0 ? "tokens in reverse order"
+                      : fmt::format("tokens read column by column from a grid of {} columns", c.columns));
   if (c.token_shift != r.token_shift) add(fmt::format("tokens of the joint sequence moved by {}", c.token_shift));
   for (const Format format : {c.held, c.held_turned})
     if (format) add(fmt::format("in {}", format->name));
@@ -208,7 +214,9 @@ Named operand_difference(const OperandFormula& r, const OperandFormula& c, size_
   if (c.cut != r.cut)
     return {"layout.heads",
             "split the projection into [tokens, heads, d] and move the axes, before it is used by head"};
-  if (c.groups != r.groups || c.head_shift != r.head_shift) {
+  if (c.columns != r.columns)
+    return {c.columns < 0 ? "layout.reversed" : "layout.axes", "flatten q, k and v in one order of rows and columns"};
+  if (c.groups != r.groups || c.repeat != r.repeat || c.head_shift != r.head_shift) {
     if (grouped && operand != 0)
       return {"attention.key_groups",
               "repeat each key head for consecutive query heads (repeat_interleave), do not tile them"};

@@ -76,6 +76,7 @@ bool RotaryTable::rotate(std::vector<double>& x, int64_t row, const Turning& p) 
       const double angle = p.turns * (std::atan2(s, c) - (p.from_zero ? std::atan2(sin[zero], cos[zero]) : 0));
       c = std::cos(angle), s = std::sin(angle);
     }
+    c = in_format(c, p.held), s = in_format(s, p.held);
     if (p.cos_sin) std::swap(c, s);
     return std::pair(c, p.cos_alone ? 0 : p.sign * s);
   };

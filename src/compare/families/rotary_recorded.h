@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "compare/families/family.h"
+#include "compare/families/number_formats.h"
 
 namespace lockstep {
 
@@ -24,7 +25,8 @@ struct Turning {
   bool own_pairs = false;  // pairs lie within the share, not in the whole head
   bool at_end = false;     // the share is the head's last part
   Columns columns = Columns::kFirst;
-  double turns = 1;  // factor on the angles
+  double turns = 1;       // factor on the angles
+  Format held = nullptr;  // cos and sin in a poorer format
 
   friend bool operator==(const Turning&, const Turning&) = default;
 };

@@ -26,6 +26,7 @@ std::vector<Turning> changed_turnings(const Turning& r) {
           if (own_pairs && r.rotation == Rotation::kInterleaved) continue;
           add([&](Turning& p) { p.share = share, p.own_pairs = own_pairs, p.columns = columns, p.at_end = at_end; });
         }
+  for (const NumberFormat& format : half_formats()) add([&](Turning& p) { p.held = &format; });
   add([](Turning& p) { p.mixed = true; });
   add([](Turning& p) {
     p.mixed = true;
@@ -44,6 +45,7 @@ const char* turning_cause(const Turning& r, const Turning& c) {
   if (c.sign != r.sign || c.plus != r.plus) return "rotary.sign";
   if (c.turns != r.turns) return "rotary.factor";
   if (c.from_zero != r.from_zero) return "rotary.offset";
+  if (c.held) return c.held->cause;
   return "rotary.partial";
 }
 
@@ -63,6 +65,7 @@ std::string turning_fix(const Turning& r, const Turning& c) {
   if (cause == "rotary.factor") return "rotate once, by the angle of the table";
   if (cause == "rotary.offset")
     return "the reference's first token does not stand at 0: centre the image, start the text behind it";
+  if (c.held) return "keep cos and sin in the reference's precision";
   return c.cos_alone ? "add the partner's element times sin" : "rotate the whole head";
 }
 
@@ -82,6 +85,7 @@ std::string words_of(const Turning& p) {
     if (p.columns == Columns::kSpread) out += ", by every " + fmt::format("{:g}", 1 / p.share) + "th angle";
     if (p.columns == Columns::kLast) out += ", by the last angles";
   }
+  if (p.held) out += fmt::format(", cos and sin in {}", p.held->name);
   if (p.turns != 1) out += fmt::format(", by {:g} times the angle", p.turns);
   return out;
 }
