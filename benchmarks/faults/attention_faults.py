@@ -298,3 +298,12 @@ fault("dit.image_values_by_columns", "dit", attended(1), ("layout.axes", "layout
 fault("vae.values_by_columns", "vae", f"input:{MIDDLE}.proj", ("layout.axes", "layout.permuted"),
       lambda p: code(middle(p), "forward", (VAE_ATTENTION, "F.scaled_dot_product_attention(q, k, v.unflatten(-2, (8, 12)).transpose(-2, -3).flatten(-3, -2))")))
 fault("vae.keys_backwards", "vae", f"input:{MIDDLE}.proj", "layout.reversed", lambda p: code(middle(p), "forward", (VAE_ATTENTION, "F.scaled_dot_product_attention(q, k.flip(-2), v)")))
+fault("text.template_sees_itself", "text encoder", SEEN, "attention.mask", text_attention(lambda s: s.masked_fill(later(s) & (torch.arange(s.shape[-1]) >= 34), -torch.inf)))
+fault("text.every_third_key", "text encoder", SEEN, ("attention.mask", "attention.mask_added"),
+      text_attention(lambda s: hidden(s).masked_fill((torch.arange(s.shape[-1])[:, None] - torch.arange(s.shape[-1])[None]) % 3 != 0, -torch.inf)))
+fault("text.frequencies_reversed_in_place", "text encoder", FIRST, "rotary.theta",
+      rotary(lambda x, c, s: x * torch.cat([c[..., : c.shape[-1] // 2].flip(-1)] * 2, -1) + qwen.rotate_half(x) * torch.cat([s[..., : s.shape[-1] // 2].flip(-1)] * 2, -1)))
+fault("dit.padding_of_zeros", "dit", attended(1), "attention.mask",
+      lambda p: joint_attention(p, 1, ("joint_hidden_states = dispatch_attention_fn(", "joint_hidden_states = planted("),
+                                planted=lambda q, k, v, attn_mask=None, **_: F.scaled_dot_product_attention(*((x * (m if i else 1)).transpose(1, 2) for i, x, m in zip(range(3), (q, k, v), (attn_mask[:, 0, 0, :, None, None],) * 3))).transpose(1, 2)), world=PADDED)
+fault("vae.values_alone", "vae", f"input:{MIDDLE}.proj", ("stage.replaced", "capture.other_stage"), lambda p: code(middle(p), "forward", (VAE_ATTENTION, "v")))

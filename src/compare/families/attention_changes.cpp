@@ -130,7 +130,8 @@ void Grammar::add_scores() {
     add([=](Formula& p) { p.scale = scale; });
   for (const Weighting weighting :
        {Weighting::kPlain, Weighting::kSigmoid, Weighting::kOverQueries, Weighting::kOverHeads, Weighting::kPowers,
-        Weighting::kEqual, Weighting::kRelu, Weighting::kTwice, Weighting::kOverChannels, Weighting::kTransposed})
+        Weighting::kEqual, Weighting::kRelu, Weighting::kTwice, Weighting::kOverChannels, Weighting::kTransposed,
+        Weighting::kOwnValue})
     add([=](Formula& p) { p.weighting = weighting; });
   // Over the channels the sums run over the tokens, and so may the scale.
   add([tokens = static_cast<double>(all_)](Formula& p) {
@@ -173,6 +174,7 @@ void Grammar::add_masks() {
       mask([=](MaskFormula& m) { m.hiding = Hiding::kReplaced, m.value = value; });
       if (value != 0) mask([=](MaskFormula& m) { m.hiding = Hiding::kAdded, m.value = value; });
     }
+    mask([](MaskFormula& m) { m.hiding = Hiding::kZeroed; });
     for (const EmptyRow empty : {EmptyRow::kMean, EmptyRow::kZeros, EmptyRow::kUnmasked}) {
       mask([=](MaskFormula& m) { m.inverted = true, m.empty = empty; });
       mask([=](MaskFormula& m) { m.transposed = true, m.empty = empty; });
@@ -196,6 +198,8 @@ void Grammar::add_rarer_masks() {
   for (int keys = 1; keys <= std::min(all_, 64); ++keys) {
     mask([=](MaskFormula& m) { m.window = keys; });
     mask([=](MaskFormula& m) { m.block = keys; });
+    if (base_.mask.order != Order::kAny) mask([=](MaskFormula& m) { m.prefix = keys + 1; });
+    if (keys > 1 && keys <= 8) mask([=](MaskFormula& m) { m.stride = keys; });
     if (two_) {
       mask([=](MaskFormula& m) { m.window = keys, m.own_order = true; });
       mask([=](MaskFormula& m) { m.block = keys, m.own_order = true; });

@@ -245,7 +245,10 @@ bool Attention::scores(const AttentionFormula& p, int64_t head, int64_t query, R
     score = scale * dot(q.data(), k->data() + t * d, d);
     if (p.cap > 0) score = p.cap * std::tanh(score / p.cap);
     score = in_format(score, p.scores);
-    if (hidden) score = p.mask.hiding == Hiding::kAdded ? score + p.mask.value : p.mask.value;
+    if (hidden)
+      score = p.mask.hiding == Hiding::kAdded    ? score + p.mask.value
+              : p.mask.hiding == Hiding::kZeroed ? 0
+                                                 : p.mask.value;
   }
   return true;
 }
@@ -324,7 +327,7 @@ bool Attention::weigh(const AttentionFormula& p, int64_t head, int64_t query, Ro
                        p.weighting == Weighting::kByStream;
   if (p.weighting != Weighting::kByStream) total[0] = total[1] = total[0] + total[1];
   for (double& sum : total) sum += p.zero_keys * std::exp(-largest);
-  const bool late = p.weighting == Weighting::kMaskedLate;
+  const bool late = p.weighting == Weighting::kMaskedLate || p.mask.hiding == Hiding::kZeroed;
   for (int64_t t = 0; t < tokens_.all; ++t) {
     const size_t at = static_cast<size_t>(t), stream = tokens_.is_first(t) ? 0 : 1;
     if (divides) w[at] = total[stream] > 0 ? w[at] / total[stream] : 0;
@@ -395,7 +398,8 @@ bool Attention::attend(const AttentionFormula& p, int64_t head, int64_t query, R
   const auto v = all_rows(p, 2, head);
   const bool made = p.weighting == Weighting::kTransposed ? transposed_weights(p, head, query, w)
                                                           : scores(p, head, query, w) && weigh(p, head, query, w);
-  if (!v || !made) return false;
+  if (!v || !made || (p.weighting == Weighting::kOwnValue && query >= tokens_.all)) return false;
+  if (p.weighting == Weighting::kOwnValue) std::fill(w.begin(), w.end(), 0), w[static_cast<size_t>(query)] = 1;
   const int64_t d = head_size(p);
   out.assign(static_cast<size_t>(d), 0);
   for (int64_t t = 0; t < tokens_.all; ++t) {

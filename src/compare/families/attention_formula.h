@@ -31,7 +31,8 @@ enum class Weighting {
   kTwice,
   kEqual,
   kOverChannels,
-  kTransposed
+  kTransposed,
+  kOwnValue
 };
 // [tokens, heads * d] as heads: one behind the other; one element of each in turn; the memory taken for
 // [heads, tokens, d], each stream by itself or both joined.

@@ -7,7 +7,7 @@ namespace lockstep {
 
 bool MaskFormula::hides_something() const {
   return order != Order::kAny || hidden_first || hidden_last || padded || padded_front || hidden_count || window ||
-         block || streams != SeenStreams::kBoth || inverted;
+         block || stride || streams != SeenStreams::kBoth || inverted;
 }
 
 bool is_hidden(const MaskFormula& m, const JointTokens& tokens, int64_t query, int64_t key) {
@@ -24,6 +24,8 @@ bool is_hidden(const MaskFormula& m, const JointTokens& tokens, int64_t query, i
       const int64_t start = m.own_order && !tokens.is_first(key) ? tokens.first_stream : 0;
       if ((key - start) / m.block != (query - start) / m.block) return true;
     }
+    if (m.stride && (key - query) % m.stride) return true;
+    if (key < m.prefix) return false;
     return (m.order == Order::kCausal && key > query + m.diagonal) ||
            (m.order == Order::kReverse && key < query - m.diagonal);
   };

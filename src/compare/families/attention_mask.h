@@ -9,8 +9,8 @@ enum class SeenStreams { kBoth, kOwn, kOther };
 // What a query gets from which everything is hidden: the mean of all values (a large negative number was added), an
 // attention without the mask, or nothing.
 enum class EmptyRow { kMean, kUnmasked, kZeros, kFirst };
-// kReplaced: the hidden score becomes `value`; kAdded: `value` is added to it.
-enum class Hiding { kInfinite, kReplaced, kAdded };
+// kReplaced: the hidden score becomes `value`; kAdded: `value` is added to it; kZeroed: key and value are zeros.
+enum class Hiding { kInfinite, kReplaced, kAdded, kZeroed };
 
 struct MaskFormula {
   Order order = Order::kAny;
@@ -22,6 +22,8 @@ struct MaskFormula {
   int hidden_from = 0, hidden_count = 0;  // a run of keys
   int window = 0;                         // keys so far off, or further
   int block = 0;                          // keys of other blocks of that size
+  int stride = 0;                         // keys that are no multiple of it away
+  int prefix = 0;                         // keys that all queries see, whatever their order
   SeenStreams streams = SeenStreams::kBoth;
   bool inverted = false;
   bool transposed = false;  // queries hidden in place of keys

@@ -24,6 +24,8 @@ std::string hidden_words(const MaskFormula& m) {
   if (m.hidden_count) add(fmt::format("keys {} to {}", m.hidden_from, m.hidden_from + m.hidden_count - 1));
   if (m.window) add(fmt::format("keys {} or more away", m.window));
   if (m.block) add(fmt::format("keys outside the query's block of {}", m.block));
+  if (m.stride) add(fmt::format("keys that are no multiple of {} away", m.stride));
+  if (m.prefix) add(fmt::format("but none of the first {}", m.prefix));
   if (m.streams != SeenStreams::kBoth)
     add(m.streams == SeenStreams::kOwn ? "the other stream" : "the query's own stream");
   if (out.empty()) out = "nothing";
@@ -32,6 +34,7 @@ std::string hidden_words(const MaskFormula& m) {
   if (m.transposed) out += ", with queries in place of keys";
   out += " hidden";
   if (m.hiding == Hiding::kReplaced) out += fmt::format(" by a score of {}", number(m.value));
+  if (m.hiding == Hiding::kZeroed) out += " by zeros in place of keys and values";
   if (m.hiding == Hiding::kAdded) out += fmt::format(" by {} added to the score", number(m.value));
   return out;
 }
@@ -62,6 +65,8 @@ std::string weighting_words(Weighting weighting) {
       return "all keys with equal weight";
     case Weighting::kTransposed:
       return "the weights transposed before they meet the values";
+    case Weighting::kOwnValue:
+      return "each token's own value, unchanged";
     case Weighting::kOverChannels:
       return "softmax(q^T k) over the channels, not the tokens";
   }
@@ -255,6 +260,7 @@ Named difference(const AttentionFormula& r, const AttentionFormula& c, size_t st
             fmt::format("scale the scores by {}", r.scale == 0 ? fmt::format("1/sqrt({})", d) : number(r.scale))};
   }
   if (!(c.mask == r.mask)) return mask_difference(r.mask, c.mask);
+  if (c.weighting == Weighting::kOwnValue) return {"stage.replaced", "attend: the values alone are no result"};
   if (c.weighting == Weighting::kOverChannels)
     return {"layout.axes", "attend over the tokens: move the channels behind them before q k^T"};
   if (c.weighting != r.weighting) return {"attention.softmax", "take the softmax of the scores over the keys"};

@@ -52,6 +52,7 @@ RotaryTable real_table(const Values& first, const Values& second) {
 
 int64_t RotaryTable::column(int64_t pair, int64_t turned, const Turning& p) const {
   if (p.columns == Columns::kSpread) return pair * pairs / std::max<int64_t>(1, turned);
+  if (p.columns == Columns::kReversed) return turned - 1 - pair;
   return p.columns == Columns::kLast ? pairs - turned + pair : pair;
 }
 

@@ -9,8 +9,8 @@ namespace lockstep {
 
 enum class Rotation { kNone, kInterleaved, kHalves };
 // Of a table, for a part of the head that turns: its first columns, or all of them thinned out (frequencies counted
-// through that part), or its last.
-enum class Columns { kFirst, kSpread, kLast };
+// through that part), or its last; or in reverse order.
+enum class Columns { kFirst, kSpread, kLast, kReversed };
 
 // How one head's elements are turned by a row of the table; as it is: the whole head by its own angles.
 struct Turning {

@@ -33,6 +33,7 @@ std::vector<Turning> changed_turnings(const Turning& r) {
     p.rotation = p.rotation == Rotation::kHalves ? Rotation::kInterleaved : Rotation::kHalves;
   });
   add([](Turning& p) { p.plus = true; });
+  add([](Turning& p) { p.columns = Columns::kReversed; });
   add([](Turning& p) { p.cos_alone = true; });
   return out;
 }
@@ -46,6 +47,7 @@ const char* turning_cause(const Turning& r, const Turning& c) {
   if (c.turns != r.turns) return "rotary.factor";
   if (c.from_zero != r.from_zero) return "rotary.offset";
   if (c.held) return c.held->cause;
+  if (c.columns == Columns::kReversed) return "rotary.theta";
   return "rotary.partial";
 }
 
@@ -65,6 +67,7 @@ std::string turning_fix(const Turning& r, const Turning& c) {
   if (cause == "rotary.factor") return "rotate once, by the angle of the table";
   if (cause == "rotary.offset")
     return "the reference's first token does not stand at 0: centre the image, start the text behind it";
+  if (c.columns == Columns::kReversed) return "the first pair turns fastest: take the frequencies in falling order";
   if (c.held) return "keep cos and sin in the reference's precision";
   return c.cos_alone ? "add the partner's element times sin" : "rotate the whole head";
 }
@@ -85,6 +88,7 @@ std::string words_of(const Turning& p) {
     if (p.columns == Columns::kSpread) out += ", by every " + fmt::format("{:g}", 1 / p.share) + "th angle";
     if (p.columns == Columns::kLast) out += ", by the last angles";
   }
+  if (p.columns == Columns::kReversed) out += ", with the frequencies in reverse order";
   if (p.held) out += fmt::format(", cos and sin in {}", p.held->name);
   if (p.turns != 1) out += fmt::format(", by {:g} times the angle", p.turns);
   return out;
