@@ -146,7 +146,11 @@ PositionFinding compare_columns(const Angles& c, const Angles& r, double limit) 
       factors = factors && (factor == 1 || std::fabs(ratio(i) / factor - 1) < 5e-3);
       factor = ratio(i);
     }
-    stands = stands || std::all_of(axis.yours.begin(), axis.yours.end(), [](double f) { return std::fabs(f) < 1e-6; });
+    // The slowest columns are alike whatever the positions are.
+    size_t changed = 0, still = 0;
+    for (size_t i = 0; i < axis.yours.size(); ++i)
+      if (axis.yours[i] != axis.theirs[i]) ++changed, still += std::fabs(axis.yours[i]) < 1e-6 ? 1 : 0;
+    stands = stands || (changed > 0 && still == changed);
   }
   if (stands) {
     out.cause = "rotary.positions", out.yours = "all tokens at one place of an axis along which they move";

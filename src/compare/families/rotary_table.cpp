@@ -166,10 +166,10 @@ void search_complex(Case& failing, Findings& out) {
     double least = INFINITY, most = -INFINITY;
     for (const double factor : factors)
       if (std::fabs(factor - 1) >= 2e-3) least = std::min(least, factor), most = std::max(most, factor);
-    if (changed && most - least < 5e-3 * std::fabs(most))
+    if (changed && most > 1e-6 && most - least < 5e-3 * std::fabs(most))
       add("rotary.factor", fmt::format("{:.4g} a in some columns: the positions of one axis carry a factor", most),
           "scale the positions of each axis as the reference does", limit / 2, 0.9);
-    else if (unchanged && changed && one_way)
+    else if (unchanged && changed && one_way && least > 1e-6)  // columns that stand still are no matter of theta
       add("rotary.theta",
           fmt::format("the angles of each column times a factor of its own, down to {:.3g}, with position and first "
                       "columns alike",
