@@ -8,7 +8,6 @@
 namespace lockstep {
 namespace {
 
-using Formula = AttentionFormula;
 using OperandChange = std::function<void(OperandFormula&)>;
 
 constexpr unsigned kQ = 1, kK = 2, kV = 4, kQK = kQ | kK;
@@ -22,7 +21,7 @@ constexpr QkvOrder kQkvOrders[] = {{1, 0, 2}, {2, 1, 0}, {0, 2, 1}, {1, 2, 0}, {
 
 class Grammar {
  public:
-  Grammar(const Formula& base, const AttentionInputs& inputs, int64_t d, int64_t width)
+  Grammar(const AttentionFormula& base, const AttentionInputs& inputs, int64_t d, int64_t width)
       : base_(base), in_(inputs), d_(d), width_(width), two_(inputs.streams.size() == 2) {
     text_ = static_cast<int>(in_.tokens_of(*in_.streams[0].v, d_));
     all_ = text_ + (two_ ? static_cast<int>(in_.tokens_of(*in_.streams[1].v, d_)) : 0);
@@ -43,12 +42,12 @@ class Grammar {
 
  private:
   void add(const AttentionChange& change) {
-    Formula p = base_;
+    AttentionFormula p = base_;
     change(p);
     if (!p.same_as(base_)) list.push_back(change);
   }
   void on(unsigned streams, unsigned operands, const OperandChange& change) {
-    add([=](Formula& p) {
+    add([=](AttentionFormula& p) {
       for (size_t s = 0; s < 2; ++s)
         for (size_t o = 0; o < 3; ++o)
           if ((streams >> s & 1) && (operands >> o & 1)) change(p.of[s][o]);
@@ -59,12 +58,12 @@ class Grammar {
     if (two_) on(1, operands, change), on(2, operands, change);
   }
   void mask(const std::function<void(MaskFormula&)>& change) {
-    add([=](Formula& p) { change(p.mask); });
+    add([=](AttentionFormula& p) { change(p.mask); });
   }
   const Turning& turning() const { return base_.of[0][0].turning; }
   bool turns() const { return turning().rotation != Rotation::kNone; }
 
-  Formula base_;
+  AttentionFormula base_;
   const AttentionInputs& in_;
   int64_t d_, width_;
   bool two_;
@@ -127,33 +126,33 @@ void Grammar::add_scores() {
   for (const double scale : {0.0, 1.0, 1 / d, 1 / std::sqrt(width), root, 1 / std::sqrt(d / 2), 1 / std::sqrt(2 * d),
                              1 / std::sqrt(root), std::log(2.0) / root, 1 / std::log(2.0) / root,
                              1 / std::sqrt(key_width), 1 / std::sqrt(width / d), std::sqrt(width), 1 / width})
-    add([=](Formula& p) { p.scale = scale; });
+    add([=](AttentionFormula& p) { p.scale = scale; });
   for (const Weighting weighting :
        {Weighting::kPlain, Weighting::kSigmoid, Weighting::kOverQueries, Weighting::kOverHeads, Weighting::kPowers,
         Weighting::kEqual, Weighting::kRelu, Weighting::kTwice, Weighting::kOverChannels, Weighting::kTransposed,
         Weighting::kOwnValue})
-    add([=](Formula& p) { p.weighting = weighting; });
+    add([=](AttentionFormula& p) { p.weighting = weighting; });
   // Over the channels the sums run over the tokens, and so may the scale.
-  add([tokens = static_cast<double>(all_)](Formula& p) {
+  add([tokens = static_cast<double>(all_)](AttentionFormula& p) {
     p.weighting = Weighting::kOverChannels, p.scale = 1 / std::sqrt(tokens);
   });
   if (two_) {
-    add([](Formula& p) { p.weighting = Weighting::kByStream; });
-    add([](Formula& p) { p.weighting = Weighting::kByStream, p.result_factor = 0.5; });
+    add([](AttentionFormula& p) { p.weighting = Weighting::kByStream; });
+    add([](AttentionFormula& p) { p.weighting = Weighting::kByStream, p.result_factor = 0.5; });
     for (const double times : {2.0, 3.0, 0.5}) {
-      add([=](Formula& p) { p.counted[0] = times; });
-      add([=](Formula& p) { p.counted[1] = times; });
+      add([=](AttentionFormula& p) { p.counted[0] = times; });
+      add([=](AttentionFormula& p) { p.counted[1] = times; });
     }
   }
-  add([](Formula& p) { p.zero_keys = 1; });
+  add([](AttentionFormula& p) { p.zero_keys = 1; });
   for (const int size : {8, 16, 32, 64, 128, 256, 512})
     for (const int tokens : {all_, text_, all_ - text_})
-      if (tokens % size) add([=](Formula& p) { p.zero_keys = size - tokens % size; });
-  for (const double cap : {50.0, 30.0, 20.0, 10.0, 5.0, 1.0}) add([=](Formula& p) { p.cap = cap; });
+      if (tokens % size) add([=](AttentionFormula& p) { p.zero_keys = size - tokens % size; });
+  for (const double cap : {50.0, 30.0, 20.0, 10.0, 5.0, 1.0}) add([=](AttentionFormula& p) { p.cap = cap; });
   // The factor of the scores put on the result, or on both.
   const double factor = base_.scale == 0 ? 1 / root : base_.scale;
-  add([=](Formula& p) { p.scale = 1, p.result_factor = factor; });
-  add([=](Formula& p) { p.result_factor = factor; });
+  add([=](AttentionFormula& p) { p.scale = 1, p.result_factor = factor; });
+  add([=](AttentionFormula& p) { p.result_factor = factor; });
 }
 
 void Grammar::add_masks() {
@@ -169,7 +168,7 @@ void Grammar::add_masks() {
   }
   const bool hides = base_.mask.hides_something();
   if (hides) {
-    add([](Formula& p) { p.weighting = Weighting::kMaskedLate; });
+    add([](AttentionFormula& p) { p.weighting = Weighting::kMaskedLate; });
     for (const double value : {0.0, -1.0, 1.0, -10.0, -100.0}) {
       mask([=](MaskFormula& m) { m.hiding = Hiding::kReplaced, m.value = value; });
       if (value != 0) mask([=](MaskFormula& m) { m.hiding = Hiding::kAdded, m.value = value; });
@@ -226,7 +225,7 @@ void Grammar::add_operands() {
   for (const unsigned streams : {kBothStreams, 1U, 2U})
     for (const QkvOrder& order : kQkvOrders)
       if (streams == kBothStreams || two_)
-        add([=](Formula& p) {
+        add([=](AttentionFormula& p) {
           for (size_t s = 0; s < 2; ++s)
             if (streams >> s & 1) p.of[s][0].source = order.q, p.of[s][1].source = order.k, p.of[s][2].source = order.v;
         });
@@ -276,12 +275,12 @@ void Grammar::add_heads() {
   const double root = 1 / std::sqrt(static_cast<double>(d_));
   for (int64_t size = width_, tried = 0; size >= 2 && tried < 24; --size)
     if (width_ % size == 0 && size != d_ && groups * d_ % size == 0) {
-      add([=](Formula& p) { p.head_size = size; });
-      add([=](Formula& p) { p.head_size = size, p.scale = root; });
+      add([=](AttentionFormula& p) { p.head_size = size; });
+      add([=](AttentionFormula& p) { p.head_size = size, p.scale = root; });
       ++tried;
     }
   const auto cut = [this](unsigned operands, HeadCut how, bool first, HeadCut merge) {
-    add([=](Formula& p) {
+    add([=](AttentionFormula& p) {
       p.merge = merge;
       for (auto& stream : p.of)
         for (size_t o = 0; o < 3; ++o)
@@ -302,23 +301,24 @@ void Grammar::add_heads() {
   }
   for (const unsigned operands : {7U, kQ, kK, kV, kQK, kKV})
     on_each_stream(operands, [](OperandFormula& p) { p.cut = HeadCut::kStrided; });
-  add([](Formula& p) { p.merged_backwards = true; });
+  add([](AttentionFormula& p) { p.merged_backwards = true; });
   for (int shift = 1; shift < std::min<int64_t>(heads, 5); ++shift)
-    for (const int step : {shift, -shift}) add([=](Formula& p) { p.merged_shift = step; });
+    for (const int step : {shift, -shift}) add([=](AttentionFormula& p) { p.merged_shift = step; });
 }
 
 // Streams joined, or their results parted, elsewhere.
 void Grammar::add_streams() {
   for (const int shift : {two_ ? text_ : 0, two_ ? all_ - text_ : 0, 1, -1, 2, -2}) {
-    add([=](Formula& p) { p.row_shift = shift; });
-    for (const size_t operand : {size_t{2}, size_t{1}}) add([=](Formula& p) { p.of[0][operand].token_shift = shift; });
+    add([=](AttentionFormula& p) { p.row_shift = shift; });
+    for (const size_t operand : {size_t{2}, size_t{1}})
+      add([=](AttentionFormula& p) { p.of[0][operand].token_shift = shift; });
   }
 }
 
 // Keys and values moved together: the same as a mask moved the other way, which is likelier.
 void Grammar::add_rarer_streams() {
   for (const int shift : {1, -1, 2, -2, two_ ? text_ : 0, two_ ? all_ - text_ : 0})
-    add([=](Formula& p) { p.of[0][1].token_shift = p.of[0][2].token_shift = shift; });
+    add([=](AttentionFormula& p) { p.of[0][1].token_shift = p.of[0][2].token_shift = shift; });
   // The tokens of a picture in another order than the others have.
   const size_t own = static_cast<size_t>(in_.own);
   const int64_t tokens = own == 0 ? text_ : all_ - text_;
@@ -332,18 +332,18 @@ void Grammar::add_rarer_streams() {
 void Grammar::add_formats() {
   for (const NumberFormat& format : half_formats()) {
     const Format held = &format;
-    for (const auto part : {&Formula::weights, &Formula::scores, &Formula::powers})
-      add([=](Formula& p) { p.*part = held; });
-    add([=](Formula& p) { p.scores = p.weights = held; });
+    for (const auto part : {&AttentionFormula::weights, &AttentionFormula::scores, &AttentionFormula::powers})
+      add([=](AttentionFormula& p) { p.*part = held; });
+    add([=](AttentionFormula& p) { p.scores = p.weights = held; });
     // The whole of it in that format, by a kernel that sums in f32, or one step after the other.
-    const auto inputs = [held](Formula& p) {
+    const auto inputs = [held](AttentionFormula& p) {
       for (auto& stream : p.of)
         for (OperandFormula& operand : stream) operand.held_turned = held;
     };
     add(inputs);
-    add([=](Formula& p) { inputs(p), p.result = held; });
-    add([=](Formula& p) { inputs(p), p.powers = p.result = held; });
-    add([=](Formula& p) { inputs(p), p.scores = p.weights = p.result = held; });
+    add([=](AttentionFormula& p) { inputs(p), p.result = held; });
+    add([=](AttentionFormula& p) { inputs(p), p.powers = p.result = held; });
+    add([=](AttentionFormula& p) { inputs(p), p.scores = p.weights = p.result = held; });
     on(kBothStreams, kQK, [=](OperandFormula& p) { p.held_turned = held; });
     on_each_stream(kQK, [=](OperandFormula& p) { p.held_turned = held; });
     on(kBothStreams, 7, [=](OperandFormula& p) { p.held = held; });
@@ -353,7 +353,7 @@ void Grammar::add_formats() {
 
 }  // namespace
 
-std::vector<AttentionChange> attention_changes(const Formula& r, const AttentionInputs& inputs, int64_t d,
+std::vector<AttentionChange> attention_changes(const AttentionFormula& r, const AttentionInputs& inputs, int64_t d,
                                                int64_t width) {
   Grammar grammar(r, inputs, d, width);
   grammar.add_rotations(), grammar.add_scores(), grammar.add_masks(), grammar.add_formats();
