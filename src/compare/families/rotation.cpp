@@ -23,16 +23,16 @@ std::string words(const Turn& p) {
 }
 
 // Which token a run of d elements belongs to: [.., tokens, d], [.., tokens, heads, d] or [.., tokens, heads * d].
-struct Tokens {
+struct TokenRuns {
   int64_t rows = 0, heads = 1;
   int64_t of(int64_t run) const { return run / heads % rows; }
 };
 
-std::optional<Tokens> tokens_of(const Shape& shape, int64_t rows, int64_t d) {
+std::optional<TokenRuns> tokens_of(const Shape& shape, int64_t rows, int64_t d) {
   const size_t rank = shape.size();
-  if (shape[rank - 1] == d && rank >= 2 && shape[rank - 2] == rows) return Tokens{rows, 1};
-  if (shape[rank - 1] == d && rank >= 3 && shape[rank - 3] == rows) return Tokens{rows, shape[rank - 2]};
-  if (shape[rank - 1] % d == 0 && rank >= 2 && shape[rank - 2] == rows) return Tokens{rows, shape[rank - 1] / d};
+  if (shape[rank - 1] == d && rank >= 2 && shape[rank - 2] == rows) return TokenRuns{rows, 1};
+  if (shape[rank - 1] == d && rank >= 3 && shape[rank - 3] == rows) return TokenRuns{rows, shape[rank - 2]};
+  if (shape[rank - 1] % d == 0 && rank >= 2 && shape[rank - 2] == rows) return TokenRuns{rows, shape[rank - 1] / d};
   return std::nullopt;
 }
 
