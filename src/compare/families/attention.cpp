@@ -1,11 +1,14 @@
 // out = softmax(rope(q) rope(k)^T * scale + mask) v, from the recorded projections and norms. Rotary embedding is part
 // of it: no module shows its result.
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
+#include "compare/axis_words.h"
 #include "compare/families/attention_formula.h"
 #include "compare/families/fit.h"
 
@@ -13,130 +16,173 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kManyRows = 1024;
+constexpr std::chrono::milliseconds kTimeForAll{2000}, kTimeForPart{500};
+
+// Of this thread: a machine that is busy otherwise changes no answer.
+std::chrono::nanoseconds worked() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+AttentionFormula plain_formula(Rotation rotation, bool causal, double scale) {
+  AttentionFormula p;
+  for (auto& stream : p.of)
+    for (const size_t operand : {0, 1}) stream[operand].turning.rotation = rotation;
+  p.mask.order = causal ? Order::kCausal : Order::kAny, p.scale = scale;
+  return p;
+}
 
 // The reference: few forms exist.
 AttentionFormula fit_reference(const AttentionInputs& inputs, const Attention& attention, double tolerance) {
   AttentionFormula best;
+  const auto consider = [&](AttentionFormula p) {
+    p.residual = attention.measure(p);
+    if (p.residual < best.residual) best = p;
+    return best.residual <= tolerance;
+  };
   for (const Rotation rotation : {Rotation::kInterleaved, Rotation::kHalves, Rotation::kNone}) {
     if (rotation != Rotation::kNone && !inputs.has_tables()) continue;
     for (const bool causal : {false, true})
-      for (const double scale : {0.0, 1.0}) {
-        AttentionFormula p;
-        p.rotation = rotation, p.mask = causal ? Mask::kCausal : Mask::kNone, p.scale = scale;
-        p.residual = attention.measure(p);
-        if (p.residual < best.residual) best = p;
-        if (best.residual <= tolerance) return best;
-      }
+      for (const double scale : {0.0, 1.0})
+        if (consider(plain_formula(rotation, causal, scale))) return best;
   }
   // A prompt shorter than the batch's longest is padded, and what pads it is hidden.
-  const AttentionFormula whole = best;
   const int64_t text = inputs.batch > 1 ? inputs.tokens_of(*inputs.streams[0].v, 1) : 0;
   for (const Rotation rotation : {Rotation::kInterleaved, Rotation::kHalves, Rotation::kNone})
     for (const bool causal : {false, true})
       for (int padded = 1; padded < std::min<int64_t>(text, 64); ++padded) {
         if (rotation != Rotation::kNone && !inputs.has_tables()) continue;
-        AttentionFormula p;
-        p.rotation = rotation, p.mask = causal ? Mask::kCausal : Mask::kNone, p.padded = padded;
-        p.residual = attention.measure(p);
-        if (p.residual < best.residual) best = p;
-        if (best.residual <= tolerance) return best;
+        AttentionFormula p = plain_formula(rotation, causal, 0);
+        p.mask.padded = padded;
+        if (consider(p)) return best;
       }
-  return best.residual < whole.residual ? best : whole;
+  return best;
 }
 
-// Both changes of `r` together.
-AttentionFormula combined(const AttentionFormula& r, const AttentionFormula& a, const AttentionFormula& b) {
-  AttentionFormula out = a;
-  const auto take = [&](auto AttentionFormula::*field) {
-    if (b.*field != r.*field) out.*field = b.*field;
-  };
-  take(&AttentionFormula::rotation), take(&AttentionFormula::sign), take(&AttentionFormula::rotate_q),
-      take(&AttentionFormula::rotate_k);
-  take(&AttentionFormula::rotate_v), take(&AttentionFormula::tables_exchanged), take(&AttentionFormula::shift),
-      take(&AttentionFormula::scale);
-  take(&AttentionFormula::mask), take(&AttentionFormula::hidden_first), take(&AttentionFormula::hidden_last),
-      take(&AttentionFormula::window), take(&AttentionFormula::padded);
-  take(&AttentionFormula::tiled), take(&AttentionFormula::early_q), take(&AttentionFormula::early_k),
-      take(&AttentionFormula::qkv);
-  take(&AttentionFormula::own_stream), take(&AttentionFormula::only_stream), take(&AttentionFormula::cos_sin),
-      take(&AttentionFormula::backwards);
-  take(&AttentionFormula::rotated), take(&AttentionFormula::weighting), take(&AttentionFormula::cap),
-      take(&AttentionFormula::head_shift);
-  take(&AttentionFormula::wraps), take(&AttentionFormula::from_zero), take(&AttentionFormula::strided),
-      take(&AttentionFormula::q_factor);
-  take(&AttentionFormula::k_factor), take(&AttentionFormula::v_factor), take(&AttentionFormula::unit_q);
-  take(&AttentionFormula::unit_k), take(&AttentionFormula::unit_v);
-  take(&AttentionFormula::only_operand), take(&AttentionFormula::one_group), take(&AttentionFormula::q_weight);
-  take(&AttentionFormula::k_weight), take(&AttentionFormula::hidden_from), take(&AttentionFormula::hidden_count);
-  take(&AttentionFormula::inputs), take(&AttentionFormula::weights), take(&AttentionFormula::turns);
-  take(&AttentionFormula::scores), take(&AttentionFormula::powers), take(&AttentionFormula::result_factor);
-  take(&AttentionFormula::rotated_inputs), take(&AttentionFormula::result);
-  return out;
-}
-
-// A factor of any size: on the scores, or on one stream's q, k or v.
-struct Free {
-  double AttentionFormula::*factor;
-  int stream;
+// A number of any size that the formula has none of, or another: on the scores, on one stream's q, k or v, ...
+struct FreeNumber {
+  std::function<void(AttentionFormula&, double)> set;
+  bool negative_too = false;
 };
 
-std::vector<Free> free_factors(size_t streams) {
-  std::vector<Free> out{{&AttentionFormula::scale, -1}};
+std::vector<FreeNumber> free_numbers(const AttentionFormula& r, size_t streams) {
+  std::vector<FreeNumber> out{{[](AttentionFormula& p, double x) { p.scale = x; }},
+                              {[](AttentionFormula& p, double x) { p.zero_keys = x; }}};
+  if (r.mask.hides_something())
+    for (const Hiding hiding : {Hiding::kAdded, Hiding::kReplaced})
+      out.push_back({[=](AttentionFormula& p, double x) { p.mask.hiding = hiding, p.mask.value = x; }, true});
   if (streams == 2)
-    for (const auto factor : {&AttentionFormula::q_factor, &AttentionFormula::k_factor, &AttentionFormula::v_factor})
-      for (const int stream : {0, 1}) out.push_back({factor, stream});
+    for (const size_t operand : {0, 1, 2})
+      for (const size_t s : {0, 1})
+        out.push_back({[=](AttentionFormula& p, double x) { p.of[s][operand].factor = x; }, true});
+  out.push_back({[](AttentionFormula& p, double x) { p.cap = x; }});
+  if (r.of[0][0].turning.rotation != Rotation::kNone)
+    out.push_back({[](AttentionFormula& p, double x) {
+      for (auto& stream : p.of) stream[0].turning.turns = stream[1].turning.turns = x;
+    }});
+  // Cosines in place of products, with a scale of their own.
+  out.push_back({[](AttentionFormula& p, double x) {
+    p.scale = x;
+    for (auto& stream : p.of) stream[0].unit = stream[1].unit = Unit::kLength;
+  }});
   return out;
 }
 
 template <typename Late>
-AttentionFormula best_factor(const Attention& attention, const AttentionFormula& r, const Free& free,
+AttentionFormula best_number(const Attention& attention, const AttentionFormula& r, const FreeNumber& number,
                              const Late& late) {
   AttentionFormula best = r;
   best.residual = INFINITY;
-  const auto consider = [&](double factor) {
+  double chosen = 1;
+  const auto consider = [&](double x) {
     AttentionFormula p = r;
-    p.*free.factor = factor, p.only_stream = free.stream, p.residual = attention.measure(p);
-    if (p.residual < best.residual) best = p;
+    number.set(p, x), p.residual = attention.measure(p);
+    if (p.residual < best.residual) best = p, chosen = x;
   };
-  for (double factor = 1e-3; factor < 1e3 && !late(); factor *= 1.3) {
-    consider(factor);
-    if (free.stream >= 0) consider(-factor);
+  for (double x = 1e-3; x < 1e3 && !late(); x *= 1.3) {
+    consider(x);
+    if (number.negative_too) consider(-x);
   }
   for (double step = 1.15; step > 1.00002 && !late(); step = std::sqrt(step)) {
-    const double middle = best.*free.factor;
+    const double middle = chosen;
     consider(middle * step), consider(middle / step);
   }
   return best;
 }
 
-// One change; else a scale of any size; else the most promising changes with one more each.
-AttentionFormula best_change(const Case& failing, const Attention& attention, std::vector<AttentionFormula> changes,
-                             const AttentionFormula& r, size_t streams) {
-  const auto started = std::chrono::steady_clock::now();
-  const auto late = [&] { return std::chrono::steady_clock::now() - started > std::chrono::seconds(2); };
-  const auto by_residual = [](const AttentionFormula& a, const AttentionFormula& b) { return a.residual < b.residual; };
-  for (AttentionFormula& p : changes)
-    p.residual = late() ? INFINITY : attention.measure(p);  // the likeliest come first
-  AttentionFormula best = *std::min_element(changes.begin(), changes.end(), by_residual);
-  // Some are the same by other words (a negative angle, positions in reverse): the plainest comes first.
-  best = *std::find_if(changes.begin(), changes.end(),
-                       [&](const AttentionFormula& p) { return p.residual <= 1.5 * best.residual; });
-  if (failing.explains_candidate(best.residual) || late()) return best;
-  for (const Free& factor : free_factors(streams)) {
-    const AttentionFormula free = best_factor(attention, r, factor, late);
-    if (free.residual < best.residual) best = free;
-    if (failing.explains_candidate(best.residual) || late()) return best;
+// One change; else a number of any size; else the most promising changes with one more each.
+AttentionFormula best_change(const Case& failing, const Attention& attention,
+                             const std::vector<AttentionChange>& changes, const AttentionFormula& r, size_t streams,
+                             std::chrono::milliseconds most) {
+  const std::chrono::nanoseconds started = worked();
+  const auto late = [&] { return worked() - started > most; };
+  attention.measure(r);  // the attention keeps what this made, and most changes leave most of it as it is
+  std::vector<AttentionFormula> singles;
+  for (const AttentionChange& change : changes) {  // the likeliest come first
+    AttentionFormula p = r;
+    change(p);
+    p.residual = late() ? INFINITY : attention.measure(p);
+    singles.push_back(p);
   }
-  std::sort(changes.begin(), changes.end(), by_residual);
-  const std::vector<AttentionFormula> singles = changes;
-  for (size_t i = 0; i < std::min<size_t>(singles.size(), 4); ++i)
-    for (const AttentionFormula& other : singles) {
+  const auto by_residual = [](const AttentionFormula& a, const AttentionFormula& b) { return a.residual < b.residual; };
+  AttentionFormula best = *std::min_element(singles.begin(), singles.end(), by_residual);
+  // Some are the same by other words (a negative angle, positions in reverse): the plainest comes first.
+  best = *std::find_if(singles.begin(), singles.end(),
+                       [&](const AttentionFormula& p) { return p.residual <= 1.5 * best.residual; });
+  const auto is_exact = [&] { return best.residual <= std::max(2 * failing.tolerance, failing.floor); };
+  if (is_exact() || late()) return best;
+  // A constant that nearly fits is no answer where some number fits.
+  for (const FreeNumber& number : free_numbers(r, streams)) {
+    const AttentionFormula free = best_number(attention, r, number, late);
+    if (free.residual < 0.35 * best.residual) best = free;
+    if (is_exact() || late()) return best;
+  }
+  if (failing.explains_candidate(best.residual)) return best;
+  std::vector<size_t> order(singles.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return singles[a].residual < singles[b].residual; });
+  for (size_t i = 0; i < std::min<size_t>(order.size(), 3) && !late(); ++i) {
+    const AttentionFormula free = best_number(attention, singles[order[i]], free_numbers(r, streams)[0], late);
+    if (free.residual < best.residual) best = free;
+    if (failing.explains_candidate(best.residual)) return best;
+  }
+  constexpr size_t kMostPromising = 6;
+  for (size_t i = 0; i < std::min(order.size(), kMostPromising); ++i)
+    for (const AttentionChange& other : changes) {
       if (late()) return best;
-      AttentionFormula p = combined(r, singles[i], other);
+      AttentionFormula p = singles[order[i]];
+      other(p);
       p.residual = attention.measure(p);
       if (p.residual < best.residual) best = p;
+      if (failing.explains(best.residual)) return best;
     }
   return best;
+}
+
+// The heads, or the rows, in which the two results differ; empty when nearly all do, or hardly any.
+std::vector<int64_t> differing_slices(const Values& a, const Values& b, int64_t head_size, bool heads,
+                                      double tolerance) {
+  constexpr double kMostOfThem = 0.76;  // a larger share is no part
+  const int64_t count = heads ? a.last() / head_size : a.rows();
+  std::vector<double> dd(static_cast<size_t>(count)), bb(static_cast<size_t>(count));
+  for (int64_t row = 0; row < a.rows(); ++row)
+    for (int64_t j = 0; j < a.last(); ++j) {
+      const double y = b.row(row)[static_cast<size_t>(j)], off = a.row(row)[static_cast<size_t>(j)] - y;
+      const size_t at = static_cast<size_t>(heads ? j / head_size : row);
+      dd[at] += off * off, bb[at] += y * y;
+    }
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < dd.size(); ++i)
+    if (std::sqrt(dd[i]) > 2 * tolerance * std::sqrt(bb[i])) out.push_back(static_cast<int64_t>(i));
+  return static_cast<double>(out.size()) > kMostOfThem * static_cast<double>(count) ? std::vector<int64_t>{} : out;
+}
+
+std::string slice_words(const std::vector<int64_t>& part, int64_t count, const char* what) {
+  std::vector<bool> marked(static_cast<size_t>(count));
+  for (const int64_t i : part) marked[static_cast<size_t>(i)] = true;
+  const std::string words = index_set_words(what, marked);
+  return words.empty() ? fmt::format("{} of {} {}s", part.size(), count, what) : words;
 }
 
 }  // namespace
@@ -149,18 +195,37 @@ void search_attention(Case& failing, Findings& out) {
   if (r_in.picture) y_r = channels_last(y_r, 1), y_c = channels_last(y_c, 1);
   const int64_t width = y_r.last();
   for (const int64_t d : r_in.head_sizes(width)) {
-    Attention r_attention(r_in, y_r, d), c_attention(c_in, y_c, d);
+    const AttentionSample sample = attention_sample(y_c, y_r, d, 12, 4);
+    Attention r_attention(r_in, y_r, d, sample), c_attention(c_in, y_c, d, sample);
     // Over many keys a few rows of one head are enough to choose by; the choice is measured on more.
-    Attention chooser = y_r.rows() > kManyRows ? Attention(c_in, y_c, d, 4, 1) : c_attention;
+    Attention chooser =
+        y_r.rows() > kManyRows ? Attention(c_in, y_c, d, attention_sample(y_c, y_r, d, 3, 1)) : c_attention;
     const AttentionFormula r = fit_reference(r_in, r_attention, failing.tolerance);
-    c_attention.start_from(r), chooser.start_from(r);
     if (!failing.explains(r.residual)) continue;
     const double with_reference = c_attention.measure(r);
     if (failing.note_local(with_reference)) return;
-    AttentionFormula best = best_change(failing, chooser, attention_changes(r, c_in, d, width), r, c_in.streams.size());
+    const std::vector<AttentionChange> changes = attention_changes(r, c_in, d, width);
+    AttentionFormula best = best_change(failing, chooser, changes, r, c_in.streams.size(), kTimeForAll);
     best.residual = c_attention.measure(best);
+    std::string where;
+    // Some heads or some tokens alone may be made otherwise.
+    for (const bool heads : {true, false}) {
+      if (failing.explains_candidate(best.residual) && failing.is_better(best.residual, with_reference)) break;
+      const std::vector<int64_t> part = differing_slices(y_c, y_r, d, heads, failing.tolerance);
+      if (part.empty()) continue;
+      AttentionSample of_part = sample;
+      std::vector<int64_t>& looked_at = heads ? of_part.heads : of_part.rows;
+      looked_at.clear();
+      for (const int64_t i : sample_indices(static_cast<int64_t>(part.size()), heads ? 3 : 10))
+        looked_at.push_back(part[static_cast<size_t>(i)]);
+      const Attention attention(c_in, y_c, d, of_part);
+      best = best_change(failing, attention, changes, r, c_in.streams.size(), kTimeForPart);
+      best.residual = attention.measure(best);
+      where = slice_words(part, heads ? width / d : y_r.rows(), heads ? "head" : "token") + "; there ";
+    }
     if (!failing.explains_candidate(best.residual) || !failing.is_better(best.residual, with_reference)) return;
-    Finding finding = describe(r, best, d);
+    Finding finding = describe(r, best, c_in, d);
+    finding.explanation = where + finding.explanation;
     finding.look_at = parent_of(failing.module) + ", between its projections and " + failing.module;
     out.push_back(std::move(finding));
     return;

@@ -1,168 +1,365 @@
 // What may be different about an attention: one change each, the likeliest first, since time may run out on large ones.
+// A change of an operand is made to q, k or v, of both streams or of one: code for two streams is written twice.
 #include <algorithm>
 
 #include "compare/families/attention_formula.h"
+#include "compare/families/rotary_turning.h"
 
 namespace lockstep {
 namespace {
 
-using Formula = AttentionFormula;
+using OperandChange = std::function<void(OperandFormula&)>;
 
-class Changes {
+constexpr unsigned kQ = 1, kK = 2, kV = 4, kQK = kQ | kK;
+constexpr unsigned kBothStreams = 3;
+
+struct QkvOrder {
+  int q, k, v;
+};
+constexpr QkvOrder kQkvOrders[] = {{1, 0, 2}, {2, 1, 0}, {0, 2, 1}, {1, 2, 0}, {2, 0, 1},
+                                   {0, 1, 1}, {0, 0, 2}, {1, 1, 2}, {0, 2, 2}, {0, 1, 0}};
+
+class Grammar {
  public:
-  explicit Changes(const Formula& base) : base_(base) {}
-  template <typename Change>
-  void add(const Change& change) {
-    Formula p = base_;
-    change(p);
-    if (!p.same_as(base_)) list.push_back(p);
+  Grammar(const AttentionFormula& base, const AttentionInputs& inputs, int64_t d, int64_t width)
+      : base_(base), in_(inputs), d_(d), width_(width), two_(inputs.streams.size() == 2) {
+    text_ = static_cast<int>(in_.tokens_of(*in_.streams[0].v, d_));
+    all_ = text_ + (two_ ? static_cast<int>(in_.tokens_of(*in_.streams[1].v, d_)) : 0);
   }
-  std::vector<Formula> list;
+
+  void add_rotations();
+  void add_scores();
+  void add_masks();
+  void add_operands();
+  void add_heads();
+  void add_streams();
+  void add_rarer_rotations();
+  void add_rarer_streams();
+  void add_rarer_masks();
+  void add_rarer_operands();
+  void add_formats();
+  std::vector<AttentionChange> list;
 
  private:
-  const Formula& base_;
+  void add(const AttentionChange& change) {
+    AttentionFormula p = base_;
+    change(p);
+    if (!p.same_as(base_)) list.push_back(change);
+  }
+  void on(unsigned streams, unsigned operands, const OperandChange& change) {
+    add([=](AttentionFormula& p) {
+      for (size_t s = 0; s < 2; ++s)
+        for (size_t o = 0; o < 3; ++o)
+          if ((streams >> s & 1) && (operands >> o & 1)) change(p.of[s][o]);
+    });
+  }
+  // In one stream alone, for a joint attention.
+  void on_each_stream(unsigned operands, const OperandChange& change) {
+    if (two_) on(1, operands, change), on(2, operands, change);
+  }
+  void mask(const std::function<void(MaskFormula&)>& change) {
+    add([=](AttentionFormula& p) { change(p.mask); });
+  }
+  const Turning& turning() const { return base_.of[0][0].turning; }
+  bool turns() const { return turning().rotation != Rotation::kNone; }
+
+  AttentionFormula base_;
+  const AttentionInputs& in_;
+  int64_t d_, width_;
+  bool two_;
+  int text_ = 0, all_ = 0;  // tokens
 };
 
-void add_rotations(Changes& to) {
-  for (const Rotation rotation : {Rotation::kInterleaved, Rotation::kHalves, Rotation::kNone})
-    to.add([&](Formula& p) { p.rotation = rotation; });
-  to.add([](Formula& p) { p.sign = -1; });
-  to.add([](Formula& p) { p.rotate_q = false; });
-  to.add([](Formula& p) { p.rotate_k = false; });
-  to.add([](Formula& p) { p.rotate_v = true; });
-  to.add([](Formula& p) { p.tables_exchanged = true; });
-  to.add([](Formula& p) { p.from_zero = true; });
-  for (const int shift : {1, -1, 2, -2, 3, -3, 4, -4, 8, -8, 16, -16}) to.add([&](Formula& p) { p.shift = shift; });
-  to.add([](Formula& p) { p.cos_sin = true; });
-  to.add([](Formula& p) { p.backwards = true; });
-  for (const double share : {0.5, 0.25, 0.75}) to.add([&](Formula& p) { p.rotated = share; });
-  for (const double turns : {2.0, 0.5, 3.0}) to.add([&](Formula& p) { p.turns = turns; });
+void Grammar::add_rotations() {
+  if (!in_.has_tables()) return;
+  for (const Turning& other : changed_turnings(turning()))
+    on(kBothStreams, kQK, [=](OperandFormula& p) { p.turning = other; });
+  if (!turns()) return;
+  for (const unsigned operand : {kQ, kK}) on(kBothStreams, operand, [](OperandFormula& p) { p.turning = {}; });
+  on(kBothStreams, kV, [own = turning()](OperandFormula& p) { p.turning = own; });
+  if (two_) {
+    on(kBothStreams, kQK, [](OperandFormula& p) { p.other_table = true; });
+    on(kBothStreams, kQK, [](OperandFormula& p) { p.joint_table = true; });
+  }
+  for (const int shift : {1, -1, 2, -2, 3, -3, 4, -4, 8, -8, 16, -16, text_, -text_})
+    on(kBothStreams, kQK, [=](OperandFormula& p) { p.shift = shift; });
+  on(kBothStreams, kQK, [](OperandFormula& p) { p.by_head = true; });
+  on(kBothStreams, kQK, [](OperandFormula& p) { p.backwards = true; });
 }
 
-// The same mistakes made with q or with k alone, and rows of the table that come round again.
-void add_rarer_rotations(Changes& to, const std::vector<Formula>& rotations) {
-  for (const int shift : {1, -1, 2, -2, 3, -3, 4, -4}) to.add([&](Formula& p) { p.shift = shift, p.wraps = true; });
-  std::vector<Formula> both = rotations;
-  both.insert(both.end(), to.list.begin(), to.list.end());
-  for (const Formula& change : both) {
-    if (!change.rotate_q || !change.rotate_k || change.rotate_v || change.rotation == Rotation::kNone) continue;
-    for (const int operand : {0, 1}) {
-      to.list.push_back(change);
-      to.list.back().only_operand = operand;
+// The same mistakes made with one of q, k, in one of the streams, and rows of the table that come round again.
+void Grammar::add_rarer_rotations() {
+  if (!in_.has_tables() || !turns()) return;
+  std::vector<OperandChange> changes;
+  for (const Turning& other : changed_turnings(turning()))
+    if (other.share == 1 || (other.share == 0.5 && !other.at_end && other.columns == Columns::kFirst))
+      changes.push_back([=](OperandFormula& p) { p.turning = other; });
+  if (two_) changes.push_back([](OperandFormula& p) { p.other_table = true; });
+  changes.push_back([](OperandFormula& p) { p.by_head = true; });
+  changes.push_back([](OperandFormula& p) { p.backwards = true; });
+  for (const bool wraps : {false, true})
+    for (const int shift : {1, -1, 2, -2, 3, -3, 4, -4})
+      changes.push_back([=](OperandFormula& p) { p.shift = shift, p.wraps = wraps; });
+  for (const OperandChange& change : changes) on_each_stream(kQK, change);
+  on_each_stream(kV, [own = turning()](OperandFormula& p) { p.turning = own; });
+  for (const unsigned operand : {kQ, kK})
+    for (const OperandChange& change : changes) on(kBothStreams, operand, change), on_each_stream(operand, change);
+  for (const int shift : {1, -1, 2, -2, 3, -3, 4, -4})
+    on(kBothStreams, kQK, [=](OperandFormula& p) { p.shift = shift, p.wraps = true; });
+  const int64_t heads = width_ / d_;
+  for (const int64_t count : {int64_t{1}, heads - 1, heads / 2, in_.key_heads(d_)})
+    if (count > 0 && count < heads)
+      for (const unsigned operands : {kQK, kQ, kK})
+        on(kBothStreams, operands, [=](OperandFormula& p) { p.turned_heads = count; });
+  for (int rows = 1; rows <= std::min(all_, 64); ++rows)
+    for (const unsigned streams : {kBothStreams, 1U, 2U}) {
+      if (streams != kBothStreams && !two_) continue;
+      on(streams, kQK, [=](OperandFormula& p) { p.repeats = rows; });
+      on(streams, kQK, [=](OperandFormula& p) { p.until = rows; });
     }
-  }
 }
 
 // Of the attention as a whole: no stream can have it alone.
-void add_scores(Changes& to, const AttentionInputs& inputs, const Formula& r, int64_t d, int64_t width) {
-  const double dd = static_cast<double>(d), dw = static_cast<double>(width);
-  for (const double scale : {0.0, 1.0, 1 / dd, 1 / std::sqrt(dw), std::sqrt(dd), 1 / std::sqrt(dd / 2),
-                             1 / std::sqrt(2 * dd), std::sqrt(1 / std::sqrt(dd))})
-    to.add([&](Formula& p) { p.scale = scale; });
-  // Before the masks: hiding all keys of the other stream is the same, and less plain.
-  to.add([](Formula& p) { p.own_stream = true; });
-  for (const Mask mask :
-       {Mask::kNone, Mask::kCausal, Mask::kStrict, Mask::kStrictButFirst, Mask::kReverse, Mask::kOtherStream})
-    if (mask != Mask::kOtherStream || inputs.streams.size() == 2) to.add([&](Formula& p) { p.mask = mask; });
-  if (r.padded) {
-    to.add([](Formula& p) { p.padded = 0; });
-    to.add([](Formula& p) { p.mask = Mask::kInverted; });
-  }
-  for (const int keys : {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64}) {
-    to.add([&](Formula& p) { p.hidden_last = keys; });
-    to.add([&](Formula& p) { p.hidden_first = keys; });
-    to.add([&](Formula& p) { p.window = keys; });
-  }
-  if (inputs.streams.size() == 2) {
-    const int text = static_cast<int>(inputs.tokens_of(*inputs.streams[0].v, d));
-    to.add([&](Formula& p) { p.hidden_first = text; });
-  }
-  for (const Weighting weighting : {Weighting::kPlain, Weighting::kSigmoid, Weighting::kOverQueries})
-    to.add([&](Formula& p) { p.weighting = weighting; });
-  for (const double cap : {50.0, 30.0, 20.0, 10.0, 5.0, 1.0}) to.add([&](Formula& p) { p.cap = cap; });
-  to.add([](Formula& p) { p.tiled = true; });
-  to.add([](Formula& p) { p.one_group = true; });
-  for (int64_t shift = 1; shift < std::min<int64_t>(inputs.key_heads(d), 4); ++shift)
-    to.add([&](Formula& p) { p.head_shift = static_cast<int>(shift); });
-  for (const NumberFormat& format : half_formats()) {
-    for (const auto held : {&Formula::weights, &Formula::scores, &Formula::powers})
-      to.add([&](Formula& p) { p.*held = &format; });
-    to.add([&](Formula& p) { p.scores = p.weights = &format; });
-    // The whole of it in that format, by a kernel that sums in f32, or one step after the other.
-    to.add([&](Formula& p) { p.rotated_inputs = &format; });
-    to.add([&](Formula& p) { p.rotated_inputs = p.result = &format; });
-    to.add([&](Formula& p) { p.rotated_inputs = p.powers = p.result = &format; });
-    to.add([&](Formula& p) { p.rotated_inputs = p.scores = p.weights = p.result = &format; });
-  }
-  if (r.mask != Mask::kNone || r.padded) to.add([](Formula& p) { p.weighting = Weighting::kMaskedLate; });
-  // The factor of the scores put on the result, or on both.
-  const double factor = r.scale == 0 ? 1 / std::sqrt(dd) : r.scale;
-  to.add([&](Formula& p) { p.scale = 1, p.result_factor = factor; });
-  to.add([&](Formula& p) { p.result_factor = factor; });
-}
-
-void add_operands(Changes& to) {
-  for (const NumberFormat& format : half_formats()) to.add([&](Formula& p) { p.inputs = &format; });
-  to.add([](Formula& p) { p.early_q = true; });
-  to.add([](Formula& p) { p.early_k = true; });
-  to.add([](Formula& p) { p.early_q = p.early_k = true; });
-  for (int order = 1; order < static_cast<int>(std::size(kQkvOrders)); ++order)
-    to.add([&](Formula& p) { p.qkv = order; });
-}
-
-void add_rarer_operands(Changes& to, const AttentionInputs& inputs, double d) {
-  to.add([](Formula& p) { p.unit_q = true; });
-  to.add([](Formula& p) { p.unit_k = true; });
-  to.add([](Formula& p) { p.unit_v = true; });
-  to.add([](Formula& p) { p.unit_q = p.unit_k = true; });
-  for (const int strided : {7, 1, 2, 4, 3, 6, 5}) to.add([&](Formula& p) { p.strided = strided; });
-  // Another norm than its own, or its own without the weight: -1.
-  for (int weight = -1; weight < static_cast<int>(inputs.norm_weights.size()); ++weight) {
-    to.add([&](Formula& p) { p.early_q = p.unit_q = true, p.q_weight = weight; });
-    to.add([&](Formula& p) { p.early_k = p.unit_k = true, p.k_weight = weight; });
-  }
-  if (inputs.streams.size() != 2) return;  // on the one stream these are the scale, or a factor of the result
-  for (const double factor : {1 / std::sqrt(d), std::sqrt(d), 0.0, -1.0, 0.5, 2.0, 1 / d, d}) {
-    to.add([&](Formula& p) { p.q_factor = factor; });
-    to.add([&](Formula& p) { p.k_factor = factor; });
-    to.add([&](Formula& p) { p.v_factor = factor; });
-  }
-}
-
-// Other keys hidden than those that pad the prompt: any run of them.
-void add_runs_of_hidden_keys(Changes& to, const AttentionInputs& inputs, const Formula& r, int64_t d) {
-  const int text = static_cast<int>(inputs.tokens_of(*inputs.streams[0].v, d));
-  if (!r.padded || text > 64) return;
-  for (int from = 0; from < text; ++from)
-    for (int count = 1; count <= std::min(text - from + (inputs.streams.size() == 2 ? 1 : 0), 32); ++count)
-      to.add([&](Formula& p) { p.padded = 0, p.hidden_from = from, p.hidden_count = count; });
-}
-
-// Code for two streams is written twice: any of this may be wrong in one of them.
-void append(std::vector<Formula>& to, const std::vector<Formula>& changes, bool streams) {
-  for (const Formula& change : changes)
-    for (const int stream : streams ? std::vector<int>{0, 1} : std::vector<int>{-1}) {
-      to.push_back(change);
-      to.back().only_stream = stream;
+void Grammar::add_scores() {
+  const double d = static_cast<double>(d_), width = static_cast<double>(width_);
+  const double key_width = d * static_cast<double>(in_.key_heads(d_)), root = std::sqrt(d);
+  for (const double scale : {0.0, 1.0, 1 / d, 1 / std::sqrt(width), root, 1 / std::sqrt(d / 2), 1 / std::sqrt(2 * d),
+                             1 / std::sqrt(root), std::log(2.0) / root, 1 / std::log(2.0) / root,
+                             1 / std::sqrt(key_width), 1 / std::sqrt(width / d), std::sqrt(width), 1 / width})
+    add([=](AttentionFormula& p) { p.scale = scale; });
+  for (const Weighting weighting :
+       {Weighting::kPlain, Weighting::kSigmoid, Weighting::kOverQueries, Weighting::kOverHeads, Weighting::kPowers,
+        Weighting::kEqual, Weighting::kRelu, Weighting::kTwice, Weighting::kOverChannels, Weighting::kTransposed,
+        Weighting::kOwnValue})
+    add([=](AttentionFormula& p) { p.weighting = weighting; });
+  // Over the channels the sums run over the tokens, and so may the scale.
+  add([tokens = static_cast<double>(all_)](AttentionFormula& p) {
+    p.weighting = Weighting::kOverChannels, p.scale = 1 / std::sqrt(tokens);
+  });
+  if (two_) {
+    add([](AttentionFormula& p) { p.weighting = Weighting::kByStream; });
+    add([](AttentionFormula& p) { p.weighting = Weighting::kByStream, p.result_factor = 0.5; });
+    for (const double times : {2.0, 3.0, 0.5}) {
+      add([=](AttentionFormula& p) { p.counted[0] = times; });
+      add([=](AttentionFormula& p) { p.counted[1] = times; });
     }
+  }
+  add([](AttentionFormula& p) { p.zero_keys = 1; });
+  for (const int size : {8, 16, 32, 64, 128, 256, 512})
+    for (const int tokens : {all_, text_, all_ - text_})
+      if (tokens % size) add([=](AttentionFormula& p) { p.zero_keys = size - tokens % size; });
+  for (const double cap : {50.0, 30.0, 20.0, 10.0, 5.0, 1.0}) add([=](AttentionFormula& p) { p.cap = cap; });
+  // The factor of the scores put on the result, or on both.
+  const double factor = base_.scale == 0 ? 1 / root : base_.scale;
+  add([=](AttentionFormula& p) { p.scale = 1, p.result_factor = factor; });
+  add([=](AttentionFormula& p) { p.result_factor = factor; });
+}
+
+void Grammar::add_masks() {
+  // Before the masks: hiding all keys of the other stream is the same, and less plain.
+  if (two_) mask([](MaskFormula& m) { m.streams = SeenStreams::kOwn; });
+  mask([](MaskFormula& m) { m.order = Order::kAny; });
+  mask([](MaskFormula& m) { m.padded = 0; });
+  mask([](MaskFormula& m) { m = {}; });
+  for (const Order order : {Order::kCausal, Order::kReverse}) mask([=](MaskFormula& m) { m.order = order; });
+  if (two_) {
+    mask([](MaskFormula& m) { m.order = Order::kCausal, m.own_order = true; });
+    mask([](MaskFormula& m) { m.streams = SeenStreams::kOther; });
+  }
+  const bool hides = base_.mask.hides_something();
+  if (hides) {
+    add([](AttentionFormula& p) { p.weighting = Weighting::kMaskedLate; });
+    for (const double value : {0.0, -1.0, 1.0, -10.0, -100.0}) {
+      mask([=](MaskFormula& m) { m.hiding = Hiding::kReplaced, m.value = value; });
+      if (value != 0) mask([=](MaskFormula& m) { m.hiding = Hiding::kAdded, m.value = value; });
+    }
+    mask([](MaskFormula& m) { m.hiding = Hiding::kZeroed; });
+    for (const EmptyRow empty : {EmptyRow::kMean, EmptyRow::kZeros, EmptyRow::kUnmasked}) {
+      mask([=](MaskFormula& m) { m.inverted = true, m.empty = empty; });
+      mask([=](MaskFormula& m) { m.transposed = true, m.empty = empty; });
+    }
+  }
+  // Queries that see no key at all: what they get depends on how keys are hidden.
+  for (const EmptyRow empty : {EmptyRow::kUnmasked, EmptyRow::kFirst, EmptyRow::kMean, EmptyRow::kZeros})
+    mask([=](MaskFormula& m) { m.order = Order::kCausal, m.diagonal = -1, m.empty = empty; });
+  for (const int ahead : {1, 2, 3, 4, -2, -3, -4})
+    mask([=](MaskFormula& m) { m.order = Order::kCausal, m.diagonal = ahead; });
+  for (const int keys : {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64}) {
+    mask([=](MaskFormula& m) { m.hidden_last = keys; });
+    mask([=](MaskFormula& m) { m.hidden_first = keys; });
+    mask([=](MaskFormula& m) { m.window = keys; });
+    mask([=](MaskFormula& m) { m.block = keys; });
+    if (two_) mask([=](MaskFormula& m) { m.padded = keys; });
+  }
+}
+
+void Grammar::add_rarer_masks() {
+  for (int keys = 1; keys <= std::min(all_, 64); ++keys) {
+    mask([=](MaskFormula& m) { m.window = keys; });
+    mask([=](MaskFormula& m) { m.block = keys; });
+    if (base_.mask.order != Order::kAny) mask([=](MaskFormula& m) { m.prefix = keys + 1; });
+    if (keys > 1 && keys <= 8) mask([=](MaskFormula& m) { m.stride = keys; });
+    if (two_) {
+      mask([=](MaskFormula& m) { m.window = keys, m.own_order = true; });
+      mask([=](MaskFormula& m) { m.block = keys, m.own_order = true; });
+      mask([=](MaskFormula& m) { m.hidden_last = keys; });
+    }
+    if (keys < text_) {
+      mask([=](MaskFormula& m) { m.padded = keys; });
+      mask([=](MaskFormula& m) { m.padded = 0, m.padded_front = keys; });
+    }
+  }
+  // Other keys hidden than those that pad the prompt: any run of them.
+  if (!base_.mask.padded || text_ > 64) return;
+  for (int from = 0; from < text_; ++from)
+    for (int count = 1; count <= std::min(text_ - from + (two_ ? 1 : 0), 32); ++count)
+      mask([=](MaskFormula& m) { m.padded = 0, m.hidden_from = from, m.hidden_count = count; });
+  for (int count = 1; count <= std::min(all_, 64); ++count)
+    mask([=](MaskFormula& m) { m.padded = 0, m.hidden_last = count; });
+}
+
+void Grammar::add_operands() {
+  const auto early = [](OperandFormula& p) { p.early = true; };
+  for (const unsigned operands : {kQ, kK, kQK}) on(kBothStreams, operands, early);
+  for (const unsigned operands : {kQ, kK, kQK}) on_each_stream(operands, early);
+  for (const unsigned streams : {kBothStreams, 1U, 2U})
+    for (const QkvOrder& order : kQkvOrders)
+      if (streams == kBothStreams || two_)
+        add([=](AttentionFormula& p) {
+          for (size_t s = 0; s < 2; ++s)
+            if (streams >> s & 1) p.of[s][0].source = order.q, p.of[s][1].source = order.k, p.of[s][2].source = order.v;
+        });
+  if (in_.streams[0].fused)
+    for (const Fused fused : {Fused::kInTurn, Fused::kByHead})
+      on(kBothStreams, 7, [=](OperandFormula& p) { p.fused = fused; });
+}
+
+void Grammar::add_rarer_operands() {
+  const auto everywhere = [this](unsigned operands, const OperandChange& change) {
+    on_each_stream(operands, change);
+    on(kBothStreams, operands, change);
+  };
+  for (const Unit unit : {Unit::kRms, Unit::kLength, Unit::kLayer})
+    for (const unsigned operands : {kQ, kK, kV, kQK}) everywhere(operands, [=](OperandFormula& p) { p.unit = unit; });
+  // Another norm than its own, or its own without the weight: -1; or over all heads together.
+  for (const Unit unit : {Unit::kRms, Unit::kRmsOfAllHeads, Unit::kLayer})
+    for (int weight = -1; weight < static_cast<int>(in_.norm_weights.size()); ++weight)
+      for (const unsigned operands : {kQ, kK, kQK})
+        everywhere(operands, [=](OperandFormula& p) { p.early = true, p.unit = unit, p.weight = weight; });
+  if (!two_) return;  // on the one stream these are the scale, or a factor of the result
+  const double d = static_cast<double>(d_);
+  for (const double factor : {1 / std::sqrt(d), std::sqrt(d), 0.0, -1.0, 0.5, 2.0, 1 / d, d})
+    for (const unsigned operands : {kQ, kK, kV}) everywhere(operands, [=](OperandFormula& p) { p.factor = factor; });
+}
+
+void Grammar::add_heads() {
+  const int64_t groups = in_.key_heads(d_), heads = width_ / d_;
+  constexpr unsigned kKV = kK | kV;
+  if (groups < heads)
+    for (const unsigned operands : {kKV, kK, kV})
+      for (const KeyGroups other : {KeyGroups::kTiled, KeyGroups::kFirst, KeyGroups::kReversed})
+        on(kBothStreams, operands, [=](OperandFormula& p) { p.groups = other; });
+  if (groups > 1 && groups < heads)
+    for (int repeat = 1; repeat < heads; ++repeat)
+      for (const unsigned operands : {kKV, kK, kV})
+        on(kBothStreams, operands, [=](OperandFormula& p) { p.repeat = repeat == heads / groups ? 0 : repeat; });
+  for (int64_t shift = 1; shift < std::min<int64_t>(groups, 4); ++shift)
+    for (const int step : {static_cast<int>(shift), -static_cast<int>(shift)})
+      for (const unsigned operands : {kKV, kK, kV, kQ})
+        on(kBothStreams, operands, [=](OperandFormula& p) { p.head_shift = step; });
+  if (groups == heads && heads > 1)
+    for (const unsigned operands : {kKV, kK, kV, kQ})
+      for (const KeyGroups other : {KeyGroups::kReversed, KeyGroups::kFirst})
+        on(kBothStreams, operands, [=](OperandFormula& p) { p.groups = other; });
+  // More heads or fewer, with the scale of either.
+  const double root = 1 / std::sqrt(static_cast<double>(d_));
+  for (int64_t size = width_, tried = 0; size >= 2 && tried < 24; --size)
+    if (width_ % size == 0 && size != d_ && groups * d_ % size == 0) {
+      add([=](AttentionFormula& p) { p.head_size = size; });
+      add([=](AttentionFormula& p) { p.head_size = size, p.scale = root; });
+      ++tried;
+    }
+  const auto cut = [this](unsigned operands, HeadCut how, bool first, HeadCut merge) {
+    add([=](AttentionFormula& p) {
+      p.merge = merge;
+      for (auto& stream : p.of)
+        for (size_t o = 0; o < 3; ++o)
+          if (operands >> o & 1) stream[o].cut = how, stream[o].cut_first = first;
+    });
+  };
+  if (heads == 1 && groups == 1) return;
+  std::vector<HeadCut> shapes{HeadCut::kByShape};
+  if (two_) shapes.push_back(HeadCut::kByShapeJoint);
+  for (const HeadCut merge : {HeadCut::kStrided, HeadCut::kByShape, HeadCut::kByShapeJoint})
+    cut(0, HeadCut::kBlocks, false, merge);
+  for (const unsigned operands : {7U, kQ, kK, kV, kQK, kKV, kQ | kV}) {
+    for (const HeadCut merge : {HeadCut::kBlocks, HeadCut::kStrided}) cut(operands, HeadCut::kStrided, false, merge);
+    for (const HeadCut how : shapes)
+      for (const bool first : {false, true})
+        for (const HeadCut merge : {HeadCut::kBlocks, HeadCut::kByShape, HeadCut::kByShapeJoint})
+          cut(operands, how, first && turns(), merge);
+  }
+  for (const unsigned operands : {7U, kQ, kK, kV, kQK, kKV})
+    on_each_stream(operands, [](OperandFormula& p) { p.cut = HeadCut::kStrided; });
+  add([](AttentionFormula& p) { p.merged_backwards = true; });
+  for (int shift = 1; shift < std::min<int64_t>(heads, 5); ++shift)
+    for (const int step : {shift, -shift}) add([=](AttentionFormula& p) { p.merged_shift = step; });
+}
+
+// Streams joined, or their results parted, elsewhere.
+void Grammar::add_streams() {
+  for (const int shift : {two_ ? text_ : 0, two_ ? all_ - text_ : 0, 1, -1, 2, -2}) {
+    add([=](AttentionFormula& p) { p.row_shift = shift; });
+    for (const size_t operand : {size_t{2}, size_t{1}})
+      add([=](AttentionFormula& p) { p.of[0][operand].token_shift = shift; });
+  }
+}
+
+// Keys and values moved together: the same as a mask moved the other way, which is likelier.
+void Grammar::add_rarer_streams() {
+  for (const int shift : {1, -1, 2, -2, two_ ? text_ : 0, two_ ? all_ - text_ : 0})
+    add([=](AttentionFormula& p) { p.of[0][1].token_shift = p.of[0][2].token_shift = shift; });
+  // The tokens of a picture in another order than the others have.
+  const size_t own = static_cast<size_t>(in_.own);
+  const int64_t tokens = own == 0 ? text_ : all_ - text_;
+  for (const unsigned operands : {kV, kK}) {
+    on(1U << own, operands, [](OperandFormula& p) { p.columns = -1; });
+    for (int64_t columns = 2; 2 * columns <= tokens; ++columns)
+      if (tokens % columns == 0) on(1U << own, operands, [=](OperandFormula& p) { p.columns = columns; });
+  }
+}
+
+void Grammar::add_formats() {
+  for (const NumberFormat& format : half_formats()) {
+    const Format held = &format;
+    for (const auto part : {&AttentionFormula::weights, &AttentionFormula::scores, &AttentionFormula::powers})
+      add([=](AttentionFormula& p) { p.*part = held; });
+    add([=](AttentionFormula& p) { p.scores = p.weights = held; });
+    // The whole of it in that format, by a kernel that sums in f32, or one step after the other.
+    const auto inputs = [held](AttentionFormula& p) {
+      for (auto& stream : p.of)
+        for (OperandFormula& operand : stream) operand.held_turned = held;
+    };
+    add(inputs);
+    add([=](AttentionFormula& p) { inputs(p), p.result = held; });
+    add([=](AttentionFormula& p) { inputs(p), p.powers = p.result = held; });
+    add([=](AttentionFormula& p) { inputs(p), p.scores = p.weights = p.result = held; });
+    on(kBothStreams, kQK, [=](OperandFormula& p) { p.held_turned = held; });
+    on_each_stream(kQK, [=](OperandFormula& p) { p.held_turned = held; });
+    on(kBothStreams, 7, [=](OperandFormula& p) { p.held = held; });
+    on_each_stream(7, [=](OperandFormula& p) { p.held = held; });
+  }
 }
 
 }  // namespace
 
-std::vector<Formula> attention_changes(const Formula& r, const AttentionInputs& inputs, int64_t d, int64_t width) {
-  Changes rotations(r), scores(r), operands(r), rarer_rotations(r), rarer(r), runs(r);
-  if (inputs.has_tables()) add_rotations(rotations), add_rarer_rotations(rarer_rotations, rotations.list);
-  add_scores(scores, inputs, r, d, width);
-  add_operands(operands);
-  add_rarer_operands(rarer, inputs, static_cast<double>(d));
-  add_runs_of_hidden_keys(runs, inputs, r, d);
-  std::vector<Formula> out;
-  append(out, rotations.list, false), append(out, scores.list, false), append(out, operands.list, false);
-  const bool two = inputs.streams.size() == 2;
-  if (two) append(out, rotations.list, true), append(out, operands.list, true), append(out, rarer.list, true);
-  append(out, rarer.list, false), append(out, runs.list, false), append(out, rarer_rotations.list, false);
-  if (two) append(out, rarer_rotations.list, true);
-  return out;
+std::vector<AttentionChange> attention_changes(const AttentionFormula& r, const AttentionInputs& inputs, int64_t d,
+                                               int64_t width) {
+  Grammar grammar(r, inputs, d, width);
+  grammar.add_rotations(), grammar.add_scores(), grammar.add_masks(), grammar.add_formats();
+  grammar.add_operands(), grammar.add_heads(), grammar.add_streams();
+  grammar.add_rarer_operands(), grammar.add_rarer_rotations(), grammar.add_rarer_masks(), grammar.add_rarer_streams();
+  return std::move(grammar.list);
 }
 
 }  // namespace lockstep

@@ -1,58 +1,101 @@
 // One formula of attention, out = softmax(rope(q) rope(k)^T * scale + mask) v, with everything about it that may
-// differ, and how far it is from a recorded result.
+// differ: what each stream does to each of q, k and v; which keys are seen; what becomes of the scores; how heads and
+// streams are put together. And how far it is from a recorded result.
 #pragma once
+#include <array>
 #include <cmath>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "compare/families/attention_inputs.h"
+#include "compare/families/attention_mask.h"
 #include "compare/families/number_formats.h"
 
 namespace lockstep {
 
-enum class Mask { kNone, kCausal, kStrict, kStrictButFirst, kReverse, kOtherStream, kInverted };
-// Of the scores. kMaskedLate: softmax over all keys, those to be hidden struck out of its result.
-enum class Weighting { kSoftmax, kPlain, kSigmoid, kOverQueries, kMaskedLate };
+// Of the scores. kMaskedLate: softmax over all keys, those to be hidden struck out of its result. kByStream: a softmax
+// for each stream's keys, the results summed. kPowers: exp(score - largest), not divided by their sum. kOverChannels:
+// q^T k over the channels of a head in place of its tokens.
+enum class Weighting {
+  kSoftmax,
+  kPlain,
+  kSigmoid,
+  kOverQueries,
+  kOverHeads,
+  kMaskedLate,
+  kByStream,
+  kPowers,
+  kRelu,
+  kTwice,
+  kEqual,
+  kOverChannels,
+  kTransposed,
+  kOwnValue
+};
+// [tokens, heads * d] as heads: one behind the other; one element of each in turn; the memory taken for
+// [heads, tokens, d], each stream by itself or both joined.
+enum class HeadCut { kBlocks, kStrided, kByShape, kByShapeJoint };
+// The key head of a query head: h / repeat; h % groups; the first.
+enum class KeyGroups { kConsecutive, kTiled, kFirst, kReversed };
+// Where q, k and v lie in one projection for all three: one behind the other; in turn, element by element; or head by
+// head.
+enum class Fused { kParts, kInTurn, kByHead };
+enum class Unit { kNone, kRms, kLength, kLayer, kRmsOfAllHeads };
+
+// What one stream does to its q, k or v.
+struct OperandFormula {
+  int source = 0;  // which of the three it is: 0 q, 1 k, 2 v
+  Fused fused = Fused::kParts;
+  bool early = false;  // taken before its norm
+  Unit unit = Unit::kNone;
+  int weight = -1;  // which norm's weight it is multiplied by
+  double factor = 1;
+  Format held = nullptr, held_turned = nullptr;  // a poorer format, before and after it is rotated
+  Turning turning;
+  bool other_table = false;        // the other stream's positions
+  bool joint_table = false;        // of one table for both, the image's part first
+  int64_t turned_heads = 0;        // so many heads alone are rotated; 0: all
+  bool by_head = false;            // the head's number taken for the token's
+  int shift = 0;                   // of the table's rows: positions off by so many
+  bool wraps = false;              // rows shifted past the end come in at the beginning
+  int repeats = 0;                 // the table's first rows again and again
+  int until = 0;                   // the table's first rows, the last of which stands for the rest
+  bool backwards = false;          // the table's rows in reverse order
+  HeadCut cut = HeadCut::kBlocks;  // into heads
+  bool cut_first = false;          // before it is rotated
+  KeyGroups groups = KeyGroups::kConsecutive;
+  int head_shift = 0;
+  int repeat = 0;       // query heads to a key head; 0: as many as it takes
+  int token_shift = 0;  // of the joint sequence, coming round
+  int64_t columns = 0;  // of a grid that the tokens are read from column by column; -1: read backwards
+
+  friend bool operator==(const OperandFormula&, const OperandFormula&) = default;
+};
 
 struct AttentionFormula {
-  Rotation rotation = Rotation::kNone;
-  int sign = 1;
-  bool rotate_q = true, rotate_k = true, rotate_v = false;
-  bool tables_exchanged = false;  // the streams take each other's tables
-  int shift = 0;                  // of the table's rows: positions off by so many
-  bool wraps = false;             // rows shifted past the end come in at the beginning
-  bool from_zero = false;         // the first token stands at 0 on every axis
-  double scale = 0;               // 0: 1/sqrt(d)
-  double q_factor = 1, k_factor = 1, v_factor = 1;
-  int q_weight = -1, k_weight = -1;                     // which norm's weight stands behind that norm
-  bool unit_q = false, unit_k = false, unit_v = false;  // normalised once more, without a weight
-  Mask mask = Mask::kNone;
-  int hidden_first = 0, hidden_last = 0;  // keys left out at either end
-  int padded = 0;                         // last keys of the first stream left out: a padded prompt
-  int hidden_from = 0, hidden_count = 0;  // a run of keys left out
-  int window = 0;                         // keys further off are left out
-  bool one_group = false;                 // all heads use the first key head
-  bool tiled = false;                     // grouped keys: head h uses group h % groups instead of h / repeat
-  bool early_q = false, early_k = false;  // taken before their norms
-  int qkv = 0;                            // which of the three stand where, see kQkvOrders
-  bool own_stream = false;                // attends to its own tokens alone
-  int only_stream = -1;                   // what is said of rotation, norms and q, k, v holds for this stream alone
-  int only_operand = -1;                  // what is said of rotation holds for q (0) or k (1) alone
-  bool cos_sin = false;                   // of the table, exchanged
-  bool backwards = false;                 // the table's rows in reverse order
-  double rotated = 1;                     // share of each head that is rotated
-  double turns = 1;                       // factor on the angles
+  std::array<std::array<OperandFormula, 3>, 2> of;  // [stream][q, k, v]
+  double scale = 0;                                 // 0: 1/sqrt(head size)
+  double cap = 0;                                   // scores held by cap * tanh(score / cap)
+  MaskFormula mask;
   Weighting weighting = Weighting::kSoftmax;
-  double cap = 0;  // scores held by cap * tanh(score / cap)
-  int head_shift = 0;
+  double zero_keys = 0;                 // keys and values of zeros that take part
+  std::array<double, 2> counted{1, 1};  // times each stream's keys are there
   double result_factor = 1;
-  int strided = 0;  // bits of q, k, v: the head's number runs fastest, not slowest
-  // Held in a poorer format: q, k, v before and after they are rotated; the scores; what exp made of them; the weights
-  // that sum to one; the result.
-  Format inputs = nullptr, rotated_inputs = nullptr, scores = nullptr, powers = nullptr, weights = nullptr,
-         result = nullptr;
+  int64_t head_size = 0;  // 0: the reference's
+  HeadCut merge = HeadCut::kBlocks;
+  int row_shift = 0;     // of the joint result, coming round
+  int merged_shift = 0;  // of its heads
+  bool merged_backwards = false;
+  // Held in a poorer format: the scores; what exp made of them; the weights that sum to one; the result.
+  Format scores = nullptr, powers = nullptr, weights = nullptr, result = nullptr;
   double residual = INFINITY;
 
+  AttentionFormula() {
+    for (auto& stream : of)
+      for (int operand = 0; operand < 3; ++operand) stream[static_cast<size_t>(operand)].source = operand;
+  }
   friend bool operator==(const AttentionFormula&, const AttentionFormula&) = default;
   bool same_as(AttentionFormula o) const {
     o.residual = residual;
@@ -60,66 +103,71 @@ struct AttentionFormula {
   }
 };
 
-struct QkvOrder {
-  int q, k, v;
-  const char* words;
+// Of a result [tokens, heads * d]: what is looked at.
+struct AttentionSample {
+  std::vector<int64_t> rows, heads;
 };
-inline constexpr QkvOrder kQkvOrders[] = {{0, 1, 2, ""},
-                                          {1, 0, 2, "q and k exchanged"},
-                                          {2, 1, 0, "q and v exchanged"},
-                                          {0, 2, 1, "k and v exchanged"},
-                                          {1, 2, 0, "q, k, v taken from k, v, q"},
-                                          {2, 0, 1, "q, k, v taken from v, q, k"},
-                                          {0, 1, 1, "k in place of v"},
-                                          {0, 0, 2, "q in place of k"},
-                                          {1, 1, 2, "k in place of q"},
-                                          {0, 2, 2, "v in place of k"}};
+// Spread evenly, with those among them in which the two results differ most.
+AttentionSample attention_sample(const Values& a, const Values& b, int64_t head_size, int64_t rows, int64_t heads);
 
-// The recorded inputs and result of one call, on a sample of rows and heads.
+// The recorded inputs and result of one call.
 class Attention {
  public:
-  Attention(const AttentionInputs& inputs, const Values& target, int64_t head_size, int64_t rows = 10,
-            int64_t heads = 3);
-  // What holds for a stream that a change leaves alone.
-  void start_from(const AttentionFormula& base) { base_ = base; }
+  Attention(const AttentionInputs& inputs, const Values& target, int64_t head_size, AttentionSample sample);
   double measure(const AttentionFormula& p) const;  // relative error; infinite where the formula cannot be applied
 
  private:
-  struct Stack {
-    std::vector<double> rows;  // [tokens, d]
-    int64_t tokens = 0, own_begin = 0, own_end = 0;
-    int64_t first_stream = 0;  // tokens of it
+  using Row = std::vector<double>;
+  using Rows = std::vector<double>;  // [joint tokens, head size]
+  struct Place {                     // in the result of the attention
+    int64_t head, token, channel;
   };
-  struct Operand {
-    const Values* values;
-    int64_t head;
-    const RotaryTable* table;      // null: not rotated
-    const AttentionFormula& turn;  // says how
-    double factor;
-    bool unit, strided;
-    int weight;
+  struct Made {
+    size_t operand;
+    int64_t head, head_size;
+    std::array<OperandFormula, 2> how;
+    std::shared_ptr<const Rows> rows;  // null: cannot be made
   };
 
-  bool gather(const AttentionFormula& p, int64_t head, Stack& q, Stack& k, Stack& v) const;
-  bool append(Stack& to, const Operand& operand, const AttentionFormula& p) const;
-  std::vector<double> attend(const AttentionFormula& p, const Stack& q, const Stack& k, const Stack& v, int64_t row,
-                             const std::vector<double>& by_key) const;
-  double score(const AttentionFormula& p, const Stack& q, const Stack& k, int64_t row, int64_t key) const;
-  std::vector<double> totals_by_key(const AttentionFormula& p, const Stack& q, const Stack& k) const;
-  static bool is_hidden(const AttentionFormula& p, const Stack& k, int64_t row, int64_t key);
+  int64_t head_size(const AttentionFormula& p) const { return p.head_size ? p.head_size : d_; }
+  int64_t heads(const AttentionFormula& p) const { return y_.last() / head_size(p); }
+  int64_t key_head(const AttentionFormula& p, size_t stream, size_t operand, int64_t head) const;
+  const Values* values(const OperandFormula& how, size_t stream) const;
+  Place place(const AttentionFormula& p, int64_t row, int64_t column) const;
+  // One head of a token's q, k or v, ready for the product.
+  bool make_row(const AttentionFormula& p, size_t operand, int64_t head, int64_t token, Row& out) const;
+  bool turned_block(const OperandFormula& how, size_t stream, int64_t head, int64_t token, int64_t position,
+                    int64_t turned_head, Row& out) const;
+  std::shared_ptr<const Rows> all_rows(const AttentionFormula& p, size_t operand, int64_t head) const;
+  bool scores(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
+  bool totals(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
+  bool attend(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
+  bool transposed_weights(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
+  bool attend_channels(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
+  bool weigh(const AttentionFormula& p, int64_t head, int64_t query, Row& scores) const;
 
   const AttentionInputs& in_;
-  AttentionFormula base_;
   const Values& y_;
-  int64_t d_, heads_;
-  std::vector<int64_t> rows_, head_sample_;
+  int64_t d_;
+  JointTokens tokens_;
+  std::array<int64_t, 2> begin_{}, count_{};  // of each stream's tokens
+  int64_t own_begin_ = 0;
+  AttentionSample sample_;
+  // Most changes leave k and v as they are.
+  mutable std::vector<Made> made_;
+  size_t most_made_ = 8;
+  mutable size_t next_made_ = 0;
+  mutable std::map<int64_t, Row> totals_by_key_, by_head_;  // of the formula in hand
 };
 
-// Everything that may be different, one change each.
-std::vector<AttentionFormula> attention_changes(const AttentionFormula& reference, const AttentionInputs& inputs,
-                                                int64_t head_size, int64_t width);
+// A change of a formula; two of them make one by being made one after the other.
+using AttentionChange = std::function<void(AttentionFormula&)>;
+// Everything that may be different, the likeliest first.
+std::vector<AttentionChange> attention_changes(const AttentionFormula& reference, const AttentionInputs& inputs,
+                                               int64_t head_size, int64_t width);
 std::string words_of(const AttentionFormula& formula, int64_t head_size);
 // What the candidate's formula does otherwise than the reference's.
-Finding describe(const AttentionFormula& reference, const AttentionFormula& candidate, int64_t head_size);
+Finding describe(const AttentionFormula& reference, const AttentionFormula& candidate, const AttentionInputs& inputs,
+                 int64_t head_size);
 
 }  // namespace lockstep

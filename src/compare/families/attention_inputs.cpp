@@ -149,6 +149,7 @@ void AttentionInputs::add_fused(Case& failing, bool candidate) {
         std::copy_n(rows.row(i).begin() + part * third, third, piece.row(i).begin());
       (part == 0 ? stream.q : part == 1 ? stream.k : stream.v) = &piece;
     }
+    stream.fused = &owned_.emplace_back(rows);
     streams.push_back(stream);
     return;
   }

@@ -16,6 +16,7 @@ struct AttentionStream {
   const Values* v = nullptr;
   const Values* early_q = nullptr;  // before their norms
   const Values* early_k = nullptr;
+  const Values* fused = nullptr;  // [tokens, 3 * width] that q, k and v are parts of
   RotaryTable table;
 
   const Values* some_q() const { return q ? q : early_q; }

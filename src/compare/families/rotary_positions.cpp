@@ -107,6 +107,14 @@ std::multiset<size_t> visits(const Positions& x) {
   return out;
 }
 
+// Where the reference's tokens share a place on the axis, yours do: the places of this axis are numbered otherwise.
+bool is_renumbered(const Positions& c, const Positions& r) {
+  std::map<int64_t, double> to;
+  for (size_t t = 0; t < r.size(); ++t)
+    if (std::fabs(to.emplace(std::llround(r[t]), c[t]).first->second - c[t]) > kWhole) return false;
+  return true;
+}
+
 // Yours walks another grid, or this one in another order: axes change places.
 bool axes_changed_places(const std::vector<Positions>& c, const std::vector<Positions>& r) {
   for (size_t a = 0; a < c.size(); ++a) {
@@ -172,6 +180,8 @@ PositionFinding compare_positions(const Angles& c, const Angles& r, double limit
     else if (std::fabs(start) > kWhole)
       offset = true;
   }
+  bool renumbered = true;
+  for (size_t a = 0; a < in_r.size(); ++a) renumbered = renumbered && is_renumbered(in_c[a], in_r[a]);
   if (lines && factor != 1)
     out.cause = "rotary.factor", out.yours = fmt::format("positions {:.4g} times as far apart on an axis", factor),
     out.fix = "count the positions of each axis in steps of one";
@@ -181,7 +191,7 @@ PositionFinding compare_positions(const Angles& c, const Angles& r, double limit
   else if (lines && offset)
     out.cause = "rotary.offset", out.yours = "positions of an axis moved by a constant",
     out.fix = "start each axis where the reference does: check the centring of the grid";
-  else if (in_r.size() > 1 && axes_changed_places(in_c, in_r))
+  else if (in_r.size() > 1 && !renumbered && axes_changed_places(in_c, in_r))
     out.cause = "rotary.axes_exchanged",
     out.yours = fmt::format("a grid of {} places on an axis that has {} in the reference", places(in_c[0]).size(),
                             places(in_r[0]).size()),

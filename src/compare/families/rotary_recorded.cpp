@@ -50,28 +50,47 @@ RotaryTable real_table(const Values& first, const Values& second) {
 
 }  // namespace
 
-bool RotaryTable::rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign, bool exchanged, double share,
-                         double turns, bool from_zero) const {
+int64_t RotaryTable::column(int64_t pair, int64_t turned, const Turning& p) const {
+  if (p.columns == Columns::kSpread) return pair * pairs / std::max<int64_t>(1, turned);
+  if (p.columns == Columns::kReversed) return turned - 1 - pair;
+  return p.columns == Columns::kLast ? pairs - turned + pair : pair;
+}
+
+bool RotaryTable::rotate(std::vector<double>& x, int64_t row, const Turning& p) const {
   const int64_t half = static_cast<int64_t>(x.size()) / 2;
   if (rows == 0 || pairs != half) return false;
   row = std::clamp<int64_t>(row, 0, rows - 1);
   const int64_t width = full_width ? 2 * pairs : pairs;
-  const int64_t turned = static_cast<int64_t>(share * static_cast<double>(half));
-  for (int64_t i = 0; i < turned; ++i) {
+  const int64_t turned = static_cast<int64_t>(p.share * static_cast<double>(half));
+  // Pairs reach over the whole head, or over the part that turns.
+  const int64_t reach = p.own_pairs ? turned : half;
+  const int64_t begin = !p.at_end                                             ? 0
+                        : p.rotation == Rotation::kInterleaved || p.own_pairs ? 2 * (half - turned)
+                                                                              : half - turned;
+  const auto turn = [&](int64_t i) {
     // Tables of full width repeat each angle: side by side, or in the second half.
-    const size_t at = static_cast<size_t>(row * width + (full_width && interleaved ? 2 * i : i));
-    const size_t a = static_cast<size_t>(rotation == Rotation::kInterleaved ? 2 * i : i);
-    const size_t b = static_cast<size_t>(rotation == Rotation::kInterleaved ? 2 * i + 1 : i + half);
-    double turn_c = cos[at], turn_s = sin[at];
-    if (turns != 1 || from_zero) {
-      const size_t first = at - static_cast<size_t>(row * width);
-      const double start = from_zero ? std::atan2(sin[first], cos[first]) : 0;
-      const double angle = turns * (std::atan2(turn_s, turn_c) - start);
-      turn_c = std::cos(angle), turn_s = std::sin(angle);
+    const int64_t first = full_width && interleaved ? 2 * i : i;
+    const size_t at = static_cast<size_t>(row * width + first);
+    double c = cos[at], s = sin[at];
+    if (p.turns != 1 || p.from_zero) {
+      const size_t zero = static_cast<size_t>(first);
+      const double angle = p.turns * (std::atan2(s, c) - (p.from_zero ? std::atan2(sin[zero], cos[zero]) : 0));
+      c = std::cos(angle), s = std::sin(angle);
     }
-    const double c = exchanged ? turn_s : turn_c, s = sign * (exchanged ? turn_c : turn_s), x0 = x[a], x1 = x[b];
-    x[a] = x0 * c - x1 * s;
-    x[b] = x0 * s + x1 * c;
+    c = in_format(c, p.held), s = in_format(s, p.held);
+    if (p.cos_sin) std::swap(c, s);
+    return std::pair(c, p.cos_alone ? 0 : p.sign * s);
+  };
+  for (int64_t i = 0; i < turned; ++i) {
+    const int64_t a = begin + (p.rotation == Rotation::kInterleaved ? 2 * i : i);
+    const int64_t b = p.rotation == Rotation::kInterleaved ? a + 1 : a + reach;
+    const auto of_other = [&](int64_t at) { return p.rotation == Rotation::kInterleaved ? at % half : at / 2; };
+    const int64_t own = column(i, turned, p);
+    const auto [ca, sa] = turn(p.mixed ? of_other(a) : own);
+    const auto [cb, sb] = p.mixed ? turn(of_other(b)) : std::pair(ca, sa);
+    const double x0 = x[static_cast<size_t>(a)], x1 = x[static_cast<size_t>(b)];
+    x[static_cast<size_t>(a)] = p.plus ? x0 * ca + x1 * sa : x0 * ca - x1 * sa;
+    x[static_cast<size_t>(b)] = x0 * sb + x1 * cb;
   }
   return true;
 }

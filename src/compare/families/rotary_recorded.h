@@ -3,10 +3,33 @@
 #include <vector>
 
 #include "compare/families/family.h"
+#include "compare/families/number_formats.h"
 
 namespace lockstep {
 
 enum class Rotation { kNone, kInterleaved, kHalves };
+// Of a table, for a part of the head that turns: its first columns, or all of them thinned out (frequencies counted
+// through that part), or its last; or in reverse order.
+enum class Columns { kFirst, kSpread, kLast, kReversed };
+
+// How one head's elements are turned by a row of the table; as it is: the whole head by its own angles.
+struct Turning {
+  Rotation rotation = Rotation::kNone;
+  int sign = 1;
+  bool cos_sin = false;    // exchanged
+  bool mixed = false;      // each element by the angle that the other pairing gives it
+  bool plus = false;       // no minus sign in either element of a pair
+  bool cos_alone = false;  // the term of the partner is missing
+  bool from_zero = false;  // the first token stands at 0 on every axis
+  double share = 1;        // of the head
+  bool own_pairs = false;  // pairs lie within the share, not in the whole head
+  bool at_end = false;     // the share is the head's last part
+  Columns columns = Columns::kFirst;
+  double turns = 1;       // factor on the angles
+  Format held = nullptr;  // cos and sin in a poorer format
+
+  friend bool operator==(const Turning&, const Turning&) = default;
+};
 
 // Rotations by position: cos and sin, one row a token.
 struct RotaryTable {
@@ -15,8 +38,11 @@ struct RotaryTable {
   bool full_width = false;      // d columns (cos, sin of each element)
   bool interleaved = false;     // full width with neighbours equal, not halves
 
-  bool rotate(std::vector<double>& x, int64_t row, Rotation rotation, int sign, bool exchanged = false,
-              double share = 1, double turns = 1, bool from_zero = false) const;
+  // False where the table is none of this head's.
+  bool rotate(std::vector<double>& x, int64_t row, const Turning& turning) const;
+
+ private:
+  int64_t column(int64_t pair, int64_t turned, const Turning& turning) const;
 };
 
 // Those of the same step and pass as the failing tensor, latest first.

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "compare/families/fit.h"
-#include "compare/families/rotary_positions.h"
+#include "compare/families/rotary_columns.h"
 #include "compare/families/rotary_precision.h"
 
 namespace lockstep {
@@ -166,16 +166,19 @@ void search_complex(Case& failing, Findings& out) {
     double least = INFINITY, most = -INFINITY;
     for (const double factor : factors)
       if (std::fabs(factor - 1) >= 2e-3) least = std::min(least, factor), most = std::max(most, factor);
-    if (changed && most - least < 5e-3 * std::fabs(most))
+    if (changed && most > 1e-6 && most - least < 5e-3 * std::fabs(most))
       add("rotary.factor", fmt::format("{:.4g} a in some columns: the positions of one axis carry a factor", most),
           "scale the positions of each axis as the reference does", limit / 2, 0.9);
-    else if (unchanged && changed && one_way)
+    else if (unchanged && changed && one_way && least > 1e-6)  // columns that stand still are no matter of theta
       add("rotary.theta",
           fmt::format("the angles of each column times a factor of its own, down to {:.3g}, with position and first "
                       "columns alike",
                       *std::min_element(factors.begin(), factors.end())),
           sign < 0 ? "theta is too large: use the reference's" : "theta is too small: use the reference's", 0, 0.9);
   }
+  if (out.size() == before)
+    if (const PositionFinding columns = compare_columns(c, r, limit); !columns.cause.empty())
+      return add(columns.cause.c_str(), columns.yours, columns.fix, columns.misfit, 1);
   // Which columns differ at all: one axis of the grid alone points to its positions.
   std::vector<bool> bad(static_cast<size_t>(r.pairs));
   for (int64_t i = 0; i < r.pairs; ++i) {
@@ -206,7 +209,7 @@ void search_complex(Case& failing, Findings& out) {
                "give each axis its own columns, in the reference's order", worst, 1);
   if (out.size() > before) return;
   if (const PositionFinding positions = compare_positions(c, r, limit); !positions.cause.empty())
-    add(positions.cause.c_str(), positions.yours, positions.fix, positions.misfit, 1.2);
+    add(positions.cause.c_str(), positions.yours, positions.fix, positions.misfit, 1);
 }
 
 // cos or sin alone, [.., tokens, d]: x(t+1) + x(t-1) = 2 cos(f) x(t) holds in each column.
@@ -249,6 +252,45 @@ double fitted_theta(const Values& x, double limit) {
   return least <= limit ? best : 0;
 }
 
+// cos and sin of one call as angles, [tokens, d / 2]; no tokens where they are no such pair.
+Angles angles_of_pair(const Values& cos, const Values& sin) {
+  const int64_t d = cos.last(), half = d / 2;
+  Angles out{cos.rank() >= 2 ? cos.dim(-2) : 0, half, {}};
+  for (int64_t t = 0; t < out.tokens; ++t)
+    for (int64_t i = 0; i < half; ++i) {
+      const size_t at = static_cast<size_t>(t * d + i);
+      if (std::fabs(std::hypot(cos.v[at], sin.v[at]) - 1) > 1e-2) return {};
+      out.a.push_back(std::atan2(sin.v[at], cos.v[at]));
+    }
+  return out;
+}
+
+// Frequencies and positions of a table that comes as cos and sin: two outputs of one call.
+void search_both(Case& failing, Findings& out) {
+  if (!failing.partner) return;
+  for (const size_t other : failing.structure().records_of(failing.module, Role::kOutput, failing.reference_record())) {
+    const size_t partner = failing.partner(other);
+    if (other == failing.reference_record() || partner == SIZE_MAX) continue;
+    const Values &r = failing.load_reference(other), &c = failing.load_candidate(partner);
+    if (r.shape != failing.r.shape || c.size() != r.size()) continue;
+    Values same_shape = c;
+    same_shape.shape = r.shape;
+    const bool cos_first = failing.r.v[0] >= r.v[0];  // cos begins with 1, sin with 0
+    const auto both = [&](const Values& one, const Values& two) {
+      return cos_first ? angles_of_pair(one, two) : angles_of_pair(two, one);
+    };
+    const Angles of_r = both(failing.r, r), of_c = both(failing.c, same_shape);
+    if (of_r.tokens < 3 || of_c.tokens != of_r.tokens) continue;
+    const double limit = std::max(3 * failing.tolerance, std::min(2e-3, 0.1 * failing.error));
+    PositionFinding found = compare_columns(of_c, of_r, limit);
+    if (found.cause.empty()) found = compare_positions(of_c, of_r, limit);
+    if (found.cause.empty()) continue;
+    out.push_back({found.cause, "reference: the table of angles a; yours: " + found.yours, found.fix, "", 0,
+                   found.misfit * failing.tolerance / limit, 1, 0, Blame::kNone});
+    return;
+  }
+}
+
 void search_real(Case& failing, Findings& out) {
   const std::vector<double> r = frequencies(failing.r), c = frequencies(failing.c);
   const size_t half = r.size() / 2, before = out.size();
@@ -285,7 +327,10 @@ void search_real(Case& failing, Findings& out) {
     }
   }
   constexpr double kFit = 0.15;  // slow columns give rough frequencies
-  if (halves_r < kFit && halves_c < kFit && theta_r > 1 && theta_c > 1 && std::fabs(std::log(theta_c / theta_r)) > 0.1)
+  // Tokens that are not numbered one by one have no frequencies, but for the slowest columns.
+  const bool numbered = std::none_of(c.begin(), c.end(), [](double f) { return std::isnan(f); });
+  if (numbered && halves_r < kFit && halves_c < kFit && theta_r > 1 && theta_c > 1 &&
+      std::fabs(std::log(theta_c / theta_r)) > 0.1)
     out.push_back({"rotary.theta",
                    fmt::format("reference: theta {}; yours: theta {}", theta_words(theta_r), theta_words(theta_c)),
                    fmt::format("set theta to {}", theta_words(theta_r)), "", 0, failing.tolerance, 0.8, 0,
@@ -294,6 +339,7 @@ void search_real(Case& failing, Findings& out) {
     out.push_back({"rotary.style", "reference: angles repeated in the second half; yours: repeated side by side",
                    "concatenate the angles, do not interleave them", "", 0, failing.tolerance, 0.9, 0, Blame::kNone});
   if (out.size() == before) search_coarse_table(failing, out);
+  if (out.size() == before) search_both(failing, out);
   if (out.size() > before || failing.r.size() > 1 << 18) return;
   const double limit = std::max(2e-3, 2 * failing.tolerance), r_fit = fitted_theta(failing.r, limit),
                c_fit = r_fit > 0 ? fitted_theta(failing.c, limit) : 0;

@@ -5,42 +5,34 @@
 #include <cmath>
 
 #include "compare/families/fit.h"
-#include "compare/families/rotary_recorded.h"
+#include "compare/families/rotary_turning.h"
 
 namespace lockstep {
 namespace {
 
 struct Turn {
-  Rotation rotation = Rotation::kNone;
-  int sign = 1, shift = 0;
-  bool cos_sin = false;
-  double share = 1, turns = 1;
+  Turning how;
+  int shift = 0;
   double residual = INFINITY;
 };
 
 std::string words(const Turn& p) {
-  if (p.rotation == Rotation::kNone) return "x, not rotated";
-  std::string out =
-      p.rotation == Rotation::kInterleaved ? "rope(x) on neighbours (2i, 2i+1)" : "rope(x) on halves (i, i+d/2)";
-  if (p.sign < 0) out += ", by the negative angle";
+  std::string out = words_of(p.how);
   if (p.shift) out += fmt::format(", positions {:+d}", p.shift);
-  if (p.cos_sin) out += ", cos and sin exchanged";
-  if (p.share < 1) out += fmt::format(", on {:g} of each head", p.share);
-  if (p.turns != 1) out += fmt::format(", by {:g} times the angle", p.turns);
   return out;
 }
 
 // Which token a run of d elements belongs to: [.., tokens, d], [.., tokens, heads, d] or [.., tokens, heads * d].
-struct Tokens {
+struct TokenRuns {
   int64_t rows = 0, heads = 1;
   int64_t of(int64_t run) const { return run / heads % rows; }
 };
 
-std::optional<Tokens> tokens_of(const Shape& shape, int64_t rows, int64_t d) {
+std::optional<TokenRuns> tokens_of(const Shape& shape, int64_t rows, int64_t d) {
   const size_t rank = shape.size();
-  if (shape[rank - 1] == d && rank >= 2 && shape[rank - 2] == rows) return Tokens{rows, 1};
-  if (shape[rank - 1] == d && rank >= 3 && shape[rank - 3] == rows) return Tokens{rows, shape[rank - 2]};
-  if (shape[rank - 1] % d == 0 && rank >= 2 && shape[rank - 2] == rows) return Tokens{rows, shape[rank - 1] / d};
+  if (shape[rank - 1] == d && rank >= 2 && shape[rank - 2] == rows) return TokenRuns{rows, 1};
+  if (shape[rank - 1] == d && rank >= 3 && shape[rank - 3] == rows) return TokenRuns{rows, shape[rank - 2]};
+  if (shape[rank - 1] % d == 0 && rank >= 2 && shape[rank - 2] == rows) return TokenRuns{rows, shape[rank - 1] / d};
   return std::nullopt;
 }
 
@@ -52,9 +44,7 @@ double residual_of(const Turn& p, const RotaryTable& table, const Values& x, con
   std::vector<double> turned(static_cast<size_t>(d));
   for (const int64_t run : sample_indices(y.size() / d, kFitRows)) {
     std::copy_n(x.v.begin() + run * d, d, turned.begin());
-    if (p.rotation != Rotation::kNone &&
-        !table.rotate(turned, tokens->of(run) + p.shift, p.rotation, p.sign, p.cos_sin, p.share, p.turns))
-      return INFINITY;
+    if (p.how.rotation != Rotation::kNone && !table.rotate(turned, tokens->of(run) + p.shift, p.how)) return INFINITY;
     for (int64_t j = 0; j < d; ++j) {
       const double target = y.v[static_cast<size_t>(run * d + j)], left = turned[static_cast<size_t>(j)] - target;
       dd += left * left, yy += target * target;
@@ -65,33 +55,15 @@ double residual_of(const Turn& p, const RotaryTable& table, const Values& x, con
 
 std::vector<Turn> changes(const Turn& r) {
   std::vector<Turn> out;
-  for (const Rotation rotation : {Rotation::kNone, Rotation::kInterleaved, Rotation::kHalves}) {
-    Turn base = r;
-    base.rotation = rotation;
-    out.push_back(base);
-    const auto add = [&](auto&& change) {
-      Turn p = base;
-      change(p);
-      out.push_back(p);
-    };
-    add([](Turn& p) { p.sign = -1; });
-    add([](Turn& p) { p.cos_sin = true; });
-    for (const int shift : {1, -1, 2, -2, 3, -3, 4, -4, 8, -8, 16, -16}) add([&](Turn& p) { p.shift = shift; });
-    for (const double share : {0.5, 0.25, 0.75}) add([&](Turn& p) { p.share = share; });
-    for (const double turns : {2.0, 0.5, 3.0}) add([&](Turn& p) { p.turns = turns; });
+  for (const Turning& how : changed_turnings(r.how)) {
+    out.push_back(r);
+    out.back().how = how;
+  }
+  for (const int shift : {1, -1, 2, -2, 3, -3, 4, -4, 8, -8, 16, -16}) {
+    out.push_back(r);
+    out.back().shift = shift;
   }
   return out;
-}
-
-const char* cause_of(const Turn& r, const Turn& c) {
-  if (c.rotation != r.rotation)
-    return c.rotation == Rotation::kNone   ? "rotary.missing"
-           : r.rotation == Rotation::kNone ? "rotary.added"
-                                           : "rotary.style";
-  if (c.cos_sin != r.cos_sin) return "rotary.cos_sin_exchanged";
-  if (c.sign != r.sign) return "rotary.sign";
-  if (c.shift != r.shift) return "rotary.offset";
-  return c.turns != r.turns ? "rotary.factor" : "rotary.partial";
 }
 
 // What may have been rotated: as many elements, split into heads or not yet.
@@ -121,19 +93,19 @@ void search_rotation(Case& failing, Findings& out) {
       Turn r;
       for (const Rotation rotation : {Rotation::kNone, Rotation::kInterleaved, Rotation::kHalves}) {
         Turn p;
-        p.rotation = rotation, p.residual = residual_of(p, table_r, x_r, failing.r, failing.r.shape);
+        p.how.rotation = rotation, p.residual = residual_of(p, table_r, x_r, failing.r, failing.r.shape);
         if (p.residual < r.residual) r = p;
       }
       if (!failing.explains(r.residual)) continue;
       const double with_reference = residual_of(r, table_c, x_c, failing.c, failing.r.shape);
-      if (r.rotation != Rotation::kNone && failing.note_local(with_reference)) return;
+      if (r.how.rotation != Rotation::kNone && failing.note_local(with_reference)) return;
       Turn best;
       for (Turn& p : changes(r)) {
         p.residual = residual_of(p, table_c, x_c, failing.c, failing.r.shape);
         if (p.residual < best.residual) best = p;
       }
       if (!failing.explains_candidate(best.residual) || !failing.is_better(best.residual, with_reference)) continue;
-      out.push_back({cause_of(r, best),
+      out.push_back({best.shift ? "rotary.offset" : turning_cause(r.how, best.how),
                      fmt::format("reference: {}; yours: {}; x is {}", words(r), words(best), item->label()),
                      fmt::format("make it {}", words(r)), "", r.residual, best.residual, 0.9, 0, Blame::kNone});
       return;
