@@ -125,6 +125,26 @@ void explain_first(const RunView& reference, const RunView& candidate, const Str
     }
     if (surely_fed && out.causes.empty()) out.causes = diagnose(failing);
   }
+  if (!names_a_mistake(out.causes)) {
+    // The module that makes this in the reference was not called by yours under its name (another was, or its code was
+    // written out): asked as its result. What it was given is taken to be right; the proof is that a formula fits.
+    const size_t made = first_with_these_values(reference, record);
+    const std::string& maker = structure.site(made).module;
+    const bool skipped = made != record && partner(made) == SIZE_MAX && failing.role == Role::kInput &&
+                         reference.records[made].role == Role::kOutput && !structure.is_container(maker);
+    if (skipped) {
+      Case asked(reference, view, structure, made, result.pair.candidate);
+      asked.r.shape = failing.r.shape, asked.c = failing.c;
+      asked.partner = partner;
+      asked.items = gather_items(reference, structure, made, partner, is_good, [&](size_t i) {
+        return partner(i) == SIZE_MAX && (by_hand || structure.site(i).module == maker);
+      });
+      asked.weights_r = failing.weights_r, asked.weights_c = failing.weights_c;
+      asked.error = failing.error, asked.floor = failing.floor, asked.tolerance = failing.tolerance;
+      std::vector<Finding> causes = diagnose(asked);
+      if (names_a_mistake(causes)) out.causes = std::move(causes);
+    }
+  }
   const auto inputs = structure.records_of(failing.module, Role::kInput, record);
   out.first->input_unknown =
       by_hand ||

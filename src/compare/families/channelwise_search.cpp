@@ -191,12 +191,11 @@ std::string ChannelSearch::words(const ChannelFormula& formula) const {
   return out.empty() ? "0" : out;
 }
 
-ChannelFormula ChannelSearch::fit(const std::vector<int>& chosen, bool candidate) const {
+std::optional<ChannelSearch::Solved> ChannelSearch::solve(const std::vector<int>& chosen, bool candidate) const {
   const size_t n = chosen.size() + 1;  // and the offset
   const Values& y = y_[candidate];
-  ChannelFormula out;
-  if (y.rows() < static_cast<int64_t>(n) + 1) return out;
-  std::vector<std::vector<double>> k(n, std::vector<double>(static_cast<size_t>(channels_)));
+  if (y.rows() < static_cast<int64_t>(n) + 1) return std::nullopt;
+  Solved k(n, std::vector<double>(static_cast<size_t>(channels_)));
   std::vector<double> gram(n * n), right(n), basis(n, 1);
   double left = 0, yy = 0;
   for (int64_t j = 0; j < channels_; ++j) {
@@ -212,16 +211,56 @@ ChannelFormula ChannelSearch::fit(const std::vector<int>& chosen, bool candidate
       own += static_cast<double>(y.v[at]) * y.v[at];
     }
     std::vector<double> solved = right;
-    if (!solve_symmetric(gram, solved, n)) return out;
+    if (!solve_symmetric(gram, solved, n)) return std::nullopt;
+    yy += own;
     for (size_t t = 0; t < n; ++t) k[t][static_cast<size_t>(j)] = solved[t], own -= solved[t] * right[t];
     left += std::max(0.0, own);
-    for (int64_t i = 0; i < y.rows(); ++i)
-      yy += static_cast<double>(y.v[static_cast<size_t>(i * channels_ + j)]) *
-            y.v[static_cast<size_t>(i * channels_ + j)];
   }
   // Even free coefficients leave too much: no need to name them.
-  if (!(yy > 0) || std::sqrt(left / yy) > std::max(0.05, 4 * failing_.tolerance)) return out;
-  const double scale = std::sqrt(yy / static_cast<double>(y.size()));  // an offset small against the rest is none
+  if (!(yy > 0) || std::sqrt(left / yy) > std::max(0.05, 4 * failing_.tolerance)) return std::nullopt;
+  return k;
+}
+
+double ChannelSearch::size_of(bool candidate) const {
+  return rms(y_[candidate].v);
+}
+
+ChannelFormula ChannelSearch::best_reading(const ChannelFormula& reference) {
+  std::vector<int> chosen;
+  for (const ChannelFormula::Term& term : reference.terms) chosen.push_back(term.item);
+  const auto solved = solve(chosen, true);
+  if (!solved) return {};
+  const VectorSources sources(failing_, channels_);
+  const auto name = [&](const std::vector<double>& k, double small) -> std::optional<Coefficient> {
+    if (auto known = recognise(k, true, small)) return known;
+    const auto reading = sources.find(k);
+    if (!reading) return std::nullopt;
+    std::vector<float> values = sources.values(*reading);
+    words_.push_back({sources.words(*reading), values, values});
+    Coefficient out{.vector = static_cast<int>(words_.size()) - 1};
+    out.factor = reading->sign, out.offset = reading->offset;
+    return out;
+  };
+  ChannelFormula out;
+  for (size_t t = 0; t < chosen.size(); ++t) {
+    const auto known = name((*solved)[t], 0.05);
+    if (!known) return {};
+    out.terms.push_back({chosen[t], *known});
+  }
+  const auto offset = name(solved->back(), 0.02 * size_of(true));
+  if (!offset) return {};
+  out.offset = *offset;
+  out.residual = residual(out, true);
+  return out;
+}
+
+ChannelFormula ChannelSearch::fit(const std::vector<int>& chosen, bool candidate) const {
+  const size_t n = chosen.size() + 1;
+  ChannelFormula out;
+  const auto solved = solve(chosen, candidate);
+  if (!solved) return out;
+  const Solved& k = *solved;
+  const double scale = size_of(candidate);  // an offset small against the rest is none
   for (size_t t = 0; t + 1 < n; ++t) {
     const auto known = recognise(k[t], candidate, 0.05);
     if (!known) return ChannelFormula{};

@@ -7,6 +7,7 @@
 
 #include "compare/families/fit.h"
 #include "compare/families/number_formats.h"
+#include "compare/families/vector_origin.h"
 
 namespace lockstep {
 
@@ -41,6 +42,9 @@ class ChannelSearch {
   explicit ChannelSearch(Case& failing);
   bool possible() const;
   ChannelFormula best(bool candidate) const;
+  // The candidate from the items of the reference's formula, with coefficients that are none of the known vectors but
+  // are read from a recorded one in another way: those join the known ones.
+  ChannelFormula best_reading(const ChannelFormula& reference);
   // The candidate in terms of the reference's tensor itself and one more.
   ChannelFormula best_from_reference() const;
   struct Coarse {  // coefficients in a poorer format
@@ -64,6 +68,9 @@ class ChannelSearch {
 
  private:
   Values rows(const Values& x) const;
+  using Solved = std::vector<std::vector<double>>;  // [item, then the offset][channel]
+  std::optional<Solved> solve(const std::vector<int>& chosen, bool candidate) const;
+  double size_of(bool candidate) const;  // rms of the tensor
   ChannelFormula fit(const std::vector<int>& chosen, bool candidate) const;
   std::optional<Coefficient> recognise(const std::vector<double>& k, bool candidate, double small) const;
   double value(const Coefficient& k, bool candidate, size_t channel, Format coarse = nullptr,

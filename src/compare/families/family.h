@@ -128,6 +128,7 @@ void search_attention(Case& failing, Findings& out);
 void search_capture(Case& failing, Findings& out);
 void search_chain(Case& failing, Findings& out);
 void search_channelwise(Case& failing, Findings& out);
+void search_conditioning(Case& failing, Findings& out);
 void search_convolution(Case& failing, Findings& out);
 void search_elementwise(Case& failing, Findings& out);
 void search_embedding(Case& failing, Findings& out);

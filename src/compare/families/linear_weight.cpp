@@ -169,13 +169,10 @@ bool search_precision_of_weight(const LinearProbe& probe, LinearReport& report) 
     return probe.good(residual);
   };
   double residual = 0;
-  for (const NumberFormat& format : number_formats()) {
-    Values rounded = rows;
-    for (float& value : rounded.v) value = format.round(value);
-    if (works(rounded, residual))
-      return report.add("linear.weight_rounded", fmt::format("W rounded to {}", format.name),
-                        "keep the weight in its own dtype", residual, 1);
-  }
+  if (const Format format = first_fitting(
+          number_formats(), [&](const NumberFormat& next) { return works(in_format(rows, &next), residual); }))
+    return report.add("linear.weight_rounded", fmt::format("W rounded to {}", format->name),
+                      "keep the weight in its own dtype", residual, 1);
   const auto quantised_words = [&](int bits, const std::string& groups, bool affine) {
     return report.add("linear.weight_quantised",
                       fmt::format("W in {} bits, {}{}", bits, groups, affine ? ", affine" : ""),
@@ -300,13 +297,12 @@ bool search_changed_weight(const LinearProbe& probe, double r, Findings& out) {
 bool search_changed_input(const LinearProbe& probe, double r, Findings& out) {
   LinearReport report(probe, r, out);
   const Values& x = probe.input();
-  for (const NumberFormat& format : number_formats()) {
-    Values rounded = x;
-    for (float& value : rounded.v) value = format.round(value);
-    if (const double residual = probe.candidate_with_input(rounded); probe.good(residual))
-      return report.add(format.cause, fmt::format("the same with x rounded to {} first", format.name),
-                        "do not cast the input of this layer", residual, 1, Blame::kNone);
-  }
+  double left = 0;
+  if (const Format format = first_fitting(number_formats(), [&](const NumberFormat& next) {
+        return probe.good(left = probe.candidate_with_input(in_format(x, &next)));
+      }))
+    return report.add(format->cause, fmt::format("the same with x rounded to {} first", format->name),
+                      "do not cast the input of this layer", left, 1, Blame::kNone);
   for (const ElementFunction& function : element_functions().subspan(1)) {
     if (!function.is_activation) continue;
     Values changed = x;

@@ -14,6 +14,7 @@ const std::vector<Family>& families() {
       {"norm", search_norm, confirm_norm, true},
       {"activation", search_activation, confirm_activation, true},
       {"channelwise", search_channelwise, nullptr, true},
+      {"conditioning", search_conditioning},
       {"linear", search_linear, confirm_linear, true},
       {"tokens", search_tokens},
       {"embedding", search_embedding, nullptr, true},

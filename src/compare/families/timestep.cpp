@@ -84,6 +84,41 @@ Features fit(const Values& t, const Values& y) {
   return best;
 }
 
+// Any geometric law: the angles are read off, slow ones first, and each faster one is unwrapped by what the slower ones
+// predict of it.
+Features by_angles(const Values& t, const Values& y, const Features& r) {
+  constexpr int64_t kFirst = 6;
+  const size_t half = static_cast<size_t>(y.last() / 2);
+  Features out;
+  if (y.last() / 2 < 2 * kFirst || !(std::fabs(t.v[0]) > 0)) return out;
+  const std::span<const float> row = y.row(0);
+  double n = 0, si = 0, sl = 0, sii = 0, sil = 0, intercept = 0, slope = 0;
+  for (size_t i = half; i-- > 0;) {
+    const double sine = r.sine * row[r.cos_first ? i + half : i], cosine = row[r.cos_first ? i : i + half];
+    if (std::fabs(sine * sine + cosine * cosine - 1) > 0.02) return out;
+    double angle = std::atan2(sine, cosine);
+    const double at = static_cast<double>(i);
+    if (n >= kFirst) {
+      const double expected = std::exp(intercept + slope * at);
+      angle += 2 * M_PI * std::nearbyint((expected - angle) / (2 * M_PI));
+    }
+    if (!(angle > 0)) return out;
+    ++n, si += at, sl += std::log(angle), sii += at * at, sil += at * std::log(angle);
+    if (n < 2) continue;
+    slope = (sil - si * sl / n) / (sii - si * si / n), intercept = (sl - slope * si) / n;
+  }
+  out = r;
+  out.factor = std::exp(intercept) / t.v[0], out.shift = 0, out.theta = std::exp(-slope * static_cast<double>(half));
+  // The reference's theta with another divisor of the exponent, or its factor: round numbers are taken for what they
+  // are.
+  const double divided = std::exp(-slope * (static_cast<double>(half) - 1));
+  if (std::fabs(divided / r.theta - 1) < 1e-3) out.shift = 1, out.theta = r.theta;
+  if (std::fabs(out.factor / r.factor - 1) < 1e-4) out.factor = r.factor;
+  if (std::fabs(out.theta / r.theta - 1) < 1e-3) out.theta = r.theta;
+  out.residual = residual_of(out, t, y);
+  return out;
+}
+
 // The reference's own features with time, frequencies or angles in a poorer format; `best` when none is better.
 Features in_poorer_format(const Values& t, const Values& y, const Features& r, Features best) {
   for (const NumberFormat& format : half_formats())
@@ -108,6 +143,10 @@ void search_features(Case& failing, Findings& out) {
     if (failing.note_local(residual_of(r, failing.candidate_of(item), failing.c))) return;
     Features c = fit(failing.candidate_of(item), failing.c);
     if (c.residual > limit) c = in_poorer_format(failing.candidate_of(item), failing.c, r, c);
+    if (c.residual > limit) {
+      const Features read = by_angles(failing.candidate_of(item), failing.c, r);
+      if (read.residual < c.residual) c = read;
+    }
     if (c.residual > limit) c = fit_unusual(failing.candidate_of(item), failing.c, c);
     if (c.residual > limit || c.residual > 0.3 * residual_of(r, failing.candidate_of(item), failing.c)) return;
     const Format held = c.time ? c.time : c.frequency ? c.frequency : c.angle;
@@ -115,8 +154,7 @@ void search_features(Case& failing, Findings& out) {
                         : c.cos_first != r.cos_first ? "timestep.cos_sin_order"
                         : c.sine != r.sine           ? "timestep.sign"
                         : c.factor != r.factor       ? "timestep.factor"
-                        : c.theta != r.theta         ? "timestep.theta"
-                                                     : "timestep.frequencies";
+                                                     : "timestep.theta";  // or what its exponent is divided by
     out.push_back({cause, fmt::format("reference: {}; yours: {}", formula(r), formula(c)), "compute " + formula(r), "",
                    r.residual, std::min(c.residual, failing.tolerance), 0.7, 0, Blame::kNone});
     return;
