@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "compare/families/functions.h"
 #include "compare/small_solve.h"
@@ -35,6 +36,22 @@ double snapped(double x, std::initializer_list<double> values) {
   for (const double value : values)
     if (std::fabs(x - value) <= kNear * std::max(1.0, std::fabs(value))) return value;
   return x;
+}
+
+// Is k the same function of v in every channel? Neighbours in value then differ by little, against how k varies.
+bool is_function(const std::vector<double>& k, const std::vector<float>& v) {
+  if (static_cast<int64_t>(k.size()) < 2 * kFewChannels) return false;
+  std::vector<size_t> order(k.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return v[a] < v[b]; });
+  double steps = 0, sum = 0, squares = 0;
+  for (size_t i = 0; i < k.size(); ++i) {
+    const double value = k[order[i]];
+    sum += value, squares += value * value;
+    if (i) steps += (value - k[order[i - 1]]) * (value - k[order[i - 1]]);
+  }
+  const double n = static_cast<double>(k.size()), variance = squares / n - sum / n * (sum / n);
+  return variance > 0 && steps / (2 * n * variance) < 0.01;
 }
 
 }  // namespace
@@ -100,6 +117,7 @@ ChannelFormula ChannelSearch::best_from_reference() const {
 
 double ChannelSearch::value(const Coefficient& k, bool candidate, size_t channel, Format coarse, bool before) const {
   if (!k.is_vector()) return k.constant;
+  if (k.table >= 0) return tables_[static_cast<size_t>(k.table)][channel];
   const NamedVector& word = words_[static_cast<size_t>(k.vector)];
   const double scaled = k.factor * kVectorFunctions[k.function].f((candidate ? word.c : word.r)[channel]);
   return before ? in_format(scaled, coarse) + k.offset : in_format(scaled + k.offset, coarse);
@@ -167,6 +185,7 @@ std::pair<Values, Values> ChannelSearch::implied(const ChannelFormula& formula, 
 std::string ChannelSearch::words(const Coefficient& k) const {
   if (!k.is_vector()) return number(k.constant);
   std::string out = words_[static_cast<size_t>(k.vector)].name;
+  if (k.table >= 0) return fmt::format("(another function of {})", out);
   if (k.function) out = fmt::format("{}({})", kVectorFunctions[k.function].name, out);
   if (k.factor == -1)
     out = "-" + out;
@@ -225,16 +244,35 @@ double ChannelSearch::size_of(bool candidate) const {
   return rms(y_[candidate].v);
 }
 
+// Not only near it as a whole: what varies from channel to channel is the vector's.
+bool ChannelSearch::is_close(const Coefficient& known, const std::vector<double>& k) const {
+  double dd = 0, sum = 0, squares = 0;
+  for (size_t j = 0; j < k.size(); ++j) {
+    const double d = value(known, true, j) - k[j];
+    dd += d * d, sum += k[j], squares += k[j] * k[j];
+  }
+  const double n = static_cast<double>(k.size());
+  return dd <= 1e-3 * std::max(0.0, squares - sum * sum / n) || (!known.is_vector() && dd <= 1e-6 * squares);
+}
+
 ChannelFormula ChannelSearch::best_reading(const ChannelFormula& reference) {
   std::vector<int> chosen;
   for (const ChannelFormula::Term& term : reference.terms) chosen.push_back(term.item);
   const auto solved = solve(chosen, true);
   if (!solved) return {};
   const VectorSources sources(failing_, channels_);
-  const auto name = [&](const std::vector<double>& k, double small) -> std::optional<Coefficient> {
-    if (auto known = recognise(k, true, small)) return known;
+  const auto name = [&](const std::vector<double>& k, const Coefficient& right,
+                        double small) -> std::optional<Coefficient> {
+    const auto known = recognise(k, true, small);
+    if (known && is_close(*known, k)) return known;
     const auto reading = sources.find(k);
-    if (!reading) return std::nullopt;
+    if (!reading && right.is_vector() && is_function(k, words_[static_cast<size_t>(right.vector)].c)) {
+      tables_.push_back(k);
+      Coefficient out = right;
+      out.table = static_cast<int>(tables_.size()) - 1;
+      return out;
+    }
+    if (!reading) return known;
     std::vector<float> values = sources.values(*reading);
     words_.push_back({sources.words(*reading), values, values});
     Coefficient out{.vector = static_cast<int>(words_.size()) - 1};
@@ -243,11 +281,11 @@ ChannelFormula ChannelSearch::best_reading(const ChannelFormula& reference) {
   };
   ChannelFormula out;
   for (size_t t = 0; t < chosen.size(); ++t) {
-    const auto known = name((*solved)[t], 0.05);
+    const auto known = name((*solved)[t], reference.terms[t].coefficient, 0.05);
     if (!known) return {};
     out.terms.push_back({chosen[t], *known});
   }
-  const auto offset = name(solved->back(), 0.02 * size_of(true));
+  const auto offset = name(solved->back(), reference.offset, 0.02 * size_of(true));
   if (!offset) return {};
   out.offset = *offset;
   out.residual = residual(out, true);

@@ -17,11 +17,14 @@ struct Coefficient {
   int function = 0;     // of the vector, see the names in the .cpp; 0: itself
   double factor = 1, offset = 0;
   int times = -1;  // another term's coefficient goes with it: index of that term
+  int table = -1;  // an unknown function of the vector: its values
 
   bool is_vector() const { return vector >= 0; }
   bool is(double value) const { return !is_vector() && constant == value; }
-  bool is_plain() const { return is_vector() && function == 0 && offset == 0 && times < 0; }
-  bool is_one_plus() const { return is_vector() && function == 0 && factor == 1 && offset == 1 && times < 0; }
+  bool is_plain() const { return is_vector() && function == 0 && offset == 0 && times < 0 && table < 0; }
+  bool is_one_plus() const {
+    return is_vector() && function == 0 && factor == 1 && offset == 1 && times < 0 && table < 0;
+  }
   friend bool operator==(const Coefficient&, const Coefficient&) = default;
 };
 
@@ -71,6 +74,7 @@ class ChannelSearch {
   using Solved = std::vector<std::vector<double>>;  // [item, then the offset][channel]
   std::optional<Solved> solve(const std::vector<int>& chosen, bool candidate) const;
   double size_of(bool candidate) const;  // rms of the tensor
+  bool is_close(const Coefficient& known, const std::vector<double>& k) const;
   ChannelFormula fit(const std::vector<int>& chosen, bool candidate) const;
   std::optional<Coefficient> recognise(const std::vector<double>& k, bool candidate, double small) const;
   double value(const Coefficient& k, bool candidate, size_t channel, Format coarse = nullptr,
@@ -86,6 +90,7 @@ class ChannelSearch {
   Values y_[2];
   std::vector<Values> x_[2];  // one for each item; the candidate's list ends with the reference's tensor
   std::vector<NamedVector> words_;
+  std::vector<std::vector<double>> tables_;
 };
 
 }  // namespace lockstep

@@ -291,7 +291,8 @@ bool search_changed_weight(const LinearProbe& probe, double r, Findings& out) {
   LinearReport report(probe, r, out);
   return search_turned(probe, report) || search_scales(probe, report) || search_orders(probe, report) ||
          search_precision_of_weight(probe, report) || search_group_scales(probe, report) ||
-         search_quantised_otherwise(probe, report) || search_low_rank(probe, report);
+         search_quantised_otherwise(probe, report) || search_low_rank(probe, report) ||
+         search_column_scales(probe, report, out);
 }
 
 bool search_changed_input(const LinearProbe& probe, double r, Findings& out) {

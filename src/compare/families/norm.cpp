@@ -48,6 +48,8 @@ Finding describe(const NormParams& r, const NormParams& c) {
   } else if (c.weight != r.weight) {
     set("norm.other_weight", fmt::format("load this norm's own weight; yours holds {}", c.weight));
     out.blame = Blame::kWeights;
+  } else if (c.least != r.least) {
+    set("norm.eps", "add eps to the mean of the squares, do not hold it to a smallest value");
   } else {
     set("norm.eps", r.eps_outside == c.eps_outside ? fmt::format("set eps to {:g}", r.eps)
                                                    : std::string("add eps to the variance, before the root is taken"));

@@ -72,6 +72,19 @@ NormParams NormSearch::by_row_factor(const NormParams& r) const {
   out.residual = measure(true, out);
   if (failing_.explains_candidate(out.residual) && std::fabs(out.counted - 1) > 10 * failing_.tolerance) return out;
   out.counted = 1;
+  // Held to a smallest mean square in place of an eps: the factor of every smaller row is the same.
+  const double least = *std::min_element(own.begin(), own.end());
+  const auto near = [](double a, double b) { return std::fabs(a / b - 1) < 1e-4; };
+  size_t held = 0, other = 0;
+  for (size_t i = 0; i < rows; ++i) {
+    if (near(own[i], squares[i] + r.eps) || near(own[i], squares[i])) continue;
+    ++(near(own[i], least) && squares[i] < least ? held : other);
+  }
+  if (held > 1 && other == 0) {
+    out.least = least, out.residual = measure(true, out);
+    if (failing_.explains_candidate(out.residual)) return out;
+    out.least = 0;
+  }
   for (const int64_t part : {channels_ / 2, channels_ / 4, 3 * channels_ / 4, channels_ - 1})
     for (const int64_t side : {part, -part}) {
       out.part = side, out.residual = part > 1 ? measure(true, out) : INFINITY;

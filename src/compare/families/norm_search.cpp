@@ -29,7 +29,7 @@ void normalise(double* x, int64_t n, int64_t stride, const NormParams& p) {
     squares = in_format(squares + in_format(d * d, p.square), p.sum);
     absolute += std::fabs(d), largest = std::max(largest, std::fabs(d));
   }
-  squares = count * in_format(p.counted * squares / count, p.squares);
+  squares = count * std::max(p.least, in_format(p.counted * squares / count, p.squares));
   const auto root = [&](double variance) {
     return p.eps_outside ? 1 / (std::sqrt(variance) + p.eps) : 1 / std::sqrt(variance + p.eps);
   };
@@ -119,6 +119,7 @@ std::string formula(const NormParams& p) {
                                     p.span == NormSpan::kGroupsOfAll ? " over all tokens" : "")
                       : span_name(p.span);
   if (p.part) out += fmt::format(" by the {} {} channels alone", p.part > 0 ? "first" : "last", std::abs(p.part));
+  if (p.least > 0) out += fmt::format(" with a mean of squares of {:.4g} or more", p.least);
   if (p.counted != 1) out += fmt::format(" with a mean of squares {:.4g} times too large", p.counted);
   const std::string weight = p.weight.empty() ? "weight" : p.weight;
   if (p.use == WeightUse::kPlain) out += " * " + weight;

@@ -40,6 +40,7 @@ struct NormParams {
   int64_t groups = 1;        // of kGroups and kGroupsOfAll
   int64_t part = 0;          // the statistic is that of the first so many channels, or of the last -part; 0: of all
   double counted = 1;        // the mean of the squares is this many times too large
+  double least = 0;          // and held to no less than this
   // What is held in a poorer format: the input, the mean of the squares, the factor 1/root, the normalised rows, the
   // weight.
   Format input = nullptr, squares = nullptr, factor = nullptr, normal = nullptr, weighted = nullptr;

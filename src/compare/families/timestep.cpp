@@ -49,12 +49,14 @@ double residual_of(const Features& f, const Values& t, const Values& y) {
 }
 
 // Any theta and the factors between the usual ones.
-Features fit_unusual(const Values& t, const Values& y, const Features& usual) {
+Features fit_unusual(const Values& t, const Values& y, const Features& usual, const Features& r) {
   Features best = usual;
   const auto consider = [&](Features f) {
     f.residual = residual_of(f, t, y);
     if (f.residual < best.residual) best = f;
   };
+  // Angles of a thousand: a theta that is off by a hundredth is off by whole turns. All else as the reference has it.
+  for (double theta = 1.5; theta < 3e6; theta *= 1.002) consider({r.cos_first, r.factor, theta, r.shift, r.sine, 0});
   for (const bool cos_first : {true, false})
     for (const int sine : {1, -1})
       for (const double shift : {0.0, 1.0})
@@ -62,7 +64,7 @@ Features fit_unusual(const Values& t, const Values& y, const Features& usual) {
           consider({cos_first, factor, 1e4, shift, sine, 0});
           for (double theta = 2; theta < 3e6; theta *= 1.05) consider({cos_first, factor, theta, shift, sine, 0});
         }
-  for (double step = 1.03; step > 1.00002; step = std::sqrt(step))
+  for (double step = 1.03; step > 1.000002; step = std::sqrt(step))
     for (const double theta : {best.theta * step, best.theta / step}) {
       Features f = best;
       f.theta = theta;
@@ -147,7 +149,7 @@ void search_features(Case& failing, Findings& out) {
       const Features read = by_angles(failing.candidate_of(item), failing.c, r);
       if (read.residual < c.residual) c = read;
     }
-    if (c.residual > limit) c = fit_unusual(failing.candidate_of(item), failing.c, c);
+    if (c.residual > limit) c = fit_unusual(failing.candidate_of(item), failing.c, c, r);
     if (c.residual > limit || c.residual > 0.3 * residual_of(r, failing.candidate_of(item), failing.c)) return;
     const Format held = c.time ? c.time : c.frequency ? c.frequency : c.angle;
     const char* cause = held                         ? held->cause

@@ -75,27 +75,30 @@ std::optional<VectorReading> VectorSources::find(const std::vector<double>& want
   for (const double value : wanted) sum += value, squares += value * value;
   const double n = static_cast<double>(channels_), spread = std::sqrt(std::max(0.0, squares / n - sum * sum / n / n));
   if (!(spread > 1e-3 * std::sqrt(squares / n))) return std::nullopt;
+  VectorReading found;
   for (size_t s = 0; s < sources_.size(); ++s) {
     const std::vector<float>& v = sources_[s].v;
     const int64_t length = static_cast<int64_t>(v.size());
-    for (const Pattern& pattern : patterns(channels_, length / channels_)) {
-      VectorReading reading{s, 0, pattern.stride, pattern.run, pattern.jump, 1, 0, INFINITY};
-      const int64_t ends[] = {reading.at(0), reading.at(pattern.run - 1), reading.at(channels_ - 1)};
-      const auto [low, high] = std::minmax_element(std::begin(ends), std::end(ends));
-      for (int64_t start = -*low; start + *high < length; ++start)
-        for (const auto& [sign, offset] : {std::pair{1.0, 1.0}, {1.0, 0.0}, {-1.0, 0.0}}) {
-          reading.start = start, reading.sign = sign, reading.offset = offset;
-          double dd = 0;
-          const double most = kReadingLimit * kReadingLimit * spread * spread * n;
-          for (int64_t j = 0; j < channels_ && dd <= most; ++j) {
-            const double d = offset + sign * v[static_cast<size_t>(reading.at(j))] - wanted[static_cast<size_t>(j)];
-            dd += d * d;
-          }
-          if (dd > most) continue;
-          reading.residual = std::sqrt(dd / n) / spread;
-          return reading;
+    const auto try_at = [&](VectorReading reading) -> bool {
+      const double most = kReadingLimit * kReadingLimit * spread * spread * n;
+      for (const auto& [sign, offset] : {std::pair{1.0, 1.0}, {1.0, 0.0}, {-1.0, 0.0}}) {
+        double dd = 0;
+        for (int64_t j = 0; j < channels_ && dd <= most; ++j) {
+          const double d = offset + sign * v[static_cast<size_t>(reading.at(j))] - wanted[static_cast<size_t>(j)];
+          dd += d * d;
         }
-    }
+        if (dd > most) continue;
+        reading.sign = sign, reading.offset = offset, reading.residual = std::sqrt(dd / n) / spread;
+        found = reading;
+        return true;
+      }
+      return false;
+    };
+    for (const Pattern& pattern : patterns(channels_, length / channels_))
+      for (int64_t start = 0; start < length; ++start)
+        if (try_at({s, start, pattern.stride, pattern.run, pattern.jump, length, 1, 0, INFINITY})) return found;
+    for (int64_t start = 0; start < length; ++start)  // a part rolled within itself
+      if (try_at({s, start, 1, channels_, 0, channels_, 1, 0, INFINITY})) return found;
   }
   return std::nullopt;
 }
@@ -116,7 +119,7 @@ std::string VectorSources::words(const VectorReading& reading) const {
                : fmt::format("{} from element {} on", source.name, reading.start);
   if (reading.run == channels_ && reading.stride == -1) return fmt::format("{} in reverse", source.name);
   if (reading.run == channels_)
-    return fmt::format("every {} element of {} from {} on", ordinal(static_cast<size_t>(reading.stride - 1)),
+    return fmt::format("every {} element of {} from {} on", ordinal(static_cast<size_t>(reading.stride)),
                        source.name, reading.start);
   return fmt::format("{} from element {} on, in {} steps of {} that lie {} apart", source.name, reading.start,
                      reading.run, reading.stride, reading.jump);
@@ -127,7 +130,7 @@ namespace {
 struct OriginVector {
   std::string name;
   std::vector<float> v;
-  bool recorded = false, near = false;  // near: it belongs to the same caller
+  bool recorded = false, near = false;  // near: it belongs to the same caller or block
 };
 
 enum class VectorForm { kNone, kPlain, kOnePlus };
@@ -140,6 +143,12 @@ std::string words(VectorForm form, const OriginVector* v) {
   return form == VectorForm::kNone ? "1" : form == VectorForm::kOnePlus ? "(1 + " + v->name + ")" : v->name;
 }
 
+// "transformer.blocks.1" of "transformer.blocks.1.attn.to_q": what is repeated is where a port takes the wrong one.
+std::string block_of(std::string name) {
+  while (!name.empty() && leaf_of(name).find_first_not_of("0123456789") != std::string::npos) name = parent_of(name);
+  return name;
+}
+
 std::vector<OriginVector> known_vectors(Case& failing, int64_t channels) {
   std::vector<OriginVector> out;
   std::set<std::string> names;
@@ -148,10 +157,11 @@ std::vector<OriginVector> known_vectors(Case& failing, int64_t channels) {
     if (names.insert(word.name).second) out.push_back({word.name, word.c, recorded, true});
   }
   if (!failing.weights_r) return out;
+  const std::string block = block_of(failing.module);
   size_t loads = 0;
   for (const auto& [name, shape] : failing.weights_r->shapes()) {
     if (checked_numel(shape) != channels || !names.insert(name).second || ++loads > kMostCheckpoint) continue;
-    if (const auto values = failing.weight_r(name)) out.push_back({name, values->v, false, false});
+    if (const auto values = failing.weight_r(name)) out.push_back({name, values->v, false, !block.empty() && is_inside(name, block)});
   }
   return out;
 }

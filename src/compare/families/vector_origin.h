@@ -16,13 +16,16 @@ struct LongVector {
   std::vector<float> v;
 };
 
-// offset + sign * v[start + stride * (j % run) + jump * (j / run)] for channel j.
+// offset + sign * v[start + stride * (j % run) + jump * (j / run)] for channel j, where `wrap` elements run in a circle.
 struct VectorReading {
   size_t source = 0;
-  int64_t start = 0, stride = 1, run = 1, jump = 0;
+  int64_t start = 0, stride = 1, run = 1, jump = 0, wrap = 1;
   double sign = 1, offset = 0;
   double residual = INFINITY;  // against what varies in the vector
-  int64_t at(int64_t channel) const { return start + stride * (channel % run) + jump * (channel / run); }
+  int64_t at(int64_t channel) const {
+    const int64_t far = start % wrap + stride * (channel % run) + jump * (channel / run);
+    return start / wrap * wrap + (far % wrap + wrap) % wrap;
+  }
 };
 
 class VectorSources {
