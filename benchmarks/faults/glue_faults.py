@@ -205,3 +205,62 @@ fault("time.bias_once_more", "time", EMBED, ("linear.bias_doubled", "linear.othe
 fault("time.vector_for_each_channel", "time", EMBED, "affine.channel_scale", lambda p: result(p.transformer.time_text_embed, lambda y: y * torch.linspace(0.5, 1.5, y.shape[-1])))
 fault("time.normalised", "time", EMBED, ("norm.added", "affine.row_scale", "affine.scale"), lambda p: result(p.transformer.time_text_embed, lambda y: F.rms_norm(y, y.shape[-1:])))
 fault("time.silu_on_the_result", "time", EMBED, "activation.added", lambda p: result(p.transformer.time_text_embed, F.silu))
+# --- a second round, written after the first was mended ----------------------------------------------------------------
+fault("norm.along_the_width", "norm", f"output:{D}.up_blocks.1.resnets.1.norm1", ("norm.axis", "norm.kind"),
+      lambda p: forward(up(p, 1, 1).norm1, lambda self, old, x: F.normalize(x, dim=-1) * self.scale * self.gamma))
+fault("norm.along_the_tokens", "norm", f"output:{T}.1.img_norm1", ("norm.axis", "norm.kind"),
+      lambda p: forward(block(p, 1).img_norm1, lambda self, old, x: F.layer_norm(x.transpose(1, 2), x.shape[1:2], eps=1e-6).transpose(1, 2)))
+fault("norm.written_out_between", "norm", f"input:{T}.1.img_mlp", ("norm.kind", "stage.replaced"),
+      in_block(1, ("img_normed2 = self.img_norm2(hidden_states)", "img_normed2 = F.rms_norm(hidden_states, hidden_states.shape[-1:], eps=1e-6)"), F=F))
+fault("norm.first_one_again", "norm", f"input:{T}.1.img_mlp", ("stage.replaced", "norm.other_input", "residual.other_input"),
+      in_block(1, ("self._modulate(img_normed2, img_mod2, modulate_index)", "self._modulate(img_normed, img_mod2, modulate_index)")))
+fault("norm.on_the_branch", "norm", NORM2.format(1), ("norm.added", "residual.factor"),
+      in_block(1, (ATTENDED, "hidden_states = hidden_states + img_gate1 * F.layer_norm(img_attn_output, img_attn_output.shape[-1:])"), F=F))
+fault("norm.of_the_sum", "norm", f"input:{E}.2.post_attention_layernorm", ("norm.added", "norm.twice", "affine.row_scale"),
+      lambda p: code(layer(p, 2), "forward", ("hidden_states = residual + hidden_states\n\n    # Fully", "hidden_states = self.input_layernorm(residual + hidden_states)\n\n    # Fully")))
+fault("norm.mean_only", "norm", f"output:{T}.0.txt_norm1", "norm.kind", lambda p: forward(block(p, 0).txt_norm1, lambda self, old, x: x - x.mean(-1, keepdim=True)))
+fault("norm.last_layer_twice", "norm", ("*:text_encoder.model.norm", "checkpoint:prompt_embeds"), ("norm.twice", "norm.other_input"),
+      lambda p: result(p.text_encoder.model.language_model.norm, lambda y: rms(y, p.text_encoder.model.language_model.norm.weight)))
+fault("modulation.mlp_of_the_first", "modulation", f"input:{T}.1.img_mlp", ("stage.replaced", "modulate.other_part"),
+      in_block(1, ("img_mlp_output = self.img_mlp(img_modulated2)", "img_mlp_output = self.img_mlp(img_modulated)")))
+fault("modulation.mlp_unmodulated", "modulation", f"input:{T}.2.txt_mlp", ("modulate.missing", "stage.replaced"),
+      in_block(2, ("txt_mlp_output = self.txt_mlp(txt_modulated2)", "txt_mlp_output = self.txt_mlp(txt_normed2)")))
+fault("modulation.twice", "modulation", HIDDEN.format(1), ("modulate.added", "modulate.twice", "modulate.form"),
+      in_block(1, ("img_modulated, img_gate1 = self._modulate(img_normed, img_mod1, modulate_index)",
+                   "img_modulated, img_gate1 = self._modulate(self._modulate(img_normed, img_mod1, modulate_index)[0], img_mod1, modulate_index)")))
+fault("modulation.without_its_bias", "modulation", f"output:{T}.1.img_mod.1", "linear.bias_missing", lambda p: weights(block(p, 1).img_mod[1], lambda w: w["bias"].zero_()))
+fault("modulation.gate_of_the_mlp", "modulation", NORM2.format(1), "gate.other_part",
+      in_block(1, (ATTENDED, "hidden_states = hidden_states + self._modulate(img_normed, img_mod2, modulate_index)[1] * img_attn_output")))
+fault("modulation.gate_held", "modulation", NORM2.format(1), ("gate.form", "precision.saturated"), in_block(1, (ATTENDED, "hidden_states = hidden_states + img_gate1.clamp(min=0) * img_attn_output")))
+fault("modulation.gate_only_half", "modulation", NORM2.format(0), ("gate.form", "gate.missing", "residual.branch_missing"),
+      in_block(0, (ATTENDED, "img_gate1 = torch.cat([img_gate1[..., :48], torch.ones_like(img_gate1[..., 48:])], -1)\n    " + ATTENDED)))
+fault("modulation.minus_shift", "modulation", HIDDEN.format(0), ("modulate.shift", "modulate.form"), modulate(0, (RETURN, "return x * (1 + scale_result) - shift_result, gate_result")))
+fault("modulation.exponential", "modulation", HIDDEN.format(2), "modulate.form", modulate(2, (RETURN, "return x * scale_result.exp() + shift_result, gate_result")))
+fault("modulation.in_f16", "modulation", HIDDEN.format(2), "precision.f16", modulate(2, (RETURN, "return x * (1 + scale_result.half().float()) + shift_result.half().float(), gate_result")))
+fault("modulation.out_without_silu", "modulation", "*:transformer.norm_out.linear", ("activation.missing", "stage.replaced"),
+      lambda p: code(p.transformer.norm_out, "forward", ("self.linear(self.silu(conditioning_embedding).to(x.dtype))", "self.linear(conditioning_embedding.to(x.dtype))")))
+fault("linear.bias_after_rounding", "linear", f"output:{T}.0.attn.to_v", ("precision.bf16", "linear.different_bias", "linear.weight_rounded"),
+      lambda p: weights(block(p, 0).attn.to_v, lambda w: w.update(bias=w["bias"].bfloat16().float(), weight=w["weight"].bfloat16().float())))
+fault("linear.other_stream", "linear", f"output:{T}.1.attn.add_v_proj", "linear.other_weight", lambda p: weights(block(p, 1).attn.add_v_proj, lambda w: w.update(weight=block(p, 1).attn.to_v.weight.data.clone(), bias=block(p, 1).attn.to_v.bias.data.clone())))
+fault("linear.absolute_maximum", "linear", f"output:{T}.1.txt_mlp.net.2", ("linear.weight_scaled", "linear.weight_row_scale"),
+      lambda p: weights(block(p, 1).txt_mlp.net[2], lambda w: w.update(weight=w["weight"] / w["weight"].abs().amax(1, keepdim=True))))
+fault("linear.input_transposed", "linear", f"output:{T}.1.img_mlp.net.2", "linear.input_parts_exchanged",
+      lambda p: weights(block(p, 1).img_mlp.net[2], lambda w: w.update(weight=w["weight"].unflatten(1, (4, -1)).transpose(1, 2).flatten(1))))
+fault("linear.first_rows_twice", "linear", f"output:{E}.0.self_attn.q_proj", ("linear.different_weight", "layout.repeated", "layout.parts_exchanged", "layout.permuted"),
+      lambda p: weights(layer(p, 0).self_attn.q_proj, lambda w: w.update(weight=torch.cat([w["weight"][:48]] * 2), bias=torch.cat([w["bias"][:48]] * 2))))
+fault("activation.leaky", "activation", f"output:{E}.1.mlp.act_fn", "activation.kind", lambda p: forward(layer(p, 1).mlp.act_fn, lambda self, old, x: F.leaky_relu(x, 0.05)))
+fault("activation.gate_twice", "activation", f"input:{E}.1.mlp.down_proj", ("activation.other_input", "activation.product_missing", "activation.gate_up_exchanged"),
+      lambda p: code(layer(p, 1).mlp, "forward", ("self.act_fn(self.gate_proj(x)) * self.up_proj(x)", "self.act_fn(self.gate_proj(x)) * self.gate_proj(x)")))
+fault("activation.before_the_gate", "activation", (f"input:{E}.2.mlp.gate_proj", f"*:{E}.2.mlp.act_fn"), ("activation.added", "activation.other_input", "stage.replaced"),
+      lambda p: code(layer(p, 2).mlp, "forward", ("self.act_fn(self.gate_proj(x))", "self.gate_proj(self.act_fn(x))")))
+fault("residual.text_unchanged", "residual", f"output:{T}.1.0", ("residual.branch_missing", "stage.replaced"), in_block(1, ("return encoder_hidden_states, hidden_states", "return encoder_hidden_states - txt_gate2 * txt_mlp_output, hidden_states")))
+fault("residual.layer_left_out", "residual", f"output:{E}.1*", ("stage.replaced", "residual.branch_missing"), lambda p: forward(layer(p, 1), lambda self, old, hidden_states, **k: hidden_states))
+fault("residual.mlp_halved", "residual", f"output:{T}.0.1", ("residual.factor", "gate.form"), in_block(0, ("hidden_states = hidden_states + img_gate2 * img_mlp_output", "hidden_states = hidden_states + 0.5 * img_gate2 * img_mlp_output")))
+fault("residual.stream_in_f16", "residual", f"output:{T}.1.1", "precision.f16", in_block(1, ("return encoder_hidden_states, hidden_states", "return encoder_hidden_states, hidden_states.half().float()")))
+fault("residual.without_mean", "residual", NORM2.format(2), ("norm.added", "affine.row_offset", "residual.other_input", "norm.kind"), in_block(2, (ATTENDED, ATTENDED + "\n    hidden_states = hidden_states - hidden_states.mean(-1, keepdim=True)")))
+fault("time.half_of_the_features", "time", FEATURES, ("timestep.theta", "garbage.zeros", "timestep.frequencies"),
+      lambda p: result(p.transformer.time_text_embed.time_proj, lambda y: F.pad(torch.cat([y[:, :128:2], y[:, 128::2]], -1), (0, 128))))
+fault("time.linear_frequencies", "time", FEATURES, ("timestep.theta", "timestep.frequencies"), lambda p: features(p, lambda t, i, half: t * (1 - i / half)))
+fault("time.in_degrees", "time", FEATURES, ("timestep.factor", "timestep.scale"), lambda p: features(p, lambda t, i, half: t * torch.exp(-9.210340371976184 * i / half) * torch.pi / 180))
+fault("time.first_layer_twice", "time", "output:transformer.time_text_embed.timestep_embedder.linear_2", "linear.other_weight",
+      lambda p: weights(embedder(p).linear_2, lambda w: w.update(weight=block(p, 0).attn.to_q.weight.data.clone())))

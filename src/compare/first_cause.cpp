@@ -159,7 +159,7 @@ void explain_first(const RunView& reference, const RunView& candidate, const Str
     const auto missing =
         std::find_if(causes.begin(), causes.end(), [](const Finding& f) { return f.cause.ends_with(".missing"); });
     if (replaced && missing != causes.end())
-      out.causes.insert(out.causes.begin(), std::move(*missing));  // which step it was that was left out
+      out.causes = {std::move(*missing), std::move(out.causes[0])};  // which step it was that was left out
     else if (!replaced && names_a_mistake(causes))
       out.causes = std::move(causes);
   }

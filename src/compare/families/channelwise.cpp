@@ -64,6 +64,8 @@ Finding describe(Case& failing, const ChannelSearch& search, const Formula& r, c
     else if (replaced && r.terms.size() == 1 && term.coefficient.is(1) && c.terms[0].coefficient.is(1) &&
              r.offset.is(0) && c.offset.is(0))
       set("stage.replaced", fmt::format("pass {} on, not {}", search.label(term.item), search.label(c.terms[0].item)));
+    else if (replaced && r.terms.size() == 1)  // the right modulation of another tensor
+      set("stage.replaced", fmt::format("use {} here, not {}", search.label(term.item), search.label(c.terms[0].item)));
     else if (replaced)
       set("residual.other_input", fmt::format("add {} here, not another tensor", search.label(term.item)));
     else if (term.coefficient.is_vector())
@@ -177,7 +179,7 @@ Findings search_elsewhere(const Case& operand, const ChannelSearch& search, cons
     if (label == wanted || values.v == operand.r.v) continue;
     const double residual = relative_error(operand.c.v, values.v);
     if (residual > 2 * operand.tolerance) continue;
-    const bool alone = r.terms.size() == 1 && r.terms[0].coefficient.is(1) && r.offset.is(0);  // nothing is added here
+    const bool alone = r.terms.size() == 1;  // nothing is added here
     add(alone ? "stage.replaced" : "residual.other_input", label + " in its place",
         fmt::format("{} {} here, not {}", alone ? "pass" : "add", wanted, label), residual);
     return out;

@@ -38,20 +38,36 @@ double snapped(double x, std::initializer_list<double> values) {
   return x;
 }
 
-// Is k the same function of v in every channel? Neighbours in value then differ by little, against how k varies.
+// Is k the same function of v in every channel? Neighbours in value then differ by little, against how k varies; the
+// few largest and smallest lie far apart and would drown the rest.
 bool is_function(const std::vector<double>& k, const std::vector<float>& v) {
   if (static_cast<int64_t>(k.size()) < 2 * kFewChannels) return false;
   std::vector<size_t> order(k.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return v[a] < v[b]; });
-  double steps = 0, sum = 0, squares = 0;
-  for (size_t i = 0; i < k.size(); ++i) {
+  const size_t left_out = k.size() / 24;
+  double steps = 0, sum = 0, squares = 0, n = 0;
+  for (size_t i = left_out; i + left_out < k.size(); ++i) {
     const double value = k[order[i]];
-    sum += value, squares += value * value;
-    if (i) steps += (value - k[order[i - 1]]) * (value - k[order[i - 1]]);
+    ++n, sum += value, squares += value * value;
+    if (i > left_out) steps += (value - k[order[i - 1]]) * (value - k[order[i - 1]]);
   }
-  const double n = static_cast<double>(k.size()), variance = squares / n - sum / n * (sum / n);
-  return variance > 0 && steps / (2 * n * variance) < 0.01;
+  const double variance = squares / n - sum / n * (sum / n);
+  return variance > 0 && steps / (2 * n * variance) < 0.02;
+}
+
+// Right in a good part of the channels and one number in all the others.
+bool is_right_in_part(const std::vector<double>& k, const std::vector<double>& right) {
+  double low = INFINITY, high = -INFINITY, spread = 0;
+  for (const double value : right) spread = std::max(spread, std::fabs(value - right[0]));
+  size_t agree = 0;
+  for (size_t j = 0; j < k.size(); ++j) {
+    if (std::fabs(k[j] - right[j]) <= 5e-3 * spread)
+      ++agree;
+    else
+      low = std::min(low, k[j]), high = std::max(high, k[j]);
+  }
+  return 5 * agree >= k.size() && agree < k.size() && high - low <= 5e-3 * spread;
 }
 
 }  // namespace
@@ -185,7 +201,7 @@ std::pair<Values, Values> ChannelSearch::implied(const ChannelFormula& formula, 
 std::string ChannelSearch::words(const Coefficient& k) const {
   if (!k.is_vector()) return number(k.constant);
   std::string out = words_[static_cast<size_t>(k.vector)].name;
-  if (k.table >= 0) return fmt::format("(another function of {})", out);
+  if (k.table >= 0) return fmt::format("(a function of {}, or a part of it)", out);
   if (k.function) out = fmt::format("{}({})", kVectorFunctions[k.function].name, out);
   if (k.factor == -1)
     out = "-" + out;
@@ -266,7 +282,10 @@ ChannelFormula ChannelSearch::best_reading(const ChannelFormula& reference) {
     const auto known = recognise(k, true, small);
     if (known && is_close(*known, k)) return known;
     const auto reading = sources.find(k);
-    if (!reading && right.is_vector() && is_function(k, words_[static_cast<size_t>(right.vector)].c)) {
+    std::vector<double> wanted(k.size());
+    for (size_t j = 0; j < k.size(); ++j) wanted[j] = value(right, true, j);
+    if (!reading && right.is_vector() &&
+        (is_right_in_part(k, wanted) || is_function(k, words_[static_cast<size_t>(right.vector)].c))) {
       tables_.push_back(k);
       Coefficient out = right;
       out.table = static_cast<int>(tables_.size()) - 1;

@@ -138,6 +138,7 @@ void search_latents(Case& failing, Findings& out);
 void search_layout(Case& failing, Findings& out);
 void search_linear(Case& failing, Findings& out);
 void search_norm(Case& failing, Findings& out);
+void search_norm_between(Case& failing, Findings& out);
 void search_parts(Case& failing, Findings& out);
 void search_picture(Case& failing, Findings& out);
 void search_precision(Case& failing, Findings& out);

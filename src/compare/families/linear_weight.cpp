@@ -173,6 +173,16 @@ bool search_precision_of_weight(const LinearProbe& probe, LinearReport& report) 
           number_formats(), [&](const NumberFormat& next) { return works(in_format(rows, &next), residual); }))
     return report.add("linear.weight_rounded", fmt::format("W rounded to {}", format->name),
                       "keep the weight in its own dtype", residual, 1);
+  if (probe.bias()) {  // and the bias with it
+    const Format both = first_fitting(number_formats(), [&](const NumberFormat& next) {
+      const Values bias = in_format(Values{{}, *probe.bias()}, &next);
+      residual = probe.candidate(in_format(w, &next), &bias.v);
+      return probe.good(residual);
+    });
+    if (both)
+      return report.add("linear.weight_rounded", fmt::format("W and b rounded to {}", both->name),
+                        "keep weight and bias in their own dtype", residual, 1);
+  }
   const auto quantised_words = [&](int bits, const std::string& groups, bool affine) {
     return report.add("linear.weight_quantised",
                       fmt::format("W in {} bits, {}{}", bits, groups, affine ? ", affine" : ""),

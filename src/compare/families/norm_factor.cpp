@@ -19,6 +19,38 @@ bool all_in(const std::vector<double>& numbers, const NumberFormat& format, doub
 
 }  // namespace
 
+NormParams NormSearch::along_other_axes(NormParams usual, const NormParams& r) const {
+  if (failing_.explains(usual.residual) || r.span != NormSpan::kChannels) return usual;
+  const Shape& shape = failing_.r.shape;
+  const int own = channel_axis(failing_.name, shape);
+  NormParams out = usual;
+  for (int axis = 0; axis < static_cast<int>(shape.size()); ++axis) {
+    const int64_t length = shape[static_cast<size_t>(axis)];
+    if (axis == own || length < 2) continue;
+    int64_t inner = 1;
+    for (size_t i = static_cast<size_t>(axis) + 1; i < shape.size(); ++i) inner *= shape[i];
+    for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+      NormParams p = r;
+      p.kind = kind, p.span = NormSpan::kAxis, p.axis = axis;
+      const Values& x = failing_.candidate_of(input_);
+      std::vector<double> made(x.v.begin(), x.v.end());
+      for (int64_t at = 0; at < x.size() / length; ++at)
+        normalise(made.data() + at / inner * inner * length + at % inner, length, inner, p);
+      // A root that was written down as a number is that of the channels still.
+      const double root = std::sqrt(static_cast<double>(channels_) / static_cast<double>(length));
+      for (const double factor : {1.0, root}) {
+        NormParams plain = r;
+        plain.kind = NormKind::kNone, plain.span = NormSpan::kChannels;
+        Values scaled{shape, {}};
+        for (const double value : made) scaled.v.push_back(static_cast<float>(factor * value));
+        p.residual = measure_from(scaled, plain);
+        if (p.residual < 0.97 * out.residual) out = p;
+      }
+    }
+  }
+  return out;
+}
+
 NormParams NormSearch::by_row_factor(const NormParams& r) const {
   NormParams none = r;
   none.residual = INFINITY;

@@ -107,7 +107,8 @@ const char* span_name(NormSpan span) {
                                        " over the tokens",
                                        " over the whole tensor",
                                        " in groups of channels",
-                                       " in groups of channels over all tokens"};
+                                       " in groups of channels over all tokens",
+                                       " along another axis"};
   return kNames[static_cast<size_t>(span)];
 }
 
@@ -115,9 +116,10 @@ std::string formula(const NormParams& p) {
   std::string out = kind_name(p.kind);
   if (p.kind == NormKind::kRms || p.kind == NormKind::kLayer)
     out += fmt::format("(x, eps {:g}{})", p.eps, p.eps_outside ? " outside the root" : "");
-  out += p.groups > 1 ? fmt::format(" in {} groups of channels{}", p.groups,
+  out += p.groups > 1                ? fmt::format(" in {} groups of channels{}", p.groups,
                                     p.span == NormSpan::kGroupsOfAll ? " over all tokens" : "")
-                      : span_name(p.span);
+         : p.span == NormSpan::kAxis ? fmt::format(" along axis {}", p.axis)
+                                     : span_name(p.span);
   if (p.part) out += fmt::format(" by the {} {} channels alone", p.part > 0 ? "first" : "last", std::abs(p.part));
   if (p.least > 0) out += fmt::format(" with a mean of squares of {:.4g} or more", p.least);
   if (p.counted != 1) out += fmt::format(" with a mean of squares {:.4g} times too large", p.counted);
@@ -142,7 +144,7 @@ std::string formula(const NormParams& p) {
   return out;
 }
 
-NormSearch::NormSearch(Case& failing, const Item& input) : failing_(failing) {
+NormSearch::NormSearch(Case& failing, const Item& input) : failing_(failing), input_(input) {
   const int axis = channel_axis(failing.name, failing.r.shape);
   channels_ = failing.r.dim(axis);
   heads_ = failing.r.rank() == 4 && axis == 3 ? failing.r.dim(2) : 1;
@@ -344,7 +346,7 @@ NormParams NormSearch::candidate(const NormParams& r) const {
     with([&](NormParams& p) { p.input = p.squares = p.factor = &format; });
     if (weight_c_ && r.use != WeightUse::kNone) with([&](NormParams& p) { p.weighted = &format; });
   }
-  return unusual(over_other_elements(out, r), r);
+  return unusual(along_other_axes(over_other_elements(out, r), r), r);
 }
 
 // The statistic of other elements than the channels of a token: of a group of them, of all tokens, of both. Such a norm

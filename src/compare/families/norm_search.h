@@ -26,7 +26,8 @@ enum class NormKind {
   kCentredRms
 };
 // kGroups: of channels, in each token. kGroupsOfAll: of channels, over all tokens of an item, as GroupNorm does.
-enum class NormSpan { kChannels, kHeads, kTokens, kAll, kGroups, kGroupsOfAll };
+// kAxis: along another axis of the tensor, as when channels are taken to be last.
+enum class NormSpan { kChannels, kHeads, kTokens, kAll, kGroups, kGroupsOfAll, kAxis };
 enum class WeightUse { kNone, kPlain, kOnePlus, kTwice, kInverse, kBefore };
 
 struct NormParams {
@@ -38,6 +39,7 @@ struct NormParams {
   bool eps_outside = false;  // added to the root, not under it
   bool twice = false;        // the norm of the norm
   int64_t groups = 1;        // of kGroups and kGroupsOfAll
+  int axis = 0;              // of kAxis
   int64_t part = 0;          // the statistic is that of the first so many channels, or of the last -part; 0: of all
   double counted = 1;        // the mean of the squares is this many times too large
   double least = 0;          // and held to no less than this
@@ -94,10 +96,12 @@ class NormSearch {
   double used_weight(const NormParams& p, size_t channel) const;  // what the candidate's row is multiplied by
   void infer_weight();
   NormParams over_other_elements(NormParams usual, const NormParams& reference) const;
+  NormParams along_other_axes(NormParams usual, const NormParams& reference) const;
   NormParams unusual(NormParams usual, const NormParams& reference) const;
   NormParams finer_eps(NormParams found) const;
 
   Case& failing_;
+  const Item& input_;
   int64_t channels_ = 1, heads_ = 1, batch_ = 1;
   Side r_, c_;
   std::optional<std::vector<float>> weight_r_, weight_c_, bias_r_, bias_c_;

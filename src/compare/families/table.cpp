@@ -12,6 +12,7 @@ const std::vector<Family>& families() {
       {"elementwise", search_elementwise, nullptr, false, true},
       {"parts", search_parts},
       {"norm", search_norm, confirm_norm, true},
+      {"norm between", search_norm_between},
       {"activation", search_activation, confirm_activation, true},
       {"channelwise", search_channelwise, nullptr, true},
       {"conditioning", search_conditioning},

@@ -135,6 +135,20 @@ Features in_poorer_format(const Values& t, const Values& y, const Features& r, F
   return best;
 }
 
+// Each number of the first half and its partner in the second are a cosine and a sine of one angle, and they vary.
+bool are_of_angles(const Values& y) {
+  const size_t half = static_cast<size_t>(y.last() / 2);
+  double sum = 0, squares = 0;
+  for (int64_t row = 0; row < y.rows(); ++row)
+    for (size_t i = 0; i < half; ++i) {
+      const double a = y.row(row)[i], b = y.row(row)[i + half];
+      if (std::fabs(a * a + b * b - 1) > 1e-3) return false;
+      sum += a, squares += a * a;
+    }
+  const double n = static_cast<double>(y.rows()) * static_cast<double>(half);
+  return half >= 16 && squares / n - sum / n * (sum / n) > 0.01;
+}
+
 void search_features(Case& failing, Findings& out) {
   if (failing.r.last() < 8 || failing.r.last() % 2) return;
   for (const Item& item : failing.items) {
@@ -150,6 +164,12 @@ void search_features(Case& failing, Findings& out) {
       if (read.residual < c.residual) c = read;
     }
     if (c.residual > limit) c = fit_unusual(failing.candidate_of(item), failing.c, c, r);
+    if (c.residual > limit && are_of_angles(failing.c)) {
+      out.push_back({"timestep.theta",
+                     fmt::format("reference: {}; yours: cosines and sines too, of angles by another law", formula(r)),
+                     "compute " + formula(r), "", r.residual, failing.tolerance, 2, 0, Blame::kNone});
+      return;
+    }
     if (c.residual > limit || c.residual > 0.3 * residual_of(r, failing.candidate_of(item), failing.c)) return;
     const Format held = c.time ? c.time : c.frequency ? c.frequency : c.angle;
     const char* cause = held                         ? held->cause

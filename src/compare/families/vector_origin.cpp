@@ -119,8 +119,8 @@ std::string VectorSources::words(const VectorReading& reading) const {
                : fmt::format("{} from element {} on", source.name, reading.start);
   if (reading.run == channels_ && reading.stride == -1) return fmt::format("{} in reverse", source.name);
   if (reading.run == channels_)
-    return fmt::format("every {} element of {} from {} on", ordinal(static_cast<size_t>(reading.stride)),
-                       source.name, reading.start);
+    return fmt::format("every {} element of {} from {} on", ordinal(static_cast<size_t>(reading.stride)), source.name,
+                       reading.start);
   return fmt::format("{} from element {} on, in {} steps of {} that lie {} apart", source.name, reading.start,
                      reading.run, reading.stride, reading.jump);
 }
@@ -161,7 +161,8 @@ std::vector<OriginVector> known_vectors(Case& failing, int64_t channels) {
   size_t loads = 0;
   for (const auto& [name, shape] : failing.weights_r->shapes()) {
     if (checked_numel(shape) != channels || !names.insert(name).second || ++loads > kMostCheckpoint) continue;
-    if (const auto values = failing.weight_r(name)) out.push_back({name, values->v, false, !block.empty() && is_inside(name, block)});
+    if (const auto values = failing.weight_r(name))
+      out.push_back({name, values->v, false, !block.empty() && is_inside(name, block)});
   }
   return out;
 }

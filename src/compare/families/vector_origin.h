@@ -16,7 +16,8 @@ struct LongVector {
   std::vector<float> v;
 };
 
-// offset + sign * v[start + stride * (j % run) + jump * (j / run)] for channel j, where `wrap` elements run in a circle.
+// offset + sign * v[start + stride * (j % run) + jump * (j / run)] for channel j, where `wrap` elements run in a
+// circle.
 struct VectorReading {
   size_t source = 0;
   int64_t start = 0, stride = 1, run = 1, jump = 0, wrap = 1;
