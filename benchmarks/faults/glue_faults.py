@@ -3,6 +3,8 @@ missed, written down before it was tried whether they are found. Like sets 8 to 
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 import torch.nn.functional as F
 
@@ -90,6 +92,20 @@ def features(p, make):
         return torch.cat([angles.cos(), angles.sin()], -1)
 
     return forward(p.transformer.time_text_embed.time_proj, changed)
+
+
+@contextlib.contextmanager
+def with_embedding(p):
+    """The stream of the third layer starts from the embedding of the tokens again."""
+    kept = {}
+
+    def keep(self, old, ids):
+        kept["x"] = old(ids)
+        return kept["x"]
+
+    again = ("hidden_states = residual + hidden_states\n\n    # Fully", "hidden_states = kept['x'] + hidden_states\n\n    # Fully")
+    with forward(p.text_encoder.model.language_model.embed_tokens, keep), method(layer(p, 2), "forward", again, kept=kept):
+        yield
 
 
 def embedder(p):
@@ -264,3 +280,47 @@ fault("time.linear_frequencies", "time", FEATURES, ("timestep.theta", "timestep.
 fault("time.in_degrees", "time", FEATURES, ("timestep.factor", "timestep.scale"), lambda p: features(p, lambda t, i, half: t * torch.exp(-9.210340371976184 * i / half) * torch.pi / 180))
 fault("time.first_layer_twice", "time", "output:transformer.time_text_embed.timestep_embedder.linear_2", "linear.other_weight",
       lambda p: weights(embedder(p).linear_2, lambda w: w.update(weight=block(p, 0).attn.to_q.weight.data.clone())))
+# --- a third round -----------------------------------------------------------------------------------------------------
+fault("norm.second_called_first", "norm", (f"*:{D}.up_blocks.1.resnets.1.nonlinearity", f"*:{D}.up_blocks.1.resnets.1.norm2"), ("norm.other_weight", "norm.different_weight", "stage.replaced"),
+      lambda p: code(up(p, 1, 1), "forward", ("x = self.norm1(x)", "x = self.norm2(x)")))
+fault("norm.whole_in_bf16", "norm", "output:transformer.norm_out.norm", "precision.bf16", lambda p: forward(p.transformer.norm_out.norm, lambda self, old, x: old(x.bfloat16()).float()))
+fault("norm.sample_variance", "norm", f"output:{T}.1.img_norm1", "norm.kind", lambda p: forward(block(p, 1).img_norm1, lambda self, old, x: (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-6)))
+fault("norm.mean_magnitude", "norm", f"output:{E}.1.input_layernorm", "norm.kind",
+      text_norm(1, "input_layernorm", (VARIANCE, "variance = hidden_states.abs().mean(-1, keepdim=True).pow(2)")))
+fault("norm.root_left_out", "norm", f"output:{E}.0.input_layernorm", ("norm.kind", "affine.row_scale"),
+      text_norm(0, "input_layernorm", ("torch.rsqrt(variance + self.variance_epsilon)", "1 / (variance + self.variance_epsilon)")))
+fault("norm.statistic_of_the_first_token", "norm", f"output:{E}.2.post_attention_layernorm", ("norm.axis", "norm.kind", "affine.row_scale"),
+      text_norm(2, "post_attention_layernorm", (VARIANCE, VARIANCE + "[:, :1]")))
+fault("norm.weight_under_the_root", "norm", f"output:{E}.1.post_attention_layernorm", ("norm.weight_use", "norm.kind"),
+      text_norm(1, "post_attention_layernorm", (VARIANCE, "variance = (hidden_states * self.weight).pow(2).mean(-1, keepdim=True)")))
+fault("modulation.block_before", "modulation", (HIDDEN.format(1), f"*:{T}.1.img_mod*"), ("modulate.other_part", "linear.other_weight"),
+      lambda p: method(block(p, 1), "forward", (IMAGE, "img_mod_params = other.img_mod(temb)"), other=block(p, 0)))
+fault("modulation.tanh_of_scale", "modulation", HIDDEN.format(0), "modulate.form", modulate(0, (RETURN, "return x * (1 + scale_result.tanh()) + shift_result, gate_result")))
+fault("modulation.gate_for_scale", "modulation", HIDDEN.format(1), "modulate.other_part", modulate(1, (SPLIT, "shift, gate, scale = mod_params.chunk(3, dim=-1)")))
+fault("modulation.backwards", "modulation", HIDDEN.format(2), "modulate.other_part", modulate(2, (SPLIT, "gate, scale, shift = mod_params.chunk(3, dim=-1)")))
+fault("modulation.mean_of_both", "modulation", HIDDEN.format(1), ("modulate.form", "modulate.other_part"), in_block(1, (PARTS, "((img_mod_params + txt_mod_params) / 2).chunk(2, dim=-1)")))
+fault("modulation.sum_of_both", "modulation", f"input:{T}.0.attn.encoder_hidden_states", ("modulate.form", "modulate.other_part", "modulate.added"), in_block(0, ("txt_mod_params.chunk(2, dim=-1)", "(img_mod_params + txt_mod_params).chunk(2, dim=-1)")))
+fault("modulation.text_of_no_time", "modulation", f"*:{T}.1.txt_mod*", ("garbage.zeros", "stage.replaced"), in_block(1, ("self.txt_mod(temb)", "self.txt_mod(torch.zeros_like(temb))")))
+fault("modulation.norm_out_of_block", "modulation", ("output:transformer.norm_out", "*:transformer.norm_out*"), ("modulate.other_part", "modulate.shift_scale_exchanged", "stage.replaced", "linear.other_weight"),
+      lambda p: method(p.transformer.norm_out, "forward", ("scale, shift = torch.chunk(emb, 2, dim=1)", "shift, scale = other.img_mod(conditioning_embedding).chunk(6, dim=1)[:2]"), other=block(p, 2)))
+fault("linear.twice", "linear", f"output:{T}.1.attn.to_out.0", ("linear.twice", "linear.added", "stage.replaced"), lambda p: forward(block(p, 1).attn.to_out[0], lambda self, old, x: old(old(x))))
+fault("linear.left_out", "linear", f"output:{E}.1.self_attn.o_proj", ("stage.replaced", "linear.missing"), lambda p: forward(layer(p, 1).self_attn.o_proj, lambda self, old, x: x.clone()))
+fault("linear.in_f16", "linear", f"output:{T}.0.txt_mlp.net.2", "precision.f16", lambda p: forward(block(p, 0).txt_mlp.net[2], lambda self, old, x: F.linear(x.half().float(), self.weight.half().float(), self.bias)))
+fault("linear.rows_in_turns", "linear", f"output:{E}.1.mlp.gate_proj", "linear.other_weight",
+      lambda p: weights(layer(p, 1).mlp.gate_proj, lambda w: w.update(weight=torch.stack([w["weight"], layer(p, 1).mlp.up_proj.weight.data], 1).flatten(0, 1)[: w["weight"].shape[0]])))
+fault("linear.bias_for_one_token", "linear", f"output:{T}.1.attn.add_q_proj", "linear.bias_missing", lambda p: result(block(p, 1).attn.add_q_proj, lambda y: torch.cat([y[:, :1], y[:, 1:] - block(p, 1).attn.add_q_proj.bias], 1)))
+fault("linear.negated", "linear", f"output:{T}.2.attn.to_k", "linear.weight_scaled", lambda p: weights(block(p, 2).attn.to_k, lambda w: w.update(weight=-w["weight"])))
+fault("activation.of_half_the_channels", "activation", f"output:{T}.1.img_mlp.net.0", ("activation.missing", "activation.kind"),
+      lambda p: forward(block(p, 1).img_mlp.net[0], lambda self, old, x: torch.cat([old(x)[..., :192], self.proj(x)[..., 192:]], -1)))
+fault("activation.silu_of_the_sum", "activation", f"input:{E}.0.mlp.down_proj", "activation.other_input",
+      lambda p: method(layer(p, 0).mlp, "forward", ("self.act_fn(self.gate_proj(x)) * self.up_proj(x)", "F.silu(self.gate_proj(x) + self.up_proj(x))"), F=F))
+fault("residual.of_itself", "residual", NORM2.format(1), ("residual.other_input", "residual.branch_missing", "gate.added", "modulate.added"), in_block(1, (ATTENDED, "hidden_states = hidden_states + img_gate1 * hidden_states")))
+fault("residual.of_the_embedding", "residual", f"input:{E}.2.post_attention_layernorm", ("residual.other_input", "stage.replaced"), with_embedding)
+fault("residual.product", "residual", NORM2.format(1), ("residual.form", "residual.other_input", "elementwise.added"), in_block(1, (ATTENDED, "hidden_states = hidden_states * (1 + img_gate1 * img_attn_output)")))
+fault("residual.mlp_twice", "residual", f"output:{E}.1", ("residual.factor", "residual.added"), lambda p:
+      code(layer(p, 1), "forward", ("hidden_states = self.mlp(hidden_states)\n    hidden_states = residual + hidden_states", "hidden_states = self.mlp(hidden_states)\n    hidden_states = residual + hidden_states + hidden_states")))
+fault("time.shortcut", "time", ("output:transformer.time_text_embed.timestep_embedder", EMBED), ("residual.added", "affine.channel_offset"),
+      lambda p: code(embedder(p), "forward", ("sample = self.linear_2(sample)", "sample = self.linear_2(sample) + sample")))
+fault("time.cosines_twice", "time", FEATURES, ("timestep.cos_sin_order", "layout.repeated", "layout.parts_exchanged", "timestep.sign"), lambda p: result(p.transformer.time_text_embed.time_proj, lambda y: torch.cat([y[:, :128], y[:, :128]], -1)))
+fault("time.times_guidance", "time", EMBED, "affine.scale", lambda p: result(p.transformer.time_text_embed, lambda y: 4 * y))
+fault("time.clipped", "time", EMBED, ("precision.saturated", "elementwise.function"), lambda p: result(p.transformer.time_text_embed, lambda y: y.clamp(-0.1, 0.1)))

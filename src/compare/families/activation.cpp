@@ -215,7 +215,8 @@ void search_other_form(Case& failing, const Search& search, const Choice& r, Fin
   if (!c.up || !failing.explains_candidate(c.residual) || !failing.is_better(c.residual, search.with(r))) return;
   const char* cause = c.form == Form::kOfProduct || c.form == Form::kOfSum ? "activation.other_input"
                       : c.form == Form::kBoth                              ? "activation.added"
-                                                                           : "activation.product_missing";
+                      : r.up                                               ? "activation.product_missing"
+                                                                           : "residual.added";
   out.push_back({cause, fmt::format("reference: {}; yours: {}", formula(r), formula(c)), "compute " + formula(r), "",
                  r.residual, c.residual, 0.9, 0, Blame::kNone});
 }

@@ -201,7 +201,7 @@ std::pair<Values, Values> ChannelSearch::implied(const ChannelFormula& formula, 
 std::string ChannelSearch::words(const Coefficient& k) const {
   if (!k.is_vector()) return number(k.constant);
   std::string out = words_[static_cast<size_t>(k.vector)].name;
-  if (k.table >= 0) return fmt::format("(a function of {}, or a part of it)", out);
+  if (k.table >= 0) return fmt::format("(something made of {})", out);
   if (k.function) out = fmt::format("{}({})", kVectorFunctions[k.function].name, out);
   if (k.factor == -1)
     out = "-" + out;
@@ -271,6 +271,33 @@ bool ChannelSearch::is_close(const Coefficient& known, const std::vector<double>
   return dd <= 1e-3 * std::max(0.0, squares - sum * sum / n) || (!known.is_vector() && dd <= 1e-6 * squares);
 }
 
+// The right vector with a share of another one: k = a u + b v + c.
+bool ChannelSearch::is_mixture(const std::vector<double>& k, size_t right) const {
+  if (static_cast<int64_t>(k.size()) < 2 * kFewChannels) return false;
+  const auto about_mean = [&](auto&& at) {
+    std::vector<double> out(k.size());
+    double sum = 0;
+    for (size_t j = 0; j < out.size(); ++j) out[j] = at(j), sum += out[j];
+    for (double& value : out) value -= sum / static_cast<double>(out.size());
+    return out;
+  };
+  const auto dot = [](const std::vector<double>& a, const std::vector<double>& b) {
+    return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+  };
+  const std::vector<double> y = about_mean([&](size_t j) { return k[j]; }),
+                            u = about_mean([&](size_t j) { return words_[right].c[j]; });
+  const double uu = dot(u, u), uy = dot(u, y), yy = dot(y, y);
+  for (size_t w = 0; w < words_.size(); ++w) {
+    if (w == right) continue;
+    const std::vector<double> v = about_mean([&](size_t j) { return words_[w].c[j]; });
+    const double vv = dot(v, v), uv = dot(u, v), vy = dot(v, y), determinant = uu * vv - uv * uv;
+    if (!(determinant > 1e-6 * uu * vv)) continue;
+    const double a = (uy * vv - vy * uv) / determinant, b = (vy * uu - uy * uv) / determinant;
+    if (yy - a * uy - b * vy < 1e-3 * yy && std::fabs(a) > 0.01 && std::fabs(b) > 0.01) return true;
+  }
+  return false;
+}
+
 ChannelFormula ChannelSearch::best_reading(const ChannelFormula& reference) {
   std::vector<int> chosen;
   for (const ChannelFormula::Term& term : reference.terms) chosen.push_back(term.item);
@@ -285,7 +312,8 @@ ChannelFormula ChannelSearch::best_reading(const ChannelFormula& reference) {
     std::vector<double> wanted(k.size());
     for (size_t j = 0; j < k.size(); ++j) wanted[j] = value(right, true, j);
     if (!reading && right.is_vector() &&
-        (is_right_in_part(k, wanted) || is_function(k, words_[static_cast<size_t>(right.vector)].c))) {
+        (is_right_in_part(k, wanted) || is_function(k, words_[static_cast<size_t>(right.vector)].c) ||
+         is_mixture(k, static_cast<size_t>(right.vector)))) {
       tables_.push_back(k);
       Coefficient out = right;
       out.table = static_cast<int>(tables_.size()) - 1;

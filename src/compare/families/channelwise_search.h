@@ -75,6 +75,7 @@ class ChannelSearch {
   std::optional<Solved> solve(const std::vector<int>& chosen, bool candidate) const;
   double size_of(bool candidate) const;  // rms of the tensor
   bool is_close(const Coefficient& known, const std::vector<double>& k) const;
+  bool is_mixture(const std::vector<double>& k, size_t right) const;
   ChannelFormula fit(const std::vector<int>& chosen, bool candidate) const;
   std::optional<Coefficient> recognise(const std::vector<double>& k, bool candidate, double small) const;
   double value(const Coefficient& k, bool candidate, size_t channel, Format coarse = nullptr,

@@ -173,16 +173,11 @@ bool search_precision_of_weight(const LinearProbe& probe, LinearReport& report) 
           number_formats(), [&](const NumberFormat& next) { return works(in_format(rows, &next), residual); }))
     return report.add("linear.weight_rounded", fmt::format("W rounded to {}", format->name),
                       "keep the weight in its own dtype", residual, 1);
-  if (probe.bias()) {  // and the bias with it
-    const Format both = first_fitting(number_formats(), [&](const NumberFormat& next) {
-      const Values bias = in_format(Values{{}, *probe.bias()}, &next);
-      residual = probe.candidate(in_format(w, &next), &bias.v);
-      return probe.good(residual);
-    });
-    if (both)
-      return report.add("linear.weight_rounded", fmt::format("W and b rounded to {}", both->name),
-                        "keep weight and bias in their own dtype", residual, 1);
-  }
+  if (const Format both = first_fitting(number_formats(), [&](const NumberFormat& next) {
+        return probe.good(residual = probe.candidate_in(nullptr, &next, &next));
+      }))
+    return report.add("linear.weight_rounded", fmt::format("W and b rounded to {}", both->name),
+                      "keep weight and bias in their own dtype", residual, 1);
   const auto quantised_words = [&](int bits, const std::string& groups, bool affine) {
     return report.add("linear.weight_quantised",
                       fmt::format("W in {} bits, {}{}", bits, groups, affine ? ", affine" : ""),
@@ -314,6 +309,21 @@ bool search_changed_input(const LinearProbe& probe, double r, Findings& out) {
       }))
     return report.add(format->cause, fmt::format("the same with x rounded to {} first", format->name),
                       "do not cast the input of this layer", left, 1, Blame::kNone);
+  for (const bool bias : {false, true})
+    if (const Format format = first_fitting(number_formats(), [&](const NumberFormat& next) {
+          return probe.good(left = probe.candidate_in(&next, &next, bias ? &next : nullptr));
+        }))
+      return report.add(format->cause, fmt::format("the same with x and W rounded to {} first", format->name),
+                        "multiply in the reference's precision", left, 1.1, Blame::kNone);
+  if (probe.weight().rows() == probe.weight().last()) {
+    const std::vector<int64_t> all = sample_indices(probe.weight().rows(), probe.weight().rows());
+    Values once = probe.product(all);
+    for (int64_t i = 0; i < once.rows() && probe.bias(); ++i)
+      for (size_t j = 0; j < all.size(); ++j) once.row(i)[j] += (*probe.bias())[j];
+    if (probe.good(left = probe.candidate_with_input(once)))
+      return report.add("linear.twice", "the same once more on its own result", "apply the layer once", left, 1,
+                        Blame::kNone);
+  }
   for (const ElementFunction& function : element_functions().subspan(1)) {
     if (!function.is_activation) continue;
     Values changed = x;

@@ -93,6 +93,12 @@ NormParams NormSearch::by_row_factor(const NormParams& r) const {
                half_formats(), [&](const NumberFormat& f) { return all_in(squares_with(eps), f, 2 * kExact); })))
         return out;
   }
+  const auto [smallest, greatest] = std::minmax_element(factor.begin(), factor.end());
+  const auto [low, high] = std::minmax_element(squares.begin(), squares.end());
+  if (*greatest<(1 + 1e-4) * *smallest&& * high> 1.01 * *low) {
+    out.span = NormSpan::kOneRow;
+    return out;
+  }
   // 1/factor^2 = counted * mean square + the reference's eps.
   const std::vector<double> own = squares_with(0);
   double xx = 0, xy = 0;

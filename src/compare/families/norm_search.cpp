@@ -108,7 +108,8 @@ const char* span_name(NormSpan span) {
                                        " over the whole tensor",
                                        " in groups of channels",
                                        " in groups of channels over all tokens",
-                                       " along another axis"};
+                                       " along another axis",
+                                       " by one row's statistic for all"};
   return kNames[static_cast<size_t>(span)];
 }
 

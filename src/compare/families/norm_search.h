@@ -26,8 +26,8 @@ enum class NormKind {
   kCentredRms
 };
 // kGroups: of channels, in each token. kGroupsOfAll: of channels, over all tokens of an item, as GroupNorm does.
-// kAxis: along another axis of the tensor, as when channels are taken to be last.
-enum class NormSpan { kChannels, kHeads, kTokens, kAll, kGroups, kGroupsOfAll, kAxis };
+// kAxis: along another axis of the tensor, as when channels are taken to be last. kOneRow: of one row, for all of them.
+enum class NormSpan { kChannels, kHeads, kTokens, kAll, kGroups, kGroupsOfAll, kAxis, kOneRow };
 enum class WeightUse { kNone, kPlain, kOnePlus, kTwice, kInverse, kBefore };
 
 struct NormParams {
