@@ -42,6 +42,21 @@ NormFit fit_norm(const Values& x, const Values& y, NormKind kind) {
   return out;
 }
 
+// A norm takes any factor of its row away: that the reference's rows are normalised says nothing of yours then.
+bool differ_by_row_factors(const Values& r, const Values& c, double tolerance) {
+  double dd = 0, yy = 0;
+  for (int64_t i = 0; i < r.rows(); ++i) {
+    double xx = 0, xy = 0;
+    for (size_t j = 0; j < r.row(i).size(); ++j) {
+      const double x = r.row(i)[j], y = c.row(i)[j];
+      xx += x * x, xy += x * y, yy += y * y;
+    }
+    for (size_t j = 0; j < r.row(i).size(); ++j)
+      dd += std::pow(c.row(i)[j] - xy / std::max(xx, 1e-30) * r.row(i)[j], 2);
+  }
+  return dd <= tolerance * tolerance * yy;
+}
+
 }  // namespace
 
 void search_norm_between(Case& failing, Findings& out) {
@@ -49,8 +64,10 @@ void search_norm_between(Case& failing, Findings& out) {
   const int axis = channel_axis(failing.name, failing.r.shape);
   const Values r = sampled(channels_last(failing.r, axis)), c = sampled(channels_last(failing.c, axis));
   if (r.rows() < 3 || r.last() < 8) return;
+  const bool only_factors = differ_by_row_factors(r, c, 0.01);
   for (const NormKind kind : {NormKind::kRms, NormKind::kLayer, NormKind::kCentred, NormKind::kUnit})
     for (const bool added : {true, false}) {
+      if (!added && only_factors) continue;
       const NormFit fit = added ? fit_norm(r, c, kind) : fit_norm(c, r, kind);
       if (fit.residual > std::max(2 * failing.tolerance, 5e-5)) continue;
       if (fit.weighted && kind == NormKind::kCentred) continue;  // without a statistic the weight explains too much

@@ -15,20 +15,31 @@ constexpr size_t kMostSources = 64;      // recorded vectors that are read
 constexpr double kReadingLimit = 0.06;   // of what varies: coefficients are solved for, and rounded
 constexpr size_t kMostCheckpoint = 800;  // vectors of the checkpoint
 constexpr size_t kFirstLook = 8;         // channels that rule most pairs out
+constexpr double kFarOff = 0.5;          // of the variance, all of these together
 
-struct Pattern {
-  int64_t stride, run, jump;
-};
-
-// How `channels` numbers may lie in a vector that holds `parts` times as many.
-std::vector<Pattern> patterns(int64_t channels, int64_t parts) {
-  std::vector<Pattern> out{{1, channels, 0}, {-1, channels, 0}};
-  for (int64_t p = 2; p <= parts; ++p)
-    if (parts % p == 0) out.push_back({p, channels, 0});  // the parts are the innermost axis
+// How `channels` numbers may lie in a vector of `length` that holds them several times. Windows may begin anywhere;
+// readings along another axis begin where that axis does.
+std::vector<VectorReading> readings(size_t source, int64_t channels, int64_t length) {
+  const int64_t parts = length / channels;
+  std::vector<VectorReading> out;
+  const auto add = [&](int64_t start, int64_t stride, int64_t run, int64_t jump, int64_t wrap) {
+    out.push_back({source, start, stride, run, jump, wrap, 1, 0, INFINITY});
+  };
+  for (int64_t part = 0; part < parts; ++part) add(part * channels, 1, channels, 0, length);
+  for (int64_t p = 2; p <= parts; ++p)  // the parts are the innermost axis, of all or of a share of them
+    for (int64_t start = 0; start < length && parts % p == 0; ++start)
+      if (start % (p * channels) < p) add(start, p, channels, 0, length);
   for (int64_t d = 2; d <= channels / 2; ++d) {
     if (channels % d) continue;
-    if (parts > 1 && d >= 4) out.push_back({1, d, parts * d});  // the parts lie within each head
-    out.push_back({channels / d, d, 1});                        // [a, b] for [b, a]
+    for (int64_t part = 0; part < parts; ++part) {
+      if (parts > 1 && d >= 4) add(part * d, 1, d, parts * d, length);  // the parts lie within each head
+      add(part * channels, channels / d, d, 1, length);                 // [a, b] for [b, a]
+    }
+  }
+  for (int64_t start = 0; start < length; ++start) {
+    add(start, 1, channels, 0, length);
+    add(start, -1, channels, 0, length);
+    add(start, 1, channels, 0, channels);  // a part rolled within itself
   }
   return out;
 }
@@ -75,30 +86,26 @@ std::optional<VectorReading> VectorSources::find(const std::vector<double>& want
   for (const double value : wanted) sum += value, squares += value * value;
   const double n = static_cast<double>(channels_), spread = std::sqrt(std::max(0.0, squares / n - sum * sum / n / n));
   if (!(spread > 1e-3 * std::sqrt(squares / n))) return std::nullopt;
-  VectorReading found;
   for (size_t s = 0; s < sources_.size(); ++s) {
     const std::vector<float>& v = sources_[s].v;
-    const int64_t length = static_cast<int64_t>(v.size());
-    const auto try_at = [&](VectorReading reading) -> bool {
-      const double most = kReadingLimit * kReadingLimit * spread * spread * n;
+    const double most = kReadingLimit * kReadingLimit * spread * spread * n;
+    for (VectorReading reading : readings(s, channels_, static_cast<int64_t>(v.size())))
       for (const auto& [sign, offset] : {std::pair{1.0, 1.0}, {1.0, 0.0}, {-1.0, 0.0}}) {
-        double dd = 0;
-        for (int64_t j = 0; j < channels_ && dd <= most; ++j) {
-          const double d = offset + sign * v[static_cast<size_t>(reading.at(j))] - wanted[static_cast<size_t>(j)];
-          dd += d * d;
-        }
+        const auto misfit = [&](int64_t begin, int64_t end, double limit) {
+          double dd = 0;
+          for (int64_t j = begin; j < end && dd <= limit; ++j) {
+            const double d = offset + sign * v[static_cast<size_t>(reading.at(j))] - wanted[static_cast<size_t>(j)];
+            dd += d * d;
+          }
+          return dd;
+        };
+        const int64_t few = static_cast<int64_t>(kFirstLook);
+        if (misfit(0, few, kFarOff * spread * spread) > kFarOff * spread * spread) continue;  // most are, at once
+        const double dd = misfit(0, channels_, most);
         if (dd > most) continue;
         reading.sign = sign, reading.offset = offset, reading.residual = std::sqrt(dd / n) / spread;
-        found = reading;
-        return true;
+        return reading;
       }
-      return false;
-    };
-    for (const Pattern& pattern : patterns(channels_, length / channels_))
-      for (int64_t start = 0; start < length; ++start)
-        if (try_at({s, start, pattern.stride, pattern.run, pattern.jump, length, 1, 0, INFINITY})) return found;
-    for (int64_t start = 0; start < length; ++start)  // a part rolled within itself
-      if (try_at({s, start, 1, channels_, 0, channels_, 1, 0, INFINITY})) return found;
   }
   return std::nullopt;
 }
