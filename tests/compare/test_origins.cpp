@@ -15,10 +15,10 @@ namespace {
 
 using namespace synthetic;
 
-constexpr size_t kWidth = 48;
+constexpr size_t kOriginWidth = 48;
 
 std::vector<float> near_one(unsigned seed) {
-  std::vector<float> out = noise({static_cast<int64_t>(kWidth)}, seed, 0.3f).v;
+  std::vector<float> out = noise({static_cast<int64_t>(kOriginWidth)}, seed, 0.3f).v;
   for (float& value : out) value = 1 + 0.5f * std::tanh(value);
   return out;
 }
@@ -29,7 +29,7 @@ Values rms_normed(const Values& x, const std::vector<float>& weight,
   Values out = x;
   for (int64_t i = 0; i < x.rows(); ++i) {
     const double factor = 1 / std::sqrt(mean_square(x.row(i)) + eps);
-    for (size_t j = 0; j < kWidth; ++j) out.row(i)[j] = static_cast<float>(x.row(i)[j] * factor * weight[j]);
+    for (size_t j = 0; j < kOriginWidth; ++j) out.row(i)[j] = static_cast<float>(x.row(i)[j] * factor * weight[j]);
   }
   return out;
 }
@@ -41,13 +41,13 @@ double mean_square(std::span<const float> row) {
 }
 
 struct Norm {
-  Values x = noise({1, 24, static_cast<int64_t>(kWidth)}, 1);
+  Values x = noise({1, 24, static_cast<int64_t>(kOriginWidth)}, 1);
   std::vector<float> weight = near_one(2);
   std::shared_ptr<MemoryWeights> weights = std::make_shared<MemoryWeights>();
   Norm() {
     for (int64_t i = 0; i < x.rows(); ++i)  // rows of different size: a statistic that were the same for all fits none
       for (float& value : x.row(i)) value *= 0.5f + 0.1f * static_cast<float>(i);
-    weights->add("net.norm.weight", {{static_cast<int64_t>(kWidth)}, weight});
+    weights->add("net.norm.weight", {{static_cast<int64_t>(kOriginWidth)}, weight});
   }
   std::string cause(const Values& wrong) const {
     RunMaker a, b;
@@ -112,12 +112,12 @@ TEST(NormByRow, GroupsOfChannelsOverAllTokens) {
 
 // A module that yours does not call: its result is only seen where it goes.
 struct Skipped {
-  Values x = noise({1, 24, static_cast<int64_t>(kWidth)}, 1);
+  Values x = noise({1, 24, static_cast<int64_t>(kOriginWidth)}, 1);
   std::vector<float> own = near_one(2), other = near_one(3);
   std::shared_ptr<MemoryWeights> weights = std::make_shared<MemoryWeights>();
   Skipped() {
-    weights->add("net.layers.1.norm2.weight", {{static_cast<int64_t>(kWidth)}, own});
-    weights->add("net.layers.0.norm1.weight", {{static_cast<int64_t>(kWidth)}, other});
+    weights->add("net.layers.1.norm2.weight", {{static_cast<int64_t>(kOriginWidth)}, own});
+    weights->add("net.layers.0.norm1.weight", {{static_cast<int64_t>(kOriginWidth)}, other});
   }
   Comparison compare(const Values& wrong, bool with_input) const {
     const Values right = rms_normed(x, own, mean_square);
@@ -151,7 +151,7 @@ TEST(Origins, AFactorThatIsNoRatioStaysAFactor) {
   const Skipped skipped;
   EXPECT_EQ(first_cause(skipped.compare(rms_normed(skipped.x, near_one(77), mean_square), false)),
             "affine.channel_scale");
-  std::vector<float> none(kWidth, 1), more = skipped.own;
+  std::vector<float> none(kOriginWidth, 1), more = skipped.own;
   for (float& value : more) value += 1;
   EXPECT_EQ(first_cause(skipped.compare(rms_normed(skipped.x, none, mean_square), false)), "norm.weight_missing");
   EXPECT_EQ(first_cause(skipped.compare(rms_normed(skipped.x, more, mean_square), false)), "norm.one_plus_weight");
@@ -166,17 +166,18 @@ TEST(Origins, ANormThatWasWrittenOutIsAskedAsWhatMadeTheTensor) {
 
 // y = x (1 + scale) + shift with [shift, scale, gate] twice, read otherwise.
 struct Modulation {
-  Values x = noise({1, 20, static_cast<int64_t>(kWidth)}, 1),
-         parts = noise({1, 6 * static_cast<int64_t>(kWidth)}, 2, 0.3f);
+  Values x = noise({1, 20, static_cast<int64_t>(kOriginWidth)}, 1),
+         parts = noise({1, 6 * static_cast<int64_t>(kOriginWidth)}, 2, 0.3f);
   using Read = std::function<float(size_t part, size_t channel)>;
   Comparison compare(const Read& read) const {
     const auto made = [&](const Read& from) {
       Values out = x;
       for (int64_t i = 0; i < x.rows(); ++i)
-        for (size_t j = 0; j < kWidth; ++j) out.row(i)[j] = x.row(i)[j] * (1 + from(1, j)) + from(0, j);
+        for (size_t j = 0; j < kOriginWidth; ++j) out.row(i)[j] = x.row(i)[j] * (1 + from(1, j)) + from(0, j);
       return out;
     };
-    const Values right = made([&](size_t part, size_t j) { return parts.v[part * kWidth + j]; }), wrong = made(read);
+    const Values right = made([&](size_t part, size_t j) { return parts.v[part * kOriginWidth + j]; }),
+                 wrong = made(read);
     RunMaker a, b;
     a.add("net.mod", parts).add("net.norm", x).in("net.attn", right).add("net.attn", right);
     b.add("net.mod", parts).add("net.norm", x).in("net.attn", wrong).add("net.attn", wrong);
@@ -195,13 +196,13 @@ TEST(Origins, PartsOfAModulationReadAlongAnotherAxis) {
   EXPECT_EQ(cause([&](size_t part, size_t j) { return m.at(3 * j + part); }), "modulate.other_part");
   EXPECT_EQ(cause([&](size_t part, size_t j) { return m.at(j / 12 * 72 + part * 12 + j % 12); }),
             "modulate.other_part");  // four heads of 12
-  EXPECT_EQ(cause([&](size_t part, size_t j) { return m.at(part * kWidth + j + 287); }), "modulate.other_part");
-  EXPECT_EQ(cause([&](size_t part, size_t j) { return m.at(part * kWidth + (j + 5) % kWidth); }),
+  EXPECT_EQ(cause([&](size_t part, size_t j) { return m.at(part * kOriginWidth + j + 287); }), "modulate.other_part");
+  EXPECT_EQ(cause([&](size_t part, size_t j) { return m.at(part * kOriginWidth + (j + 5) % kOriginWidth); }),
             "modulate.other_part");
-  EXPECT_EQ(cause([&](size_t part, size_t j) { return std::clamp(m.at(part * kWidth + j), -0.2f, 0.2f); }),
+  EXPECT_EQ(cause([&](size_t part, size_t j) { return std::clamp(m.at(part * kOriginWidth + j), -0.2f, 0.2f); }),
             "modulate.form");
   const Values elsewhere = noise({96}, 8, 0.3f);
-  EXPECT_EQ(cause([&](size_t part, size_t j) { return elsewhere.v[part * kWidth + j]; }),
+  EXPECT_EQ(cause([&](size_t part, size_t j) { return elsewhere.v[part * kOriginWidth + j]; }),
             "affine.channel_scale_offset");
 }
 

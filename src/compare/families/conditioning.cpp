@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kMostRows = 5;  // more, and one call is enough
-constexpr int64_t kFewestElements = 16;
+constexpr int64_t kShortestVector = 16;
 constexpr size_t kMostStacked = 64, kMostPooled = 96;
 constexpr double kRepeated = 1e-3;  // two passes of a step get the same vector
 
@@ -150,7 +150,7 @@ void search_pooled(Case& failing, Findings& out) {
 
 void search_conditioning(Case& failing, Findings& out) {
   if (!std::isfinite(failing.error) || failing.r.rank() < 2 || failing.r.rows() > kMostRows ||
-      failing.r.last() < kFewestElements)
+      failing.r.last() < kShortestVector)
     return;
   search_all_calls(failing, out);
   search_pooled(failing, out);

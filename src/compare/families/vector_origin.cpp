@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kFewestRead = 16;      // channels: fewer are found anywhere
 constexpr int64_t kLongest = 1 << 17;    // of a source
-constexpr size_t kMostSources = 64;      // recorded vectors that are read
+constexpr size_t kMostLongVectors = 64;  // recorded vectors that are read
 constexpr double kReadingLimit = 0.06;   // of what varies: coefficients are solved for, and rounded
 constexpr size_t kMostCheckpoint = 800;  // vectors of the checkpoint
 constexpr size_t kFirstLook = 8;         // channels that rule most pairs out
@@ -65,7 +65,7 @@ VectorSources::VectorSources(Case& failing, int64_t channels) : channels_(channe
   });
   std::set<std::string> seen;
   for (const size_t i : order) {
-    if (sources_.size() >= kMostSources) break;
+    if (sources_.size() >= kMostLongVectors) break;
     const RecordedTensor& record = run.records[i];
     if (!record.checksum.empty() && !seen.insert(record.checksum).second) continue;
     const Values& values = failing.load_reference(i);
