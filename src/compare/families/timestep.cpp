@@ -149,6 +149,30 @@ bool are_of_angles(const Values& y) {
   return half >= 16 && squares / n - sum / n * (sum / n) > 0.01;
 }
 
+// Features of a smaller width, and zeros after them.
+bool search_fewer_features(Case& failing, const Item& item, const Features& r, double limit, Findings& out) {
+  const Values& y = failing.c;
+  const auto is_zero = [&](int64_t j) {
+    for (int64_t row = 0; row < y.rows(); ++row)
+      if (y.row(row)[static_cast<size_t>(j)] != 0) return false;
+    return true;
+  };
+  int64_t width = y.last();
+  while (width > 0 && is_zero(width - 1)) --width;
+  width += width % 2;  // a sine of nothing at the end
+  if (width < 16 || width == y.last()) return false;
+  Values head = make_values({y.rows(), width});
+  for (int64_t row = 0; row < y.rows(); ++row) std::copy_n(y.row(row).begin(), width, head.row(row).begin());
+  const Features c = fit(failing.candidate_of(item), head);
+  if (c.residual > limit) return false;
+  out.push_back({"timestep.theta",
+                 fmt::format("reference: {}; yours: the same of {} numbers where it has {}, and zeros", formula(r),
+                             width, y.last()),
+                 "make it as wide as the reference: compute " + formula(r), "", r.residual,
+                 std::min(c.residual, failing.tolerance), 0.9, 0, Blame::kNone});
+  return true;
+}
+
 void search_features(Case& failing, Findings& out) {
   if (failing.r.last() < 8 || failing.r.last() % 2) return;
   for (const Item& item : failing.items) {
@@ -164,6 +188,7 @@ void search_features(Case& failing, Findings& out) {
       if (read.residual < c.residual) c = read;
     }
     if (c.residual > limit) c = fit_unusual(failing.candidate_of(item), failing.c, c, r);
+    if (c.residual > limit && search_fewer_features(failing, item, r, limit, out)) return;
     if (c.residual > limit && are_of_angles(failing.c)) {
       out.push_back({"timestep.theta",
                      fmt::format("reference: {}; yours: cosines and sines too, of angles by another law", formula(r)),

@@ -88,7 +88,8 @@ std::optional<VectorReading> VectorSources::find(const std::vector<double>& want
   if (!(spread > 1e-3 * std::sqrt(squares / n))) return std::nullopt;
   for (size_t s = 0; s < sources_.size(); ++s) {
     const std::vector<float>& v = sources_[s].v;
-    const double most = kReadingLimit * kReadingLimit * spread * spread * n;
+    double most = kReadingLimit * kReadingLimit * spread * spread * n;
+    std::optional<VectorReading> best;  // of a source: readings that are nearly the same differ in a channel or two
     for (VectorReading reading : readings(s, channels_, static_cast<int64_t>(v.size())))
       for (const auto& [sign, offset] : {std::pair{1.0, 1.0}, {1.0, 0.0}, {-1.0, 0.0}}) {
         const auto misfit = [&](int64_t begin, int64_t end, double limit) {
@@ -102,10 +103,11 @@ std::optional<VectorReading> VectorSources::find(const std::vector<double>& want
         const int64_t few = static_cast<int64_t>(kFirstLook);
         if (misfit(0, few, kFarOff * spread * spread) > kFarOff * spread * spread) continue;  // most are, at once
         const double dd = misfit(0, channels_, most);
-        if (dd > most) continue;
+        if (dd > most || (best && dd >= most)) continue;
         reading.sign = sign, reading.offset = offset, reading.residual = std::sqrt(dd / n) / spread;
-        return reading;
+        best = reading, most = dd;
       }
+    if (best) return best;
   }
   return std::nullopt;
 }
