@@ -253,7 +253,8 @@ const PoorerNumber kPoorer[] = {
 // Is the candidate's timestep the reference's as such a number, at every step, and different from it at some?
 bool is_poorer(const PoorerNumber& poorer, double unit, const std::vector<std::array<double, 3>>& all) {
   bool differs = false;
-  for (const auto& [theirs, mine, step] : all) {
+  for (const std::array<double, 3>& each : all) {
+    const double theirs = each[0], mine = each[1];
     const double exact = unit * theirs, slack = 3e-6 * std::fabs(exact);
     // What f32 made of a whole number may lie just below it: cut, it has lost one or it has not.
     const auto is = [&](double value) { return std::fabs(unit * mine - poorer.round(value)) <= slack; };

@@ -91,12 +91,13 @@ std::optional<VectorReading> VectorSources::find(const std::vector<double>& want
     double most = kReadingLimit * kReadingLimit * spread * spread * n;
     std::optional<VectorReading> best;  // of a source: readings that are nearly the same differ in a channel or two
     for (VectorReading reading : readings(s, channels_, static_cast<int64_t>(v.size())))
-      for (const auto& [sign, offset] : {std::pair{1.0, 1.0}, {1.0, 0.0}, {-1.0, 0.0}}) {
+      for (const std::pair<double, double>& form : {std::pair{1.0, 1.0}, {1.0, 0.0}, {-1.0, 0.0}}) {
+        reading.sign = form.first, reading.offset = form.second;
         const auto misfit = [&](int64_t begin, int64_t end, double limit) {
           double dd = 0;
           for (int64_t j = begin; j < end && dd <= limit; ++j) {
-            const double d = offset + sign * v[static_cast<size_t>(reading.at(j))] - wanted[static_cast<size_t>(j)];
-            dd += d * d;
+            const double value = reading.offset + reading.sign * v[static_cast<size_t>(reading.at(j))];
+            dd += (value - wanted[static_cast<size_t>(j)]) * (value - wanted[static_cast<size_t>(j)]);
           }
           return dd;
         };
@@ -104,7 +105,7 @@ std::optional<VectorReading> VectorSources::find(const std::vector<double>& want
         if (misfit(0, few, kFarOff * spread * spread) > kFarOff * spread * spread) continue;  // most are, at once
         const double dd = misfit(0, channels_, most);
         if (dd > most || (best && dd >= most)) continue;
-        reading.sign = sign, reading.offset = offset, reading.residual = std::sqrt(dd / n) / spread;
+        reading.residual = std::sqrt(dd / n) / spread;
         best = reading, most = dd;
       }
     if (best) return best;
