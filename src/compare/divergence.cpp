@@ -57,6 +57,24 @@ bool nothing_follows(const RunView& reference, const Structure& structure,
   return later > 0;
 }
 
+// Two steps of one call may have changed places: then what yours was given first is where it went wrong, though the
+// reference comes to it later.
+size_t first_in_candidate(const RunView& reference, const Structure& structure, const Comparison& out, size_t chosen) {
+  const auto record = [&](size_t i) { return out.results[i].pair.reference; };
+  const auto is_given = [&](size_t i) { return reference.records[record(i)].role == Role::kInput; };
+  const std::string scope = parent_of(structure.site(record(chosen)).module);
+  if (!is_given(chosen) || scope.empty()) return chosen;
+  size_t first = chosen;
+  for (size_t i = chosen + 1; i < out.results.size(); ++i) {
+    const std::string& module = structure.site(record(i)).module;
+    if (!same_call(reference, record(i), record(chosen)) || (module != scope && !is_inside(module, scope))) break;
+    if (is_given(i) && out.results[i].state == PairState::kBad && parent_of(module) == scope &&
+        out.results[i].pair.candidate < out.results[first].pair.candidate)
+      first = i;
+  }
+  return first;
+}
+
 }  // namespace
 
 void locate_divergence(const RunView& reference, const Structure& structure,
@@ -72,6 +90,7 @@ void locate_divergence(const RunView& reference, const Structure& structure,
       first = i;
     }
   }
+  if (first) first = first_in_candidate(reference, structure, out, *first);
   const size_t chosen = first ? *first : *first_isolated;
   if (first && first_isolated && *first_isolated < *first)
     out.notes.push_back(fmt::format("{} differs too, but nothing after it is affected: compare what was captured there",

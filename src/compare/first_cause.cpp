@@ -125,6 +125,44 @@ void explain_first(const RunView& reference, const RunView& candidate, const Str
     }
     if (surely_fed && out.causes.empty()) out.causes = diagnose(failing);
   }
+  if (!names_a_mistake(out.causes) && !by_hand) {
+    // A neighbour that yours did not call (a norm that it skips) is taken to be right too: the reference's formula may
+    // need it, and what yours used in its place is then among the rest.
+    const std::string scope = failing.role == Role::kInput ? parent_of(failing.module) : failing.module;
+    failing.items = gather_items(reference, structure, record, partner, is_good, [&](size_t i) {
+      return partner(i) == SIZE_MAX && reference.records[i].role == Role::kOutput &&
+             parent_of(structure.site(i).module) == scope;
+    });
+    const bool any =
+        std::any_of(failing.items.begin(), failing.items.end(), [](const Item& item) { return item.assumed; });
+    std::vector<Finding> causes = any ? diagnose(failing) : std::vector<Finding>();
+    if (names_a_mistake(causes)) out.causes = std::move(causes);
+  }
+  // The module that makes this in the reference was not called by yours under its name (another was, its code was
+  // written out, or it was left out): asked as its result. What it was given is taken to be right; the proof is that a
+  // formula fits.
+  const bool replaced = !out.causes.empty() && out.causes[0].cause == "stage.replaced";
+  const size_t made = first_with_these_values(reference, record);
+  const std::string& maker = structure.site(made).module;
+  if ((replaced || !names_a_mistake(out.causes)) && failing.role == Role::kInput && made != record &&
+      reference.records[made].role == Role::kOutput && !structure.is_container(maker)) {
+    Case asked(reference, view, structure, made, result.pair.candidate);
+    asked.r.shape = failing.r.shape, asked.c = failing.c;
+    asked.partner = partner;
+    asked.items = gather_items(reference, structure, made, partner, is_good, [&](size_t i) {
+      const bool given = structure.site(i).module == maker && reference.records[i].role == Role::kInput;
+      return given ? partner(i) == SIZE_MAX || !is_good(i) : by_hand && partner(i) == SIZE_MAX;
+    });
+    asked.weights_r = failing.weights_r, asked.weights_c = failing.weights_c;
+    asked.error = failing.error, asked.floor = failing.floor, asked.tolerance = failing.tolerance;
+    std::vector<Finding> causes = diagnose(asked);
+    const auto missing =
+        std::find_if(causes.begin(), causes.end(), [](const Finding& f) { return f.cause.ends_with(".missing"); });
+    if (replaced && missing != causes.end())
+      out.causes = {std::move(*missing), std::move(out.causes[0])};  // which step it was that was left out
+    else if (!replaced && names_a_mistake(causes))
+      out.causes = std::move(causes);
+  }
   const auto inputs = structure.records_of(failing.module, Role::kInput, record);
   out.first->input_unknown =
       by_hand ||

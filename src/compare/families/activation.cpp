@@ -215,9 +215,26 @@ void search_other_form(Case& failing, const Search& search, const Choice& r, Fin
   if (!c.up || !failing.explains_candidate(c.residual) || !failing.is_better(c.residual, search.with(r))) return;
   const char* cause = c.form == Form::kOfProduct || c.form == Form::kOfSum ? "activation.other_input"
                       : c.form == Form::kBoth                              ? "activation.added"
-                                                                           : "activation.product_missing";
+                      : r.up                                               ? "activation.product_missing"
+                                                                           : "residual.added";
   out.push_back({cause, fmt::format("reference: {}; yours: {}", formula(r), formula(c)), "compute " + formula(r), "",
                  r.residual, c.residual, 0.9, 0, Blame::kNone});
+}
+
+// Both are plain products of recorded tensors: is the operand that differs the other's activation?
+const char* product_difference(Case& failing, const Choice& r, const Choice& c) {
+  const auto other_than = [](const Choice& of, const Choice& in) {
+    return of.x != in.x && of.x != in.up ? of.x : of.up;
+  };
+  const Values &wanted = failing.reference_of(*other_than(r, c)), &used = failing.reference_of(*other_than(c, r));
+  const auto makes = [&](const Values& from, const Values& to) {
+    return std::any_of(element_functions().begin() + 1, element_functions().end(), [&](const ElementFunction& f) {
+      return f.is_activation && failing.explains(residual_of(f, from.v, {}, to.v));
+    });
+  };
+  return makes(used, wanted)   ? "activation.missing"
+         : makes(wanted, used) ? "activation.added"
+                               : "activation.other_input";
 }
 
 void search_known(Case& failing, Findings& out) {
@@ -262,6 +279,9 @@ void search_known(Case& failing, Findings& out) {
     } else if (product && !c.up) {
       finding.cause = "activation.product_missing";
       finding.fix = fmt::format("multiply by {}", r.up->label());
+    } else if (product && c.up && r.act == 0 && c.act == 0) {
+      finding.cause = product_difference(failing, r, c);
+      finding.fix = "multiply as the reference does: " + formula(r);
     } else if (c.act == 0) {
       finding.cause = "activation.missing";
       finding.fix = fmt::format("apply {}", element_functions()[r.act].name);

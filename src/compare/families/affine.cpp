@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "compare/families/fit.h"
+#include "compare/families/vector_origin.h"
 
 namespace lockstep {
 namespace {
@@ -120,12 +121,19 @@ void search_bounded(Case& failing, Findings& out) {
        "scale and offset before the values are held to their range differ", "", 0, residual, 2.4, 0, Blame::kNone});
 }
 
+// Which vectors make it, where known ones do: that comes before the bare effect.
+void add_origin(Case& failing, const ChannelFit& fit, bool has_factor, bool has_offset, Findings& out) {
+  if (auto origin = origin_of(failing, {fit.scale, fit.offset, has_factor, has_offset, fit.residual}))
+    out.push_back(std::move(*origin));
+}
+
 void search_per_channel(Case& failing, Findings& out) {
   const int axis = channel_axis(failing.name, failing.r.shape);
   const Values r = channels_last(failing.r, axis), c = channels_last(failing.c, axis);
   if (r.rows() < 6 || r.last() < 2) return;
   const ChannelFit offset = fit_channels(c, r, false, true);
   if (failing.explains_candidate(offset.residual)) {
+    add_origin(failing, offset, false, true, out);
     out.push_back(
         {"affine.channel_offset", "reference: y; yours: y plus a constant of its own for each channel",
          "a bias is missing, added twice, or belongs to another layer; record weights to see which (--weights-a)", "",
@@ -134,16 +142,18 @@ void search_per_channel(Case& failing, Findings& out) {
   }
   const ChannelFit scale = fit_channels(c, r, true, false);
   if (failing.explains_candidate(scale.residual)) {
+    add_origin(failing, scale, true, false, out);
     out.push_back({"affine.channel_scale", "reference: y; yours: y times a factor of its own for each channel",
                    "a weight, gate or scale per channel is missing, applied twice, or belongs to another layer", "", 0,
                    scale.residual, 3.2, 0, Blame::kNone});
     return;
   }
   const ChannelFit both = fit_channels(c, r, true, true);
-  if (failing.explains_candidate(both.residual) && r.rows() >= 10)
-    out.push_back({"affine.channel_scale_offset", "reference: y; yours: a[channel] * y + b[channel]",
-                   "scale and shift per channel differ: modulation, norm weight and bias, or denormalisation", "", 0,
-                   both.residual, 4.5, 0, Blame::kNone});
+  if (!failing.explains_candidate(both.residual) || r.rows() < 10) return;
+  add_origin(failing, both, true, true, out);
+  out.push_back({"affine.channel_scale_offset", "reference: y; yours: a[channel] * y + b[channel]",
+                 "scale and shift per channel differ: modulation, norm weight and bias, or denormalisation", "", 0,
+                 both.residual, 4.5, 0, Blame::kNone});
 }
 
 void search_per_row(Case& failing, Findings& out) {

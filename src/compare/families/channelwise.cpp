@@ -7,11 +7,23 @@
 #include "compare/families/channelwise_search.h"
 #include "compare/families/norm_search.h"
 #include "compare/families/number_formats.h"
+#include "compare/work_back.h"
 
 namespace lockstep {
 namespace {
 
 using Formula = ChannelFormula;
+
+// Of addends the stream is what was there first; a branch was made from it.
+bool is_branch(Case& failing, const ChannelSearch& search, const Formula& r, const Formula::Term& term) {
+  const auto made = [&](int index) {
+    const Item* item = search.item(index);
+    return item ? first_with_these_values(failing.reference_run(), item->reference) : SIZE_MAX;
+  };
+  return std::any_of(r.terms.begin(), r.terms.end(), [&](const Formula::Term& other) {
+    return other.item != term.item && made(other.item) < made(term.item);
+  });
+}
 
 // Was the reference's tensor made by a norm from the one yours uses?
 bool skips_norm(Case& failing, const Item& wanted, const Item& used) {
@@ -52,11 +64,15 @@ Finding describe(Case& failing, const ChannelSearch& search, const Formula& r, c
     else if (replaced && r.terms.size() == 1 && term.coefficient.is(1) && c.terms[0].coefficient.is(1) &&
              r.offset.is(0) && c.offset.is(0))
       set("stage.replaced", fmt::format("pass {} on, not {}", search.label(term.item), search.label(c.terms[0].item)));
+    else if (replaced && r.terms.size() == 1)  // the right modulation of another tensor
+      set("stage.replaced", fmt::format("use {} here, not {}", search.label(term.item), search.label(c.terms[0].item)));
     else if (replaced)
       set("residual.other_input", fmt::format("add {} here, not another tensor", search.label(term.item)));
     else if (term.coefficient.is_vector())
       set("residual.branch_missing",
           fmt::format("add {} * {}", search.label(term.item), search.words(term.coefficient)));
+    else if (is_branch(failing, search, r, term))
+      set("residual.branch_missing", fmt::format("add {}, which was made for this", search.label(term.item)));
     else
       set("residual.missing", fmt::format("add {} (the residual)", search.label(term.item)));
     return out;
@@ -163,7 +179,7 @@ Findings search_elsewhere(const Case& operand, const ChannelSearch& search, cons
     if (label == wanted || values.v == operand.r.v) continue;
     const double residual = relative_error(operand.c.v, values.v);
     if (residual > 2 * operand.tolerance) continue;
-    const bool alone = r.terms.size() == 1 && r.terms[0].coefficient.is(1) && r.offset.is(0);  // nothing is added here
+    const bool alone = r.terms.size() == 1;  // nothing is added here
     add(alone ? "stage.replaced" : "residual.other_input", label + " in its place",
         fmt::format("{} {} here, not {}", alone ? "pass" : "add", wanted, label), residual);
     return out;
@@ -183,21 +199,26 @@ Findings search_elsewhere(const Case& operand, const ChannelSearch& search, cons
 
 // A coefficient in a poorer format: yours differs by what that takes from the channels, and by nothing else.
 bool search_coarse_coefficients(Case& failing, const ChannelSearch& search, const Formula& r, Findings& out) {
-  for (const NumberFormat& format : half_formats())
-    for (const ChannelSearch::Coarse& coarse : {ChannelSearch::Coarse{&format, nullptr, false},
-                                                {&format, &format, false},
-                                                {nullptr, &format, false},
-                                                {&format, nullptr, true},
-                                                {&format, &format, true}}) {
-      const double residual = search.residual(r, true, coarse);
-      if (!failing.explains_candidate(residual) || !failing.is_better(residual, search.residual(r, true))) continue;
-      out.push_back(
-          {format.cause,
-           fmt::format("reference: {}; yours: the same with its coefficients in {}", search.words(r), format.name),
-           "do not cast the modulation on the way", "", r.residual, residual, 1, 0, Blame::kNone});
-      return true;
+  double residual = 0;
+  const double unchanged = search.residual(r, true);
+  const Format format = first_fitting(half_formats(), [&](const NumberFormat& next) {
+    const Format f = &next;
+    for (const ChannelSearch::Coarse& coarse : {ChannelSearch::Coarse{f, nullptr, false},
+                                                {f, f, false},
+                                                {nullptr, f, false},
+                                                {f, nullptr, true},
+                                                {f, f, true}}) {
+      residual = search.residual(r, true, coarse);
+      if (failing.explains_candidate(residual) && failing.is_better(residual, unchanged)) return true;
     }
-  return false;
+    return false;
+  });
+  if (!format) return false;
+  out.push_back(
+      {format->cause,
+       fmt::format("reference: {}; yours: the same with its coefficients in {}", search.words(r), format->name),
+       "do not cast the modulation on the way", "", r.residual, residual, 1, 0, Blame::kNone});
+  return true;
 }
 
 // One term at a time: what would it have to be for yours to come out? Then that tensor is explained like any other.
@@ -216,14 +237,14 @@ void search_operands(Case& failing, const ChannelSearch& search, const Formula& 
     // nothing here, only what is left.
     std::erase_if(found, [&](const Finding& finding) { return finding.residual > 2 * operand.tolerance; });
     // Worked back, the values are not exactly those of the poorer format: the difference must vanish with it.
-    for (const NumberFormat& format : half_formats()) {
-      Values rounded = operand.r;
-      for (float& value : rounded.v) value = format.round(value);
-      const double left = relative_error(operand.c.v, rounded.v);
-      if (found.empty() && operand.error < 0.01 && left < 0.25 * operand.error)
-        found.push_back({format.cause, fmt::format("rounded to {}", format.name), "do not cast it on the way", "", 0,
-                         left, 1, 0, Blame::kNone});
-    }
+    double left = 0;
+    const Format held = first_fitting(half_formats(), [&](const NumberFormat& next) {
+      left = relative_error(operand.c.v, in_format(operand.r, &next).v);
+      return operand.error < 0.01 && left < 0.25 * operand.error;
+    });
+    if (found.empty() && held)
+      found.push_back({held->cause, fmt::format("rounded to {}", held->name), "do not cast it on the way", "", 0, left,
+                       1, 0, Blame::kNone});
     for (Finding& finding : found) {
       finding.explanation = fmt::format("reference: {}; yours: the same, but in it {}: {}", search.words(r),
                                         operand.name, finding.explanation);
@@ -240,7 +261,7 @@ void search_operands(Case& failing, const ChannelSearch& search, const Formula& 
 
 void search_channelwise(Case& failing, Findings& out) {
   if (failing.r.rank() < 2 || !std::isfinite(failing.error)) return;
-  const ChannelSearch search(failing);
+  ChannelSearch search(failing);
   if (!search.possible()) return;
   const size_t before = out.size();
   const Formula r = search.best(false);
@@ -248,8 +269,13 @@ void search_channelwise(Case& failing, Findings& out) {
   if (explained) {
     const double with_reference = search.residual(r, true);
     if (failing.note_local(with_reference)) return;
-    const Formula c = search.best(true);
-    if (!c.terms.empty() && failing.explains_candidate(c.residual) && failing.is_better(c.residual, with_reference)) {
+    const auto fits = [&](const Formula& c) {
+      return !c.terms.empty() && failing.explains_candidate(c.residual) &&
+             failing.is_better(c.residual, with_reference);
+    };
+    Formula c = search.best(true);
+    if (!fits(c)) c = search.best_reading(r);
+    if (fits(c)) {
       Finding finding = describe(failing, search, r, c);
       if (!failing.module.empty() && failing.role == Role::kInput)
         finding.look_at = parent_of(failing.module) + ", before " + failing.module;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "compare/families/functions.h"
 #include "compare/small_solve.h"
@@ -35,6 +36,38 @@ double snapped(double x, std::initializer_list<double> values) {
   for (const double value : values)
     if (std::fabs(x - value) <= kNear * std::max(1.0, std::fabs(value))) return value;
   return x;
+}
+
+// Is k the same function of v in every channel? Neighbours in value then differ by little, against how k varies; the
+// few largest and smallest lie far apart and would drown the rest.
+bool is_function(const std::vector<double>& k, const std::vector<float>& v) {
+  if (static_cast<int64_t>(k.size()) < 2 * kFewChannels) return false;
+  std::vector<size_t> order(k.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return v[a] < v[b]; });
+  const size_t left_out = k.size() / 24;
+  double steps = 0, sum = 0, squares = 0, n = 0;
+  for (size_t i = left_out; i + left_out < k.size(); ++i) {
+    const double value = k[order[i]];
+    ++n, sum += value, squares += value * value;
+    if (i > left_out) steps += (value - k[order[i - 1]]) * (value - k[order[i - 1]]);
+  }
+  const double variance = squares / n - sum / n * (sum / n);
+  return variance > 0 && steps / (2 * n * variance) < 0.02;
+}
+
+// Right in a good part of the channels and one number in all the others.
+bool is_right_in_part(const std::vector<double>& k, const std::vector<double>& right) {
+  double low = INFINITY, high = -INFINITY, spread = 0;
+  for (const double value : right) spread = std::max(spread, std::fabs(value - right[0]));
+  size_t agree = 0;
+  for (size_t j = 0; j < k.size(); ++j) {
+    if (std::fabs(k[j] - right[j]) <= 5e-3 * spread)
+      ++agree;
+    else
+      low = std::min(low, k[j]), high = std::max(high, k[j]);
+  }
+  return 5 * agree >= k.size() && agree < k.size() && high - low <= 5e-3 * spread;
 }
 
 }  // namespace
@@ -100,6 +133,7 @@ ChannelFormula ChannelSearch::best_from_reference() const {
 
 double ChannelSearch::value(const Coefficient& k, bool candidate, size_t channel, Format coarse, bool before) const {
   if (!k.is_vector()) return k.constant;
+  if (k.table >= 0) return tables_[static_cast<size_t>(k.table)][channel];
   const NamedVector& word = words_[static_cast<size_t>(k.vector)];
   const double scaled = k.factor * kVectorFunctions[k.function].f((candidate ? word.c : word.r)[channel]);
   return before ? in_format(scaled, coarse) + k.offset : in_format(scaled + k.offset, coarse);
@@ -167,6 +201,7 @@ std::pair<Values, Values> ChannelSearch::implied(const ChannelFormula& formula, 
 std::string ChannelSearch::words(const Coefficient& k) const {
   if (!k.is_vector()) return number(k.constant);
   std::string out = words_[static_cast<size_t>(k.vector)].name;
+  if (k.table >= 0) return fmt::format("(something made of {})", out);
   if (k.function) out = fmt::format("{}({})", kVectorFunctions[k.function].name, out);
   if (k.factor == -1)
     out = "-" + out;
@@ -191,12 +226,11 @@ std::string ChannelSearch::words(const ChannelFormula& formula) const {
   return out.empty() ? "0" : out;
 }
 
-ChannelFormula ChannelSearch::fit(const std::vector<int>& chosen, bool candidate) const {
+std::optional<ChannelSearch::Solved> ChannelSearch::solve(const std::vector<int>& chosen, bool candidate) const {
   const size_t n = chosen.size() + 1;  // and the offset
   const Values& y = y_[candidate];
-  ChannelFormula out;
-  if (y.rows() < static_cast<int64_t>(n) + 1) return out;
-  std::vector<std::vector<double>> k(n, std::vector<double>(static_cast<size_t>(channels_)));
+  if (y.rows() < static_cast<int64_t>(n) + 1) return std::nullopt;
+  Solved k(n, std::vector<double>(static_cast<size_t>(channels_)));
   std::vector<double> gram(n * n), right(n), basis(n, 1);
   double left = 0, yy = 0;
   for (int64_t j = 0; j < channels_; ++j) {
@@ -212,16 +246,106 @@ ChannelFormula ChannelSearch::fit(const std::vector<int>& chosen, bool candidate
       own += static_cast<double>(y.v[at]) * y.v[at];
     }
     std::vector<double> solved = right;
-    if (!solve_symmetric(gram, solved, n)) return out;
+    if (!solve_symmetric(gram, solved, n)) return std::nullopt;
+    yy += own;
     for (size_t t = 0; t < n; ++t) k[t][static_cast<size_t>(j)] = solved[t], own -= solved[t] * right[t];
     left += std::max(0.0, own);
-    for (int64_t i = 0; i < y.rows(); ++i)
-      yy += static_cast<double>(y.v[static_cast<size_t>(i * channels_ + j)]) *
-            y.v[static_cast<size_t>(i * channels_ + j)];
   }
   // Even free coefficients leave too much: no need to name them.
-  if (!(yy > 0) || std::sqrt(left / yy) > std::max(0.05, 4 * failing_.tolerance)) return out;
-  const double scale = std::sqrt(yy / static_cast<double>(y.size()));  // an offset small against the rest is none
+  if (!(yy > 0) || std::sqrt(left / yy) > std::max(0.05, 4 * failing_.tolerance)) return std::nullopt;
+  return k;
+}
+
+double ChannelSearch::size_of(bool candidate) const {
+  return rms(y_[candidate].v);
+}
+
+// Not only near it as a whole: what varies from channel to channel is the vector's.
+bool ChannelSearch::is_close(const Coefficient& known, const std::vector<double>& k) const {
+  double dd = 0, sum = 0, squares = 0;
+  for (size_t j = 0; j < k.size(); ++j) {
+    const double d = value(known, true, j) - k[j];
+    dd += d * d, sum += k[j], squares += k[j] * k[j];
+  }
+  const double n = static_cast<double>(k.size());
+  return dd <= 1e-3 * std::max(0.0, squares - sum * sum / n) || (!known.is_vector() && dd <= 1e-6 * squares);
+}
+
+// The right vector with a share of another one: k = a u + b v + c.
+bool ChannelSearch::is_mixture(const std::vector<double>& k, size_t right) const {
+  if (static_cast<int64_t>(k.size()) < 2 * kFewChannels) return false;
+  const auto about_mean = [&](auto&& at) {
+    std::vector<double> out(k.size());
+    double sum = 0;
+    for (size_t j = 0; j < out.size(); ++j) out[j] = at(j), sum += out[j];
+    for (double& value : out) value -= sum / static_cast<double>(out.size());
+    return out;
+  };
+  const auto dot = [](const std::vector<double>& a, const std::vector<double>& b) {
+    return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+  };
+  const std::vector<double> y = about_mean([&](size_t j) { return k[j]; }),
+                            u = about_mean([&](size_t j) { return words_[right].c[j]; });
+  const double uu = dot(u, u), uy = dot(u, y), yy = dot(y, y);
+  for (size_t w = 0; w < words_.size(); ++w) {
+    if (w == right) continue;
+    const std::vector<double> v = about_mean([&](size_t j) { return words_[w].c[j]; });
+    const double vv = dot(v, v), uv = dot(u, v), vy = dot(v, y), determinant = uu * vv - uv * uv;
+    if (!(determinant > 1e-6 * uu * vv)) continue;
+    const double a = (uy * vv - vy * uv) / determinant, b = (vy * uu - uy * uv) / determinant;
+    if (yy - a * uy - b * vy < 1e-3 * yy && std::fabs(a) > 0.01 && std::fabs(b) > 0.01) return true;
+  }
+  return false;
+}
+
+ChannelFormula ChannelSearch::best_reading(const ChannelFormula& reference) {
+  std::vector<int> chosen;
+  for (const ChannelFormula::Term& term : reference.terms) chosen.push_back(term.item);
+  const auto solved = solve(chosen, true);
+  if (!solved) return {};
+  const VectorSources sources(failing_, channels_);
+  const auto name = [&](const std::vector<double>& k, const Coefficient& right,
+                        double small) -> std::optional<Coefficient> {
+    const auto known = recognise(k, true, small);
+    if (known && is_close(*known, k)) return known;
+    const auto reading = sources.find(k);
+    std::vector<double> wanted(k.size());
+    for (size_t j = 0; j < k.size(); ++j) wanted[j] = value(right, true, j);
+    if (!reading && right.is_vector() &&
+        (is_right_in_part(k, wanted) || is_function(k, words_[static_cast<size_t>(right.vector)].c) ||
+         is_mixture(k, static_cast<size_t>(right.vector)))) {
+      tables_.push_back(k);
+      Coefficient out = right;
+      out.table = static_cast<int>(tables_.size()) - 1;
+      return out;
+    }
+    if (!reading) return known;
+    std::vector<float> values = sources.values(*reading);
+    words_.push_back({sources.words(*reading), values, values});
+    Coefficient out{.vector = static_cast<int>(words_.size()) - 1};
+    out.factor = reading->sign, out.offset = reading->offset;
+    return out;
+  };
+  ChannelFormula out;
+  for (size_t t = 0; t < chosen.size(); ++t) {
+    const auto known = name((*solved)[t], reference.terms[t].coefficient, 0.05);
+    if (!known) return {};
+    out.terms.push_back({chosen[t], *known});
+  }
+  const auto offset = name(solved->back(), reference.offset, 0.02 * size_of(true));
+  if (!offset) return {};
+  out.offset = *offset;
+  out.residual = residual(out, true);
+  return out;
+}
+
+ChannelFormula ChannelSearch::fit(const std::vector<int>& chosen, bool candidate) const {
+  const size_t n = chosen.size() + 1;
+  ChannelFormula out;
+  const auto solved = solve(chosen, candidate);
+  if (!solved) return out;
+  const Solved& k = *solved;
+  const double scale = size_of(candidate);  // an offset small against the rest is none
   for (size_t t = 0; t + 1 < n; ++t) {
     const auto known = recognise(k[t], candidate, 0.05);
     if (!known) return ChannelFormula{};

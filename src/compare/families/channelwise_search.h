@@ -7,6 +7,7 @@
 
 #include "compare/families/fit.h"
 #include "compare/families/number_formats.h"
+#include "compare/families/vector_origin.h"
 
 namespace lockstep {
 
@@ -16,11 +17,14 @@ struct Coefficient {
   int function = 0;     // of the vector, see the names in the .cpp; 0: itself
   double factor = 1, offset = 0;
   int times = -1;  // another term's coefficient goes with it: index of that term
+  int table = -1;  // an unknown function of the vector: its values
 
   bool is_vector() const { return vector >= 0; }
   bool is(double value) const { return !is_vector() && constant == value; }
-  bool is_plain() const { return is_vector() && function == 0 && offset == 0 && times < 0; }
-  bool is_one_plus() const { return is_vector() && function == 0 && factor == 1 && offset == 1 && times < 0; }
+  bool is_plain() const { return is_vector() && function == 0 && offset == 0 && times < 0 && table < 0; }
+  bool is_one_plus() const {
+    return is_vector() && function == 0 && factor == 1 && offset == 1 && times < 0 && table < 0;
+  }
   friend bool operator==(const Coefficient&, const Coefficient&) = default;
 };
 
@@ -41,6 +45,9 @@ class ChannelSearch {
   explicit ChannelSearch(Case& failing);
   bool possible() const;
   ChannelFormula best(bool candidate) const;
+  // The candidate from the items of the reference's formula, with coefficients that are none of the known vectors but
+  // are read from a recorded one in another way: those join the known ones.
+  ChannelFormula best_reading(const ChannelFormula& reference);
   // The candidate in terms of the reference's tensor itself and one more.
   ChannelFormula best_from_reference() const;
   struct Coarse {  // coefficients in a poorer format
@@ -64,6 +71,11 @@ class ChannelSearch {
 
  private:
   Values rows(const Values& x) const;
+  using Solved = std::vector<std::vector<double>>;  // [item, then the offset][channel]
+  std::optional<Solved> solve(const std::vector<int>& chosen, bool candidate) const;
+  double size_of(bool candidate) const;  // rms of the tensor
+  bool is_close(const Coefficient& known, const std::vector<double>& k) const;
+  bool is_mixture(const std::vector<double>& k, size_t right) const;
   ChannelFormula fit(const std::vector<int>& chosen, bool candidate) const;
   std::optional<Coefficient> recognise(const std::vector<double>& k, bool candidate, double small) const;
   double value(const Coefficient& k, bool candidate, size_t channel, Format coarse = nullptr,
@@ -79,6 +91,7 @@ class ChannelSearch {
   Values y_[2];
   std::vector<Values> x_[2];  // one for each item; the candidate's list ends with the reference's tensor
   std::vector<NamedVector> words_;
+  std::vector<std::vector<double>> tables_;
 };
 
 }  // namespace lockstep

@@ -29,15 +29,16 @@ void search_bias(Case& failing, const LinearProbe& search, double r, Findings& o
     const double doubled = search.candidate(search.weight(), &twice);
     if (search.good(doubled)) add("linear.bias_doubled", "x W^T + 2 b", "add the bias once", doubled, Blame::kNone);
   }
-  if (search.bias())
-    for (const NumberFormat& format : number_formats()) {
-      std::vector<float> poorer = *search.bias();
-      for (float& value : poorer) value = format.round(value);
-      const double residual = search.candidate(search.weight(), &poorer);
-      if (!search.good(residual)) continue;
-      return add("linear.different_bias", fmt::format("x W^T + b with b in {}", format.name),
+  if (search.bias()) {
+    double residual = 0;
+    const Format format = first_fitting(number_formats(), [&](const NumberFormat& next) {
+      const Values poorer = in_format(Values{{}, *search.bias()}, &next);
+      return search.good(residual = search.candidate(search.weight(), &poorer.v));
+    });
+    if (format)
+      return add("linear.different_bias", fmt::format("x W^T + b with b in {}", format->name),
                  "keep the bias in its own dtype", residual, Blame::kWeights);
-    }
+  }
   size_t loads = 0;
   for (const auto& [name, shape] : failing.weights_r->shapes()) {
     if (shape.size() != 1 || shape[0] != search.weight().shape[0] || name == failing.module + ".bias" || ++loads > 400)

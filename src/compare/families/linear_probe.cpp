@@ -113,6 +113,21 @@ double LinearProbe::candidate_with_input(const Values& x, bool quick) const {
                      bias(), few);
 }
 
+double LinearProbe::candidate_in(Format input, Format weight, Format bias) const {
+  const Values x = in_format(x_c_, input), rows = in_format(take_rows(w_, columns_), weight);
+  double dd = 0, yy = 0;
+  for (int64_t i = 0; i < x.rows(); ++i)
+    for (size_t k = 0; k < columns_.size(); ++k) {
+      const size_t j = static_cast<size_t>(columns_[k]);
+      const auto weights = rows.row(static_cast<int64_t>(k));
+      double sum = bias_.empty() ? 0 : in_format(static_cast<double>(bias_[j]), bias);
+      for (size_t a = 0; a < weights.size(); ++a) sum += static_cast<double>(x.row(i)[a]) * weights[a];
+      const double target = y_c_.row(i)[j];
+      dd += (sum - target) * (sum - target), yy += target * target;
+    }
+  return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+}
+
 bool LinearProbe::good(double residual) const {
   return failing_.explains_candidate(residual) && failing_.is_better(residual, with_reference_);
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "compare/families/fit.h"
+#include "compare/families/number_formats.h"
 
 namespace lockstep {
 
@@ -17,6 +18,7 @@ class LinearProbe {
   double candidate(const Values& w, const std::vector<float>* b) const;
   double candidate_rows(const Values& rows) const;  // the same with these rows of W, of the first columns looked at
   double candidate_with_input(const Values& x, bool quick = false) const;
+  double candidate_in(Format input, Format weight, Format bias) const;  // with these held in poorer formats
   bool good(double residual) const;
 
   const std::vector<float>* bias() const { return bias_.empty() ? nullptr : &bias_; }

@@ -19,6 +19,9 @@ class LinearReport {
   Findings& out_;
 };
 
+// A factor of its own for each input.
+bool search_column_scales(const LinearProbe& probe, LinearReport& report, Findings& out);
+
 // The weight in few bits, put together otherwise than it was taken apart.
 bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report);
 

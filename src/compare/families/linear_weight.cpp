@@ -169,13 +169,15 @@ bool search_precision_of_weight(const LinearProbe& probe, LinearReport& report) 
     return probe.good(residual);
   };
   double residual = 0;
-  for (const NumberFormat& format : number_formats()) {
-    Values rounded = rows;
-    for (float& value : rounded.v) value = format.round(value);
-    if (works(rounded, residual))
-      return report.add("linear.weight_rounded", fmt::format("W rounded to {}", format.name),
-                        "keep the weight in its own dtype", residual, 1);
-  }
+  if (const Format format = first_fitting(
+          number_formats(), [&](const NumberFormat& next) { return works(in_format(rows, &next), residual); }))
+    return report.add("linear.weight_rounded", fmt::format("W rounded to {}", format->name),
+                      "keep the weight in its own dtype", residual, 1);
+  if (const Format both = first_fitting(number_formats(), [&](const NumberFormat& next) {
+        return probe.good(residual = probe.candidate_in(nullptr, &next, &next));
+      }))
+    return report.add("linear.weight_rounded", fmt::format("W and b rounded to {}", both->name),
+                      "keep weight and bias in their own dtype", residual, 1);
   const auto quantised_words = [&](int bits, const std::string& groups, bool affine) {
     return report.add("linear.weight_quantised",
                       fmt::format("W in {} bits, {}{}", bits, groups, affine ? ", affine" : ""),
@@ -294,18 +296,33 @@ bool search_changed_weight(const LinearProbe& probe, double r, Findings& out) {
   LinearReport report(probe, r, out);
   return search_turned(probe, report) || search_scales(probe, report) || search_orders(probe, report) ||
          search_precision_of_weight(probe, report) || search_group_scales(probe, report) ||
-         search_quantised_otherwise(probe, report) || search_low_rank(probe, report);
+         search_quantised_otherwise(probe, report) || search_low_rank(probe, report) ||
+         search_column_scales(probe, report, out);
 }
 
 bool search_changed_input(const LinearProbe& probe, double r, Findings& out) {
   LinearReport report(probe, r, out);
   const Values& x = probe.input();
-  for (const NumberFormat& format : number_formats()) {
-    Values rounded = x;
-    for (float& value : rounded.v) value = format.round(value);
-    if (const double residual = probe.candidate_with_input(rounded); probe.good(residual))
-      return report.add(format.cause, fmt::format("the same with x rounded to {} first", format.name),
-                        "do not cast the input of this layer", residual, 1, Blame::kNone);
+  double left = 0;
+  if (const Format format = first_fitting(number_formats(), [&](const NumberFormat& next) {
+        return probe.good(left = probe.candidate_with_input(in_format(x, &next)));
+      }))
+    return report.add(format->cause, fmt::format("the same with x rounded to {} first", format->name),
+                      "do not cast the input of this layer", left, 1, Blame::kNone);
+  for (const bool bias : {false, true})
+    if (const Format format = first_fitting(number_formats(), [&](const NumberFormat& next) {
+          return probe.good(left = probe.candidate_in(&next, &next, bias ? &next : nullptr));
+        }))
+      return report.add(format->cause, fmt::format("the same with x and W rounded to {} first", format->name),
+                        "multiply in the reference's precision", left, 1.1, Blame::kNone);
+  if (probe.weight().rows() == probe.weight().last()) {
+    const std::vector<int64_t> all = sample_indices(probe.weight().rows(), probe.weight().rows());
+    Values once = probe.product(all);
+    for (int64_t i = 0; i < once.rows() && probe.bias(); ++i)
+      for (size_t j = 0; j < all.size(); ++j) once.row(i)[j] += (*probe.bias())[j];
+    if (probe.good(left = probe.candidate_with_input(once)))
+      return report.add("linear.twice", "the same once more on its own result", "apply the layer once", left, 1,
+                        Blame::kNone);
   }
   for (const ElementFunction& function : element_functions().subspan(1)) {
     if (!function.is_activation) continue;

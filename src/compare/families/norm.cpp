@@ -18,7 +18,7 @@ Finding describe(const NormParams& r, const NormParams& c) {
               Blame::kNone};
   const auto set = [&](const char* cause, std::string fix) { out.cause = cause, out.fix = std::move(fix); };
   Format held = nullptr;
-  for (const Format format : {c.input, c.squares, c.factor, c.normal, c.weighted})
+  for (const Format format : {c.input, c.squares, c.factor, c.normal, c.weighted, c.statistic, c.square, c.sum})
     if (format) held = format;
   if (held) {
     set(held->cause, "normalise in f32 and cast afterwards");
@@ -30,6 +30,10 @@ Finding describe(const NormParams& r, const NormParams& c) {
     const bool factor = c.kind == NormKind::kUnit || r.kind == NormKind::kUnit;
     set(factor ? "norm.factor" : "norm.kind",
         fmt::format("use {} in place of {}", kind_name(r.kind), kind_name(c.kind)));
+  } else if (c.part != r.part) {
+    set("norm.axis", fmt::format("take the statistic of all channels: {}", formula(r)));
+  } else if (c.counted != r.counted) {
+    set("norm.factor", fmt::format("divide the sum of the squares by the number of channels: {}", formula(r)));
   } else if (c.span != r.span) {
     set("norm.axis",
         fmt::format("normalise{} instead", r.span == NormSpan::kChannels ? " over the channels" : span_name(r.span)));
@@ -44,6 +48,8 @@ Finding describe(const NormParams& r, const NormParams& c) {
   } else if (c.weight != r.weight) {
     set("norm.other_weight", fmt::format("load this norm's own weight; yours holds {}", c.weight));
     out.blame = Blame::kWeights;
+  } else if (c.least != r.least) {
+    set("norm.eps", "add eps to the mean of the squares, do not hold it to a smallest value");
   } else {
     set("norm.eps", r.eps_outside == c.eps_outside ? fmt::format("set eps to {:g}", r.eps)
                                                    : std::string("add eps to the variance, before the root is taken"));

@@ -17,16 +17,19 @@ std::optional<std::vector<float>> vector_of(std::optional<Values> values) {
 
 void normalise(double* x, int64_t n, int64_t stride, const NormParams& p) {
   double sum = 0, squares = 0, absolute = 0, largest = 0;
-  for (int64_t i = 0; i < n; ++i) sum += x[i * stride];
-  const double count = static_cast<double>(n);
+  const int64_t first = p.part < 0 ? std::max<int64_t>(0, n + p.part) : 0;
+  const int64_t last = p.part > 0 ? std::min(n, p.part) : n;
+  for (int64_t i = first; i < last; ++i) sum += in_format(x[i * stride], p.statistic);
+  const double count = static_cast<double>(last - first);
   const bool centred = p.kind == NormKind::kLayer || p.kind == NormKind::kCentred || p.kind == NormKind::kSample ||
                        p.kind == NormKind::kVariance || p.kind == NormKind::kMeanKept;
   const double mean = centred ? sum / count : 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const double d = x[i * stride] - mean;
-    squares += d * d, absolute += std::fabs(d), largest = std::max(largest, std::fabs(d));
+  for (int64_t i = first; i < last; ++i) {
+    const double d = in_format(x[i * stride], p.statistic) - mean;
+    squares = in_format(squares + in_format(d * d, p.square), p.sum);
+    absolute += std::fabs(d), largest = std::max(largest, std::fabs(d));
   }
-  squares = count * in_format(squares / count, p.squares);
+  squares = count * std::max(p.least, in_format(p.counted * squares / count, p.squares));
   const auto root = [&](double variance) {
     return p.eps_outside ? 1 / (std::sqrt(variance) + p.eps) : 1 / std::sqrt(variance + p.eps);
   };
@@ -99,15 +102,28 @@ const char* kind_name(NormKind kind) {
 }
 
 const char* span_name(NormSpan span) {
-  static const char* const kNames[] = {"", " over all heads together", " over the tokens", " over the whole tensor",
-                                       " in groups of channels"};
+  static const char* const kNames[] = {"",
+                                       " over all heads together",
+                                       " over the tokens",
+                                       " over the whole tensor",
+                                       " in groups of channels",
+                                       " in groups of channels over all tokens",
+                                       " along another axis",
+                                       " by one row's statistic for all"};
   return kNames[static_cast<size_t>(span)];
 }
 
 std::string formula(const NormParams& p) {
   std::string out = kind_name(p.kind);
   if (p.kind == NormKind::kRms || p.kind == NormKind::kLayer)
-    out += fmt::format("(x, eps {:g}{}){}", p.eps, p.eps_outside ? " outside the root" : "", span_name(p.span));
+    out += fmt::format("(x, eps {:g}{})", p.eps, p.eps_outside ? " outside the root" : "");
+  out += p.groups > 1                ? fmt::format(" in {} groups of channels{}", p.groups,
+                                    p.span == NormSpan::kGroupsOfAll ? " over all tokens" : "")
+         : p.span == NormSpan::kAxis ? fmt::format(" along axis {}", p.axis)
+                                     : span_name(p.span);
+  if (p.part) out += fmt::format(" by the {} {} channels alone", p.part > 0 ? "first" : "last", std::abs(p.part));
+  if (p.least > 0) out += fmt::format(" with a mean of squares of {:.4g} or more", p.least);
+  if (p.counted != 1) out += fmt::format(" with a mean of squares {:.4g} times too large", p.counted);
   const std::string weight = p.weight.empty() ? "weight" : p.weight;
   if (p.use == WeightUse::kPlain) out += " * " + weight;
   if (p.use == WeightUse::kOnePlus) out += " * (1 + " + weight + ")";
@@ -120,16 +136,20 @@ std::string formula(const NormParams& p) {
                                                  {p.squares, "the mean of the squares"},
                                                  {p.factor, "the factor of each row"},
                                                  {p.normal, "its result"},
-                                                 {p.weighted, "the weight"}};
+                                                 {p.weighted, "the weight"},
+                                                 {p.statistic, "x for the statistic"},
+                                                 {p.square, "the squares"},
+                                                 {p.sum, "the sum of the squares"}};
   for (const auto& [format, what] : held)
     if (format) out += fmt::format(", {} in {}", what, format->name);
   return out;
 }
 
-NormSearch::NormSearch(Case& failing, const Item& input) : failing_(failing) {
+NormSearch::NormSearch(Case& failing, const Item& input) : failing_(failing), input_(input) {
   const int axis = channel_axis(failing.name, failing.r.shape);
   channels_ = failing.r.dim(axis);
   heads_ = failing.r.rank() == 4 && axis == 3 ? failing.r.dim(2) : 1;
+  batch_ = failing.r.rank() >= 3 && axis > 0 ? failing.r.dim(0) : 1;
   Values x_r = failing.reference_of(input), x_c = failing.candidate_of(input);
   x_r.shape = x_c.shape = failing.r.shape;
   r_ = side_of(x_r, failing.r, axis), c_ = side_of(x_c, failing.c, axis);
@@ -147,19 +167,70 @@ NormSearch::NormSearch(Case& failing, const Item& input) : failing_(failing) {
 
 NormSearch::Side NormSearch::side_of(const Values& x, const Values& y, int axis) const {
   Side out;
-  out.whole = channels_last(x, axis);
-  const Values all_y = channels_last(y, axis);
+  const Values all_x = channels_last(x, axis), all_y = channels_last(y, axis);
+  out.all_rows = all_x.rows();
   const int64_t most = channels_ > 1024 ? 64 : kFitRows;
-  for (const int64_t token : sample_indices(out.whole.rows() / heads_, std::max<int64_t>(1, most / heads_)))
+  for (const int64_t token : sample_indices(out.all_rows / heads_, std::max<int64_t>(1, most / heads_)))
     for (int64_t h = 0; h < heads_; ++h) out.rows.push_back(token * heads_ + h);
-  out.x = take_rows(out.whole, out.rows), out.y = take_rows(all_y, out.rows);
+  out.x = take_rows(all_x, out.rows), out.y = take_rows(all_y, out.rows);
+  const int64_t of_item = out.all_rows / batch_;
+  out.sums.resize(static_cast<size_t>(batch_ * heads_ * channels_)), out.squares.resize(out.sums.size());
+  for (int64_t row = 0; row < of_item * batch_; ++row) {
+    const size_t to = static_cast<size_t>((row / of_item * heads_ + row % heads_) * channels_);
+    for (size_t j = 0; j < all_x.row(row).size(); ++j) {
+      const double value = all_x.row(row)[j];
+      out.sums[to + j] += value, out.squares[to + j] += value * value;
+    }
+  }
+  return out;
+}
+
+namespace {
+
+bool is_over_tokens(NormSpan span) {
+  return span == NormSpan::kTokens || span == NormSpan::kAll || span == NormSpan::kGroupsOfAll;
+}
+
+}  // namespace
+
+// By statistics over the tokens of an item of the batch: of each channel, of a group of them, of all.
+std::vector<double> NormSearch::normal_over_tokens(const Side& side, const NormParams& p) const {
+  const int64_t width = heads_ * channels_, rows = side.all_rows / batch_, size = channels_ / p.groups;
+  const auto kind_of = [&](int64_t at) {  // at: [head, channel]
+    return static_cast<size_t>(p.span == NormSpan::kTokens ? at : p.span == NormSpan::kAll ? 0 : at % channels_ / size);
+  };
+  const size_t kinds = static_cast<size_t>(p.span == NormSpan::kTokens ? width : p.groups);
+  std::vector<double> mean(static_cast<size_t>(batch_) * kinds), factor(mean.size());
+  for (size_t item = 0; item < static_cast<size_t>(batch_); ++item) {
+    std::vector<double> sum(kinds), squares(kinds), count(kinds);
+    for (int64_t at = 0; at < width; ++at) {
+      const size_t from = item * static_cast<size_t>(width) + static_cast<size_t>(at), kind = kind_of(at);
+      sum[kind] += side.sums[from], squares[kind] += side.squares[from];
+      count[kind] += static_cast<double>(rows / heads_);
+    }
+    for (size_t k = 0; k < kinds; ++k) {
+      const double about = p.kind == NormKind::kLayer ? sum[k] / count[k] : 0;
+      const double variance = std::max(0.0, squares[k] / count[k] - about * about);
+      mean[item * kinds + k] = about;
+      factor[item * kinds + k] = p.kind == NormKind::kUnit ? 1 / std::sqrt(std::max(squares[k], 1e-24))
+                                 : p.eps_outside           ? 1 / (std::sqrt(variance) + p.eps)
+                                                           : 1 / std::sqrt(variance + p.eps);
+    }
+  }
+  std::vector<double> out(side.x.v.begin(), side.x.v.end());
+  for (size_t i = 0; i < side.rows.size(); ++i)
+    for (int64_t j = 0; j < channels_; ++j) {
+      const size_t item = static_cast<size_t>(side.rows[i] / rows);
+      const size_t k = item * kinds + kind_of(side.rows[i] % heads_ * channels_ + j);
+      double& x = out[i * static_cast<size_t>(channels_) + static_cast<size_t>(j)];
+      x = (x - mean[k]) * factor[k];
+    }
   return out;
 }
 
 std::vector<double> NormSearch::normal(const Side& side, const NormParams& p, const std::vector<float>* weight) const {
-  const bool whole = p.span == NormSpan::kTokens || p.span == NormSpan::kAll;
-  const Values& from = whole ? side.whole : side.x;
-  std::vector<double> x(from.v.begin(), from.v.end());
+  if (is_over_tokens(p.span)) return normal_over_tokens(side, p);
+  std::vector<double> x(side.x.v.begin(), side.x.v.end());
   if (p.input)
     for (double& value : x) value = in_format(value, p.input);
   const auto times_weight = [&](WeightUse use) {
@@ -169,26 +240,11 @@ std::vector<double> NormSearch::normal(const Side& side, const NormParams& p, co
   if (p.use == WeightUse::kBefore) times_weight(WeightUse::kPlain);
   for (int time = 0; time < (p.twice ? 2 : 1); ++time) {
     if (time) times_weight(p.use);
-    const int64_t rows = from.rows();
-    if (p.span == NormSpan::kAll) {
-      normalise(x.data(), static_cast<int64_t>(x.size()), 1, p);
-    } else if (p.span == NormSpan::kTokens) {
-      // Each head's channels over the tokens.
-      const int64_t width = heads_ * channels_, tokens = rows / heads_;
-      for (int64_t j = 0; j < width; ++j) normalise(x.data() + j, tokens, width, p);
-    } else {
-      const int64_t length = p.span == NormSpan::kHeads    ? heads_ * channels_
-                             : p.span == NormSpan::kGroups ? channels_ / p.groups
-                                                           : channels_;
-      for (int64_t at = 0; at + length <= static_cast<int64_t>(x.size()); at += length)
-        normalise(x.data() + at, length, 1, p);
-    }
-  }
-  if (whole) {
-    std::vector<double> chosen;
-    for (const int64_t row : side.rows)
-      chosen.insert(chosen.end(), x.begin() + row * channels_, x.begin() + (row + 1) * channels_);
-    x = std::move(chosen);
+    const int64_t length = p.span == NormSpan::kHeads    ? heads_ * channels_
+                           : p.span == NormSpan::kGroups ? channels_ / p.groups
+                                                         : channels_;
+    for (int64_t at = 0; at + length <= static_cast<int64_t>(x.size()); at += length)
+      normalise(x.data() + at, length, 1, p);
   }
   if (p.normal)
     for (double& value : x) value = in_format(value, p.normal);
@@ -210,6 +266,10 @@ double NormSearch::residual(const Side& side, const NormParams& p, const std::ve
   return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
 }
 
+double NormSearch::used_weight(const NormParams& p, size_t channel) const {
+  return weight_c_ ? weight_factor(p.use, (*weight_c_)[channel]) : 1;
+}
+
 double NormSearch::measure(bool candidate, const NormParams& p) const {
   const auto& weight = candidate ? weight_c_ : weight_r_;
   const auto& bias = candidate ? bias_c_ : bias_r_;
@@ -225,8 +285,8 @@ double NormSearch::measure_from(const Values& input, const NormParams& p) const 
 }
 
 double NormSearch::measure_after(double (*change)(double), const NormParams& p) const {
-  if (p.span == NormSpan::kTokens || p.span == NormSpan::kAll) return INFINITY;  // only the sampled rows are changed
-  Side side{c_.x, c_.y, {}, c_.rows};
+  if (is_over_tokens(p.span)) return INFINITY;  // only the sampled rows are changed
+  Side side{c_.x, c_.y, c_.rows, c_.all_rows, {}, {}};
   for (float& value : side.x.v) value = static_cast<float>(change(value));
   return residual(side, p, weight_c_ ? &*weight_c_ : nullptr, bias_c_ ? &*bias_c_ : nullptr);
 }
@@ -271,25 +331,48 @@ NormParams NormSearch::candidate(const NormParams& r) const {
     with([&](NormParams& p) { p.eps = eps; });
     with([&](NormParams& p) { p.eps = eps, p.eps_outside = true; });
   }
-  for (const NormSpan span : {NormSpan::kChannels, NormSpan::kHeads, NormSpan::kTokens, NormSpan::kAll}) {
-    if (span == NormSpan::kHeads && heads_ < 2) continue;
-    with([&](NormParams& p) { p.span = span; });
-  }
-  for (int64_t groups = 2; groups <= 64 && groups < channels_; groups *= 2)
-    if (channels_ % groups == 0) with([&](NormParams& p) { p.span = NormSpan::kGroups, p.groups = groups; });
+  for (const NormSpan span : {NormSpan::kChannels, NormSpan::kHeads})
+    if (span != NormSpan::kHeads || heads_ > 1) with([&](NormParams& p) { p.span = span; });
   if (weight_c_)
     for (const WeightUse use : {WeightUse::kTwice, WeightUse::kInverse, WeightUse::kBefore})
       with([&](NormParams& p) { p.use = use; });
   if (bias_c_) with([](NormParams& p) { p.bias = !p.bias; });
   for (const NumberFormat& format : half_formats()) {
-    for (const auto held : {&NormParams::input, &NormParams::normal, &NormParams::squares, &NormParams::factor})
+    for (const auto held : {&NormParams::input, &NormParams::normal, &NormParams::squares, &NormParams::factor,
+                            &NormParams::statistic, &NormParams::square, &NormParams::sum})
       with([&](NormParams& p) { p.*held = &format; });
+    with([&](NormParams& p) { p.statistic = p.square = &format; });
     with([&](NormParams& p) { p.input = p.normal = &format; });
     with([&](NormParams& p) { p.squares = p.factor = &format; });
     with([&](NormParams& p) { p.input = p.squares = p.factor = &format; });
     if (weight_c_ && r.use != WeightUse::kNone) with([&](NormParams& p) { p.weighted = &format; });
   }
-  return unusual(out, r);
+  return unusual(along_other_axes(over_other_elements(out, r), r), r);
+}
+
+// The statistic of other elements than the channels of a token: of a group of them, of all tokens, of both. Such a norm
+// is mostly of another kind too.
+NormParams NormSearch::over_other_elements(NormParams usual, const NormParams& r) const {
+  if (failing_.explains(usual.residual)) return usual;
+  NormParams out = usual;
+  const auto consider = [&](NormSpan span, int64_t groups) {
+    for (const NormKind kind : {NormKind::kLayer, NormKind::kRms, NormKind::kUnit}) {
+      if (kind == NormKind::kUnit && r.kind != kind) continue;
+      NormParams p = r;
+      p.span = span, p.groups = groups, p.kind = kind, p.residual = measure(true, p);
+      if (p.residual < 0.97 * out.residual) out = p;
+    }
+  };
+  consider(NormSpan::kTokens, 1), consider(NormSpan::kAll, 1);
+  for (int64_t groups = 2; groups <= 64 && groups < channels_; ++groups)
+    if (channels_ % groups == 0) consider(NormSpan::kGroups, groups), consider(NormSpan::kGroupsOfAll, groups);
+  if (out.span == r.span) return out;
+  for (const double eps : {1e-6, 1e-5, 1e-3}) {
+    NormParams p = out;
+    p.eps = eps, p.residual = measure(true, p);
+    if (p.residual < 0.5 * out.residual) out = p;
+  }
+  return out;
 }
 
 // An eps that nobody would think of, or the norm of the norm.
@@ -304,7 +387,10 @@ NormParams NormSearch::unusual(NormParams usual, const NormParams& r) const {
     if (p.residual < best.residual) best = p;
   }
   best = finer_eps(best);
-  return best.residual < 0.3 * out.residual ? best : out;
+  if (best.residual < 0.3 * out.residual) out = best;
+  if (failing_.explains(out.residual)) return out;
+  const NormParams by_row = by_row_factor(r);
+  return by_row.residual < 0.3 * out.residual ? by_row : out;
 }
 
 NormParams NormSearch::finer_eps(NormParams out) const {

@@ -22,4 +22,10 @@ std::span<const NumberFormat> half_formats() {
   return number_formats().first(2);
 }
 
+Values in_format(Values x, Format format) {
+  if (format)
+    for (float& value : x.v) value = format->round(value);
+  return x;
+}
+
 }  // namespace lockstep

@@ -3,6 +3,8 @@
 #pragma once
 #include <span>
 
+#include "compare/values.h"
+
 namespace lockstep {
 
 struct NumberFormat {
@@ -18,6 +20,16 @@ std::span<const NumberFormat> half_formats();    // of 16 bits: what models are 
 
 inline double in_format(double x, Format format) {
   return format ? static_cast<double>(format->round(static_cast<float>(x))) : x;
+}
+Values in_format(Values x, Format format);
+
+// The first format for which `fits` holds: the finer ones come first, and what fits one of them needs no coarser. Null:
+// none.
+template <typename Fits>
+Format first_fitting(std::span<const NumberFormat> formats, Fits&& fits) {
+  for (const NumberFormat& format : formats)
+    if (fits(format)) return &format;
+  return nullptr;
 }
 
 }  // namespace lockstep

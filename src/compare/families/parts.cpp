@@ -142,12 +142,15 @@ void search_parts(Case& failing, Findings& out) {
   Case part = failing.with_pair(std::move(r), std::move(c));
   const std::string words = words_of(failing.name, failing.r.shape, parts);
   Findings found = explain_pair(part);
+  const bool step_missing =
+      std::any_of(found.begin(), found.end(), [](const Finding& f) { return f.cause.ends_with(".missing"); });
   for (Finding& finding : found) {
     finding.explanation = words + "; there " + finding.explanation;
     finding.complexity += 0.6;
     out.push_back(std::move(finding));
   }
-  search_other_tensors(failing, part, parts, words, out);
+  // A step that is left out there also leaves the tensor before it: the step is the better answer.
+  if (!step_missing) search_other_tensors(failing, part, parts, words, out);
 }
 
 }  // namespace lockstep

@@ -49,12 +49,14 @@ double residual_of(const Features& f, const Values& t, const Values& y) {
 }
 
 // Any theta and the factors between the usual ones.
-Features fit_unusual(const Values& t, const Values& y, const Features& usual) {
+Features fit_unusual(const Values& t, const Values& y, const Features& usual, const Features& r) {
   Features best = usual;
   const auto consider = [&](Features f) {
     f.residual = residual_of(f, t, y);
     if (f.residual < best.residual) best = f;
   };
+  // Angles of a thousand: a theta that is off by a hundredth is off by whole turns. All else as the reference has it.
+  for (double theta = 1.5; theta < 3e6; theta *= 1.002) consider({r.cos_first, r.factor, theta, r.shift, r.sine, 0});
   for (const bool cos_first : {true, false})
     for (const int sine : {1, -1})
       for (const double shift : {0.0, 1.0})
@@ -62,7 +64,7 @@ Features fit_unusual(const Values& t, const Values& y, const Features& usual) {
           consider({cos_first, factor, 1e4, shift, sine, 0});
           for (double theta = 2; theta < 3e6; theta *= 1.05) consider({cos_first, factor, theta, shift, sine, 0});
         }
-  for (double step = 1.03; step > 1.00002; step = std::sqrt(step))
+  for (double step = 1.03; step > 1.000002; step = std::sqrt(step))
     for (const double theta : {best.theta * step, best.theta / step}) {
       Features f = best;
       f.theta = theta;
@@ -84,6 +86,41 @@ Features fit(const Values& t, const Values& y) {
   return best;
 }
 
+// Any geometric law: the angles are read off, slow ones first, and each faster one is unwrapped by what the slower ones
+// predict of it.
+Features by_angles(const Values& t, const Values& y, const Features& r) {
+  constexpr int64_t kFirst = 6;
+  const size_t half = static_cast<size_t>(y.last() / 2);
+  Features out;
+  if (y.last() / 2 < 2 * kFirst || !(std::fabs(t.v[0]) > 0)) return out;
+  const std::span<const float> row = y.row(0);
+  double n = 0, si = 0, sl = 0, sii = 0, sil = 0, intercept = 0, slope = 0;
+  for (size_t i = half; i-- > 0;) {
+    const double sine = r.sine * row[r.cos_first ? i + half : i], cosine = row[r.cos_first ? i : i + half];
+    if (std::fabs(sine * sine + cosine * cosine - 1) > 0.02) return out;
+    double angle = std::atan2(sine, cosine);
+    const double at = static_cast<double>(i);
+    if (n >= kFirst) {
+      const double expected = std::exp(intercept + slope * at);
+      angle += 2 * M_PI * std::nearbyint((expected - angle) / (2 * M_PI));
+    }
+    if (!(angle > 0)) return out;
+    ++n, si += at, sl += std::log(angle), sii += at * at, sil += at * std::log(angle);
+    if (n < 2) continue;
+    slope = (sil - si * sl / n) / (sii - si * si / n), intercept = (sl - slope * si) / n;
+  }
+  out = r;
+  out.factor = std::exp(intercept) / t.v[0], out.shift = 0, out.theta = std::exp(-slope * static_cast<double>(half));
+  // The reference's theta with another divisor of the exponent, or its factor: round numbers are taken for what they
+  // are.
+  const double divided = std::exp(-slope * (static_cast<double>(half) - 1));
+  if (std::fabs(divided / r.theta - 1) < 1e-3) out.shift = 1, out.theta = r.theta;
+  if (std::fabs(out.factor / r.factor - 1) < 1e-4) out.factor = r.factor;
+  if (std::fabs(out.theta / r.theta - 1) < 1e-3) out.theta = r.theta;
+  out.residual = residual_of(out, t, y);
+  return out;
+}
+
 // The reference's own features with time, frequencies or angles in a poorer format; `best` when none is better.
 Features in_poorer_format(const Values& t, const Values& y, const Features& r, Features best) {
   for (const NumberFormat& format : half_formats())
@@ -98,6 +135,44 @@ Features in_poorer_format(const Values& t, const Values& y, const Features& r, F
   return best;
 }
 
+// Each number of the first half and its partner in the second are a cosine and a sine of one angle, and they vary.
+bool are_of_angles(const Values& y) {
+  const size_t half = static_cast<size_t>(y.last() / 2);
+  double sum = 0, squares = 0;
+  for (int64_t row = 0; row < y.rows(); ++row)
+    for (size_t i = 0; i < half; ++i) {
+      const double a = y.row(row)[i], b = y.row(row)[i + half];
+      if (std::fabs(a * a + b * b - 1) > 1e-3) return false;
+      sum += a, squares += a * a;
+    }
+  const double n = static_cast<double>(y.rows()) * static_cast<double>(half);
+  return half >= 16 && squares / n - sum / n * (sum / n) > 0.01;
+}
+
+// Features of a smaller width, and zeros after them.
+bool search_fewer_features(Case& failing, const Item& item, const Features& r, double limit, Findings& out) {
+  const Values& y = failing.c;
+  const auto is_zero = [&](int64_t j) {
+    for (int64_t row = 0; row < y.rows(); ++row)
+      if (y.row(row)[static_cast<size_t>(j)] != 0) return false;
+    return true;
+  };
+  int64_t width = y.last();
+  while (width > 0 && is_zero(width - 1)) --width;
+  width += width % 2;  // a sine of nothing at the end
+  if (width < 16 || width == y.last()) return false;
+  Values head = make_values({y.rows(), width});
+  for (int64_t row = 0; row < y.rows(); ++row) std::copy_n(y.row(row).begin(), width, head.row(row).begin());
+  const Features c = fit(failing.candidate_of(item), head);
+  if (c.residual > limit) return false;
+  out.push_back({"timestep.theta",
+                 fmt::format("reference: {}; yours: the same of {} numbers where it has {}, and zeros", formula(r),
+                             width, y.last()),
+                 "make it as wide as the reference: compute " + formula(r), "", r.residual,
+                 std::min(c.residual, failing.tolerance), 0.9, 0, Blame::kNone});
+  return true;
+}
+
 void search_features(Case& failing, Findings& out) {
   if (failing.r.last() < 8 || failing.r.last() % 2) return;
   for (const Item& item : failing.items) {
@@ -108,15 +183,25 @@ void search_features(Case& failing, Findings& out) {
     if (failing.note_local(residual_of(r, failing.candidate_of(item), failing.c))) return;
     Features c = fit(failing.candidate_of(item), failing.c);
     if (c.residual > limit) c = in_poorer_format(failing.candidate_of(item), failing.c, r, c);
-    if (c.residual > limit) c = fit_unusual(failing.candidate_of(item), failing.c, c);
+    if (c.residual > limit) {
+      const Features read = by_angles(failing.candidate_of(item), failing.c, r);
+      if (read.residual < c.residual) c = read;
+    }
+    if (c.residual > limit) c = fit_unusual(failing.candidate_of(item), failing.c, c, r);
+    if (c.residual > limit && search_fewer_features(failing, item, r, limit, out)) return;
+    if (c.residual > limit && are_of_angles(failing.c)) {
+      out.push_back({"timestep.theta",
+                     fmt::format("reference: {}; yours: cosines and sines too, of angles by another law", formula(r)),
+                     "compute " + formula(r), "", r.residual, failing.tolerance, 2, 0, Blame::kNone});
+      return;
+    }
     if (c.residual > limit || c.residual > 0.3 * residual_of(r, failing.candidate_of(item), failing.c)) return;
     const Format held = c.time ? c.time : c.frequency ? c.frequency : c.angle;
     const char* cause = held                         ? held->cause
                         : c.cos_first != r.cos_first ? "timestep.cos_sin_order"
                         : c.sine != r.sine           ? "timestep.sign"
                         : c.factor != r.factor       ? "timestep.factor"
-                        : c.theta != r.theta         ? "timestep.theta"
-                                                     : "timestep.frequencies";
+                                                     : "timestep.theta";  // or what its exponent is divided by
     out.push_back({cause, fmt::format("reference: {}; yours: {}", formula(r), formula(c)), "compute " + formula(r), "",
                    r.residual, std::min(c.residual, failing.tolerance), 0.7, 0, Blame::kNone});
     return;
@@ -168,7 +253,8 @@ const PoorerNumber kPoorer[] = {
 // Is the candidate's timestep the reference's as such a number, at every step, and different from it at some?
 bool is_poorer(const PoorerNumber& poorer, double unit, const std::vector<std::array<double, 3>>& all) {
   bool differs = false;
-  for (const auto& [theirs, mine, step] : all) {
+  for (const std::array<double, 3>& each : all) {
+    const double theirs = each[0], mine = each[1];
     const double exact = unit * theirs, slack = 3e-6 * std::fabs(exact);
     // What f32 made of a whole number may lie just below it: cut, it has lost one or it has not.
     const auto is = [&](double value) { return std::fabs(unit * mine - poorer.round(value)) <= slack; };

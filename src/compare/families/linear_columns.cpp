@@ -1,0 +1,68 @@
+// A factor of its own for each input of the layer: a norm's weight that is in the weight already or was never applied,
+// scales of channels that were moved into the weight and not taken out again.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compare/families/linear_report.h"
+#include "compare/families/vector_origin.h"
+#include "compare/small_solve.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMostInputs = 768;  // the factors of more are not solved for
+
+// y[i, j] = sum_k x[i, k] W[j, k] s[k]: linear in s.
+std::vector<double> solved_factors(const LinearProbe& probe) {
+  const Values &x = probe.input(), &w = probe.weight();
+  const Values mine = probe.without_bias();
+  const size_t n = static_cast<size_t>(w.last()), columns = probe.columns().size();
+  std::vector<double> gram(n * n), right(n), row(n);
+  for (int64_t i = 0; i < x.rows(); ++i)
+    for (size_t j = 0; j < columns; ++j) {
+      const auto weights = w.row(probe.columns()[j]);
+      for (size_t k = 0; k < n; ++k) row[k] = static_cast<double>(x.row(i)[k]) * weights[k];
+      const double y = mine.row(i)[j];
+      for (size_t a = 0; a < n; ++a) {
+        right[a] += row[a] * y;
+        for (size_t b = 0; b <= a; ++b) gram[a * n + b] += row[a] * row[b];
+      }
+    }
+  double trace = 0;
+  for (size_t a = 0; a < n; ++a) {
+    for (size_t b = 0; b < a; ++b) gram[b * n + a] = gram[a * n + b];
+    trace += gram[a * n + a];
+  }
+  for (size_t a = 0; a < n; ++a) gram[a * n + a] += 1e-12 * trace / static_cast<double>(n);
+  return solve_symmetric(gram, right, n) ? right : std::vector<double>();
+}
+
+}  // namespace
+
+bool search_column_scales(const LinearProbe& probe, LinearReport& report, Findings& out) {
+  const int64_t inputs = probe.weight().last();
+  const int64_t equations = probe.rows() * static_cast<int64_t>(probe.columns().size());
+  if (inputs < 4 || inputs > kMostInputs || 2 * equations < 3 * inputs) return false;
+  const std::vector<double> factors = solved_factors(probe);
+  if (factors.empty()) return false;
+  Values scaled = probe.input();
+  for (int64_t i = 0; i < scaled.rows(); ++i)
+    for (size_t k = 0; k < factors.size(); ++k) scaled.row(i)[k] *= static_cast<float>(factors[k]);
+  const double residual = probe.candidate_with_input(scaled);
+  if (!probe.good(residual)) return false;
+  const ChannelRelation relation{factors, std::vector<double>(factors.size()), true, false, residual};
+  if (auto origin = origin_of(probe.failing(), relation)) {
+    origin->explanation = "what the layer is given; " + origin->explanation;
+    origin->complexity = 1.2, origin->blame = Blame::kNone;
+    out.push_back(std::move(*origin));
+    return true;
+  }
+  const auto [low, high] = std::minmax_element(factors.begin(), factors.end());
+  return report.add("linear.weight_scaled",
+                    fmt::format("a factor of its own for each input, {:.3g} to {:.3g}", *low, *high),
+                    "scales of the input's channels are missing, applied twice, or left in the weight", residual, 1.6);
+}
+
+}  // namespace lockstep
