@@ -12,6 +12,7 @@ const std::vector<Family>& families() {
       {"elementwise", search_elementwise, nullptr, false, true},
       {"parts", search_parts},
       {"norm", search_norm, confirm_norm, true},
+      {"space norm", search_space_norm, nullptr, true},
       {"activation", search_activation, confirm_activation, true},
       {"channelwise", search_channelwise, nullptr, true},
       {"linear", search_linear, confirm_linear, true},
