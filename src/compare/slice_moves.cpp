@@ -231,6 +231,8 @@ std::vector<Rearrangement> find_rearrangements(std::string_view name, const Valu
   if (auto parts = find_part_moves(name, candidate, reference, tolerance)) out.push_back(std::move(*parts));
   if (!out.empty() && out[0].complexity == 1) return out;
   if (auto order = find_axis_order(candidate, reference, tolerance)) out.push_back(std::move(*order));
+  if (out.empty())
+    if (auto both = find_two_axis_moves(name, candidate, reference, tolerance)) out.push_back(std::move(*both));
   std::stable_sort(out.begin(), out.end(),
                    [](const Rearrangement& a, const Rearrangement& b) { return a.complexity < b.complexity; });
   return out;
