@@ -225,3 +225,33 @@ fault("weights.cut_to_bf16", "weights", f"output:{E}.1.mlp.up_proj", ("linear.we
 fault("capture.other_stage_channels_last", "capture", conv_path(1, 0, "conv1"), ("capture.other_stage", "stage.replaced", "layout.axes"),
       change=at_module(f"{D}.up_blocks.1.resnets.0.conv1", (f"{D}.up_blocks.1.resnets.0.conv_shortcut", lambda x: x.permute(0, 2, 3, 4, 1).contiguous().reshape(x.shape))))
 fault("capture.eight_bit_activations", "capture", f"output:{T}.1.img_mlp.net.2", ("precision.integer", "precision.int8"), change=at(f"{T}.1.img_mlp.net.2", eight_bit))
+
+# --- a second look: the same stages, other mistakes -----------------------------------------------------------------------------
+STEP_CALL = "latents = self.scheduler.step(noise_pred, t, latents, return_dict=False)[0]"
+fault("pipeline.no_guidance", "pipeline", PREDICTION, ("guidance.scale", "stage.replaced"), CALL((COMBINED, "pass")))
+fault("pipeline.guidance_sign", "pipeline", PREDICTION, ("guidance.scale", "guidance.exchanged"), CALL(("true_cfg_scale * (noise_pred - neg_noise_pred)", "true_cfg_scale * (neg_noise_pred - noise_pred)")))
+fault("pipeline.guidance_of_first_channels", "pipeline", PREDICTION, ("stage.replaced", "guidance.scale", "guidance.rescale"), CALL((COMBINED, COMBINED + "; noise_pred = torch.cat([noise_pred[..., :12], cond_pred[..., 12:]], -1)"), ("comb_pred = neg_noise_pred +", "cond_pred = noise_pred; comb_pred = neg_noise_pred +")))
+fault("pipeline.prediction_of_last_step", "pipeline", (PREDICTION, LATENTS), ("scheduler.other_prediction", "capture.other_hit"),
+      CALL((STEP_CALL, "before = noise_pred if i == 0 else now; now = noise_pred; latents = self.scheduler.step(before, t, latents, return_dict=False)[0]")))
+fault("scheduler.from_the_noise_again", "scheduler", LATENTS, ("scheduler.formula", "stage.replaced", "residual.other_input"),
+      CALL((STEP_CALL, "start = latents if i == 0 else start; latents = self.scheduler.step(noise_pred, t, start, return_dict=False)[0]")))
+fault("scheduler.velocity_as_noise", "scheduler", LATENTS, "scheduler.formula", stepped("prev_sample = sample + (sigma_next - sigma) * (model_output + sample)"))
+fault("scheduler.karras", "scheduler", (LATENTS, "input:transformer.timestep"), "scheduler.sigmas", lambda p: scheduler(p, "set_timesteps", ("if self.config.use_karras_sigmas:", "if True:")))
+fault("scheduler.down_to_zero", "scheduler", LATENTS, "scheduler.sigmas", CALL(("np.linspace(1.0, 1 / num_inference_steps, num_inference_steps)", "np.linspace(1.0, 0.001, num_inference_steps)")))
+fault("pipeline.one_scaling_factor", "pipeline", DECODED, ("latents.statistics", "affine.scale"), CALL(("latents = latents / latents_std + latents_mean", "latents = latents / 0.18215")))
+fault("pipeline.statistics_rolled", "pipeline", DECODED, "latents.statistics", CALL(("latents = latents / latents_std + latents_mean", "latents = latents / latents_std.roll(1, 1) + latents_mean.roll(1, 1)")))
+fault("vae.block_left_out", "vae", (f"*:{D}.up_blocks.1.*", f"*:{D}.up_blocks.0.resnets.1*"), ("stage.replaced", "capture.other_stage", "residual.branch_missing"), lambda p: forward(up(p, 0, 1), lambda self, old, x, *a: x))
+fault("vae.attention_left_out", "vae", f"output:{MIDDLE}", ("stage.replaced", "residual.branch_missing", "capture.other_stage"), lambda p: forward(p.vae.decoder.mid_block.attentions[0], lambda self, old, x: x))
+fault("vae.weights_of_the_encoder", "vae", f"output:{D}.mid_block.resnets.0.conv1", "convolution.other_weight",
+      lambda p: weights(p.vae.decoder.mid_block.resnets[0].conv1, lambda w: w.update({n: v.clone() for n, v in p.vae.encoder.mid_block.resnets[0].conv1.named_parameters()})))
+fault("vae.projection_transposed", "vae", f"output:{MIDDLE}.proj", "convolution.transposed_weight", conv_weight(lambda p: p.vae.decoder.mid_block.attentions[0].proj, lambda w: w.transpose(0, 1)))
+fault("vae.qkv_by_rows", "vae", (f"output:{MIDDLE}.to_qkv", f"input:{MIDDLE}.proj"), ("layout.interleaved", "attention.qkv_exchanged", "layout.parts_exchanged"),
+      lambda p: weights(p.vae.decoder.mid_block.attentions[0].to_qkv, lambda w: w.update(weight=w["weight"].unflatten(0, (3, -1)).transpose(0, 1).flatten(0, 1), bias=w["bias"].unflatten(0, (3, -1)).T.flatten())))
+fault("vae.gamma_plus_one", "vae", conv_path(1, 0, "norm2"), "norm.one_plus_weight", lambda p: forward(up(p, 1, 0).norm2, lambda self, old, x: F.normalize(x, dim=1) * self.scale * (1 + self.gamma)))
+fault("vae.norm_over_columns", "vae", conv_path(0, 0, "norm2"), NORM, norm_with(0, 0, "norm2", lambda x: F.normalize(x, dim=-1) * x.shape[-1] ** 0.5))
+fault("vae.norm_over_rows_and_columns_of_groups", "vae", conv_path(1, 0, "norm1"), NORM, lambda p: forward(up(p, 1, 0).norm1, lambda self, old, x: F.group_norm(x, 6, eps=1e-6)))
+fault("vae.activation_of_mish", "vae", f"output:{D}.up_blocks.0.resnets.0.nonlinearity", ("activation.kind", "elementwise.function"), lambda p: forward(up(p, 0, 0).nonlinearity, lambda self, old, x: F.mish(x)))
+fault("vae.output_through_tanh", "vae", (f"output:{D}.conv_out", f"output:{D}", "output:vae", "checkpoint:*"), ("activation.added", "elementwise.added", "elementwise.function"), lambda p: forward(p.vae.decoder.conv_out, lambda self, old, x, *a: torch.tanh(old(x, *a))))
+fault("capture.latents_of_the_step_before", "capture", LATENTS, ("capture.other_hit",), change=(lambda seen: lambda n, role, step, tags, x: (seen.append(x) or (seen[-2] if len(seen) > 1 else x)) if n == "latents" and step is not None and step >= 0 else x)([]))
+fault("weights.zero_points_off_by_one", "weights", WIDER, "linear.weight_quantised",
+      lambda p: weights(wider(p), lambda w: w.update(weight=(lambda x, lo, st: ((((x / st).round() - (lo / st).round()).clamp(0, 15)) + (lo / st).round() - 1) * st)(*(lambda x: (x, x.amin(1, keepdim=True), (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)) / 15))(w["weight"].reshape(-1, 64))).reshape(w["weight"].shape))))

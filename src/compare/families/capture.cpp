@@ -98,6 +98,8 @@ void search_whole(Case& failing, Findings& out) {
     Finding finding{"", "", "", "", 0, residual, failing.isolated ? 0.5 : 1.2, 0, Blame::kCapture};
     if (record.key.name == failing.name && record.role == failing.role) {
       finding.cause = "capture.other_hit";
+      // A stage of the pipeline that is exactly what it was a step before: no formula says it more plainly.
+      if (failing.module.empty() && failing.step >= 0) finding.complexity = std::min(finding.complexity, 0.75);
       finding.explanation =
           fmt::format("yours equals the reference's {}: the hits, steps or passes are counted differently", label);
       finding.fix = "capture the same call on both sides; check step, hit and pass";

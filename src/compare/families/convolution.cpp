@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostOtherWeights = 40, kMostOtherBiases = 200;
+constexpr size_t kMostOtherWeights = 80, kMostOtherBiases = 200;
 
 std::string formula(const ConvParams& p, const ConvProbe& probe) {
   std::string out = p.weight.empty() ? "conv(x, W)" : "conv(x, " + p.weight + ")";

@@ -32,6 +32,7 @@ struct Params {
   double power = 1;
   double most = INFINITY, least = 0;  // bounds of the factor
   double blend = 1;                   // share of the rescaled in the result
+  double times = 1;                   // all of it multiplied with
   std::vector<double> factors;        // where it is not known: one for each group
   Format format = nullptr;
   Held held = Held::kNone;
@@ -54,6 +55,7 @@ std::string formula(const Params& p) {
       if (std::isfinite(p.most)) out += fmt::format(", at most {}", number(p.most));
       if (p.least > 0) out += fmt::format(", at least {}", number(p.least));
       if (p.blend != 1) out += fmt::format(", {} of it with the rest unscaled", number(p.blend));
+      if (p.times != 1) out += fmt::format(", and {}", number(p.times));
     } else {
       out += p.factors.size() == 1 ? number(p.factors[0]) : "a factor of its own";
     }
@@ -140,7 +142,7 @@ class Mix {
     if (p.known) {
       factors = ratios(p, out);
       for (double& factor : factors)
-        factor = p.blend * std::clamp(std::pow(factor, p.power), p.least, p.most) + 1 - p.blend;
+        factor = p.times * (p.blend * std::clamp(std::pow(factor, p.power), p.least, p.most) + 1 - p.blend);
     }
     if (factors.size() != groups(p.span)) return out;
     for (size_t i = 0; i < out.v.size(); ++i) out.v[i] = static_cast<float>(out.v[i] * factors[group_of(p.span, i)]);
@@ -228,6 +230,12 @@ bool name_factors(Params& p, const std::vector<double>& factors, const Mix& mix,
           return q.most = most, p = q, true;
         if (factors.size() > 3 && at(least) > 1 && matches([&](double x) { return std::max(x, least); }))
           return q.least = least, p = q, true;
+        if (factors.size() > 3 && power == 1) {
+          double both = 0, squares = 0;
+          for (size_t g = 0; g < factors.size(); ++g) both += ratios[g] * factors[g], squares += ratios[g] * ratios[g];
+          const double times = squares > 0 ? both / squares : 1;
+          if (matches([&](double x) { return times * x; })) return q.times = times, p = q, true;
+        }
         double top = 0, bottom = 0;  // factor - 1 = blend (ratio - 1)
         for (size_t g = 0; g < factors.size(); ++g)
           top += (ratios[g] - 1) * (factors[g] - 1), bottom += (ratios[g] - 1) * (ratios[g] - 1);
@@ -347,6 +355,12 @@ void search_guidance(Case& failing, Findings& out) {
     return;
   }
   if (!failing.is_better(c.residual, with_reference)) return;
+  const bool same_rescale = c.span == r.span && c.known && c.length == r.length && c.over == r.over &&
+                            c.under == r.under && c.power == r.power && c.blend == r.blend && c.most == r.most &&
+                            c.least == r.least;
+  // All of the right result times one factor: that is said more plainly elsewhere.
+  const bool whole_factor = r.span == Span::kNone && c.span == Span::kWhole && !c.known;
+  if (((same_rescale && c.times != r.times) || whole_factor) && std::fabs(c.s - r.s) <= 1e-3 * std::fabs(r.s)) return;
   // Exchanged passes read as s' = 1 - s; with rescaling the length then follows the other pass.
   if (std::fabs(c.s - (1 - r.s)) < 1e-2)
     finding.cause = "guidance.exchanged", finding.fix = "conditional and unconditional prediction are exchanged";

@@ -254,9 +254,15 @@ bool search_third(Case& failing, const std::vector<const Item*>& items, const It
       dd += d * d, yy += static_cast<double>(failing.c.v[i]) * failing.c.v[i];
     }
     const double residual = yy > 0 ? std::sqrt(dd / yy) : INFINITY;
-    if (failing.explains_candidate(residual))
-      return add(fmt::format("{} x + {} v + {} * {}", number(k[0]), number(k[1]), number(k[2]), label),
-                 "the step of the reference uses the latest latents and the latest prediction alone", residual);
+    if (!failing.explains_candidate(residual)) continue;
+    if (std::fabs(k[1]) < 1e-3 * std::fabs(k[2]) && std::fabs(k[2] - r.dt) < 1e-2 * std::fabs(r.dt)) {
+      out.push_back(
+          {"scheduler.other_prediction", fmt::format("reference: x + dt * {}; yours: x + dt * {}", v.label(), label),
+           "pass the latest combined prediction to the step", "", r.residual, residual, 0.6, 0, Blame::kNone});
+      return true;
+    }
+    return add(fmt::format("{} x + {} v + {} * {}", number(k[0]), number(k[1]), number(k[2]), label),
+               "the step of the reference uses the latest latents and the latest prediction alone", residual);
   }
   return search_older(failing, x, v, others, add) || search_noise(failing, items, x, v, r, out);
 }
@@ -306,6 +312,8 @@ void search_scheduler(Case& failing, Findings& out) {
       if (failing.note_local(residual_of(r, failing.candidate_of(*x), failing.candidate_of(*v), failing.c))) return;
       const Step c = fit_step(failing.candidate_of(*x), failing.candidate_of(*v), failing.c);
       const bool good = failing.explains_candidate(c.residual);
+      // No step at all: another tensor stands here, which is said elsewhere.
+      if (good && std::fabs(c.dt) < 1e-4 * std::fabs(r.dt) && std::fabs(c.keep - 1) < 1e-4) return;
       if (good && search_coarse(failing, r, c, v->name, out)) return;
       if (good && (std::fabs(c.dt - r.dt) > 1e-3 * std::fabs(r.dt) || std::fabs(c.keep - 1) > 1e-2)) {
         out.push_back(describe(failing, r, c, v->name));
@@ -319,7 +327,7 @@ void search_scheduler(Case& failing, Findings& out) {
             continue;
           out.push_back({"scheduler.other_prediction",
                          fmt::format("reference: x + dt * {}; yours: x + dt * {}", v->label(), other->label()),
-                         "pass the combined prediction to the step", "", r.residual, o.residual, 0.8, 0, Blame::kNone});
+                         "pass the combined prediction to the step", "", r.residual, o.residual, 0.6, 0, Blame::kNone});
           return;
         }
         search_third(failing, items, *x, *v, r, out);

@@ -14,46 +14,66 @@ namespace {
 constexpr int64_t kMostPixels = 1024;  // looked at, once the statistics of the whole are known
 constexpr int64_t kMostNormed = int64_t{1} << 27;
 
+// What the statistics run over beside the channels of a group: one pixel, the whole picture, its rows or its columns.
+enum class Extent { kPixel, kPicture, kRow, kColumn };
+constexpr Extent kExtents[] = {Extent::kPixel, Extent::kPicture, Extent::kRow, Extent::kColumn};
+constexpr const char* kExtentWords[] = {"one pixel", "the whole picture", "one row of pixels", "one column of pixels"};
+
 struct SpaceNorm {
   int64_t groups = 1;  // of channels
-  bool over_space = false, centred = false;
+  Extent extent = Extent::kPixel;
+  bool centred = false;
   bool weighted = true;  // times the norm's own weight
   double eps = 0;
   double factor = 1;  // what it is multiplied with beyond that
   double residual = INFINITY;
 
   bool same_form(const SpaceNorm& o) const {
-    return groups == o.groups && over_space == o.over_space && centred == o.centred && weighted == o.weighted;
+    return groups == o.groups && extent == o.extent && centred == o.centred && weighted == o.weighted;
   }
   std::string words(int64_t channels) const {
     const std::string what = groups == 1          ? "all channels"
                              : groups == channels ? "each channel"
                                                   : fmt::format("each of {} groups of channels", groups);
     return fmt::format("{} over {} of {}{}{}", centred ? "(x - mean) / deviation" : "x / rms", what,
-                       over_space ? "the whole picture" : "one pixel", weighted ? ", times the weight" : ", no weight",
+                       kExtentWords[static_cast<size_t>(extent)], weighted ? ", times the weight" : ", no weight",
                        std::fabs(factor - 1) < 1e-3 ? "" : fmt::format(", times {}", number(factor)));
   }
 };
 
 // One picture of each side and its statistics: [channels, pixels].
 struct Normed {
-  int64_t channels = 1, pixels = 1;
+  int64_t channels = 1, pixels = 1, height = 1, width = 1;
   Values x, y;
-  std::vector<double> sum, squares;  // over the pixels, by channel
+  // Sums over the pixels of each extent: [channels, how many there are].
+  struct Sums {
+    int64_t count = 1;
+    std::vector<double> sum, squares;
+  };
+  Sums sums[4];
   std::vector<int64_t> sample;
 
   Normed(const Values& input, const Values& output, int64_t item, int64_t batch)
       : x(batch_item(input, item, batch)), y(batch_item(output, item, batch)) {
     channels = y.shape[1], pixels = y.size() / channels;
     sample = sample_indices(pixels, kMostPixels);
-    for (int64_t c = 0; c < channels; ++c) {
-      double s = 0, ss = 0;
-      for (int64_t p = 0; p < pixels; ++p) {
-        const double value = x.v[static_cast<size_t>(c * pixels + p)];
-        s += value, ss += value * value;
+    width = y.last(), height = pixels / width;
+    for (const Extent extent : kExtents) {
+      Sums& of = sums[static_cast<size_t>(extent)];
+      of.count = extent == Extent::kPixel     ? 0
+                 : extent == Extent::kPicture ? 1
+                 : extent == Extent::kRow     ? height
+                                              : width;
+      of.sum.resize(static_cast<size_t>(channels * of.count)), of.squares = of.sum;
+      for (int64_t i = 0; i < x.size() && of.count > 0; ++i) {
+        const size_t at = static_cast<size_t>(i / pixels * of.count + place(extent, i % pixels));
+        const double value = x.v[static_cast<size_t>(i)];
+        of.sum[at] += value, of.squares[at] += value * value;
       }
-      sum.push_back(s), squares.push_back(ss);
     }
+  }
+  int64_t place(Extent extent, int64_t pixel) const {
+    return extent == Extent::kRow ? pixel / width : extent == Extent::kColumn ? pixel % width : 0;
   }
 
   // What is left when y is `form` of x, the factor solved for (or taken from the form).
@@ -63,18 +83,18 @@ struct Normed {
     z.reserve(static_cast<size_t>(channels) * sample.size());
     double zy = 0, zz = 0, yy = 0;
     for (int64_t g = 0; g < form.groups; ++g) {
-      double all = 0, all_squares = 0;
-      for (int64_t c = g * size; c < (g + 1) * size; ++c)
-        all += sum[static_cast<size_t>(c)], all_squares += squares[static_cast<size_t>(c)];
+      const Sums& of = sums[static_cast<size_t>(form.extent)];
       for (const int64_t p : sample) {
-        double s = all, ss = all_squares, n = static_cast<double>(size * pixels);
-        if (!form.over_space) {
-          s = ss = 0, n = static_cast<double>(size);
-          for (int64_t c = g * size; c < (g + 1) * size; ++c) {
+        double s = 0, ss = 0, n = static_cast<double>(size);
+        for (int64_t c = g * size; c < (g + 1) * size; ++c)
+          if (form.extent == Extent::kPixel) {
             const double value = x.v[static_cast<size_t>(c * pixels + p)];
             s += value, ss += value * value;
+          } else {
+            const size_t at = static_cast<size_t>(c * of.count + place(form.extent, p));
+            s += of.sum[at], ss += of.squares[at];
           }
-        }
+        if (form.extent != Extent::kPixel) n *= static_cast<double>(pixels / of.count);
         const double mean = form.centred ? s / n : 0, variance = std::max(0.0, ss / n - mean * mean);
         const double scale = variance + form.eps > 0 ? 1 / std::sqrt(variance + form.eps) : 0;
         for (int64_t c = g * size; c < (g + 1) * size; ++c) {
@@ -107,11 +127,13 @@ struct Normed {
     SpaceNorm best;
     for (int64_t groups = 1; groups <= channels; ++groups) {
       if (channels % groups || (groups > 64 && groups != channels)) continue;
-      for (const bool over_space : {false, true})
+      for (const Extent extent : kExtents)
         for (const bool centred : {false, true})
           for (const bool weighted : {true, false}) {
-            if (!over_space && groups * (centred ? 2 : 1) >= channels) continue;  // single numbers become signs
-            SpaceNorm form{groups, over_space, centred, weighted};
+            // Single numbers become signs; lines are taken channel by channel or all together.
+            if (extent == Extent::kPixel && groups * (centred ? 2 : 1) >= channels) continue;
+            if ((extent == Extent::kRow || extent == Extent::kColumn) && groups != 1 && groups != channels) continue;
+            SpaceNorm form{groups, extent, centred, weighted};
             form = fitted(form, weight, true);
             if (form.residual > 0.3) continue;
             for (const double eps : {1e-12, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3}) {
@@ -133,10 +155,10 @@ Finding describe(const SpaceNorm& r, const SpaceNorm& c, int64_t channels) {
               0.8,         0,
               Blame::kNone};
   out.fix = "normalise as the reference does: " + r.words(channels);
-  out.cause = c.centred != r.centred                                 ? "norm.kind"
-              : c.groups != r.groups || c.over_space != r.over_space ? "norm.axis"
-              : c.weighted != r.weighted                             ? "norm.weight_missing"
-                                                                     : "norm.factor";
+  out.cause = c.centred != r.centred                         ? "norm.kind"
+              : c.groups != r.groups || c.extent != r.extent ? "norm.axis"
+              : c.weighted != r.weighted                     ? "norm.weight_missing"
+                                                             : "norm.factor";
   if (c.weighted && !r.weighted && out.cause == "norm.weight_missing") out.cause = "norm.weight_added";
   return out;
 }
