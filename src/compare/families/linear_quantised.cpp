@@ -31,11 +31,18 @@ double nearest_of(std::span<const double> levels, double x) {
                            [&](double a, double b) { return std::fabs(a - x) < std::fabs(b - x); });
 }
 
-// One row of the weight taken apart: value = step * number + low, in groups.
-struct Parts {
-  std::vector<double> numbers;
-  std::vector<double> step, low;  // one a group
-};
+// The lowest and the highest value of each group of a weight, groups counted through all rows as they lie in a file.
+using Ends = std::vector<std::pair<float, float>>;
+
+Ends ends_of(const Values& weight, int64_t group) {
+  Ends out;
+  out.reserve(static_cast<size_t>(weight.size() / group));
+  for (auto at = weight.v.begin(); weight.v.end() - at >= group; at += group) {
+    const auto [low, high] = std::minmax_element(at, at + group);
+    out.emplace_back(*low, *high);
+  }
+  return out;
+}
 
 struct Quantiser {
   int bits = 4;
@@ -99,20 +106,6 @@ struct Quantiser {
     }
   }
 
-  Parts of(std::span<const float> row) const {
-    Parts out;
-    const size_t n = row.size(), size = static_cast<size_t>(group);
-    out.numbers.resize(n);
-    for (size_t begin = 0; begin < n; begin += size) {
-      const auto part = row.subspan(begin, size);
-      const auto [lowest, highest] = std::minmax_element(part.begin(), part.end());
-      const auto [step, low] = range ? scale_of(range->first, range->second) : scale_of(*lowest, *highest);
-      for (size_t i = begin; i < begin + size; ++i) out.numbers[i] = step != 0 ? number_of((row[i] - low) / step) : 0;
-      out.step.push_back(step), out.low.push_back(low);
-    }
-    return out;
-  }
-
   std::string words() const {
     static const char* const kNames[] = {", affine",
                                          "",
@@ -130,15 +123,18 @@ struct Quantiser {
   }
 };
 
-// The weight taken apart, row by row when asked for. Groups are counted through all rows, as they lie in a file.
+// The weight taken apart: value = step * number + low. Numbers are made row by row when asked for.
 class Grid {
  public:
-  Grid(const Values& weight, const Quantiser& quantiser)
-      : weight_(weight), quantiser_(quantiser), per_row_(weight.last() / quantiser.group) {}
+  Grid(const Values& weight, const Quantiser& quantiser, const Ends& ends)
+      : weight_(weight), quantiser_(quantiser), ends_(ends), per_row_(weight.last() / quantiser.group) {}
 
-  double number(int64_t row, int64_t i) { return of(row).numbers[static_cast<size_t>(i)]; }
-  double step(int64_t group) { return of(wrapped(group) / per_row_).step[place(group)]; }
-  double low(int64_t group) { return of(wrapped(group) / per_row_).low[place(group)]; }
+  double number(int64_t row, int64_t i) {
+    if (row != latest_row_) take_apart(row);
+    return numbers_[static_cast<size_t>(i)];
+  }
+  double step(int64_t group) { return scale(group).first; }
+  double low(int64_t group) { return scale(group).second; }
   int64_t group_of(int64_t row, int64_t i) const { return row * per_row_ + i / quantiser_.group; }
   int64_t half_group_of(int64_t row, int64_t i) const { return 2 * row * per_row_ + 2 * i / quantiser_.group; }
   // Rows taken for columns.
@@ -152,24 +148,29 @@ class Grid {
   int bits() const { return quantiser_.bits; }
 
  private:
-  int64_t wrapped(int64_t group) const {
-    const int64_t all = per_row_ * weight_.rows();
-    return (group % all + all) % all;
+  std::pair<double, double> scale(int64_t group) {
+    if (group == latest_group_) return latest_scale_;
+    const int64_t all = static_cast<int64_t>(ends_.size());
+    const auto& [low, high] = quantiser_.range ? *quantiser_.range : ends_[static_cast<size_t>((group % all + all) % all)];
+    latest_group_ = group, latest_scale_ = quantiser_.scale_of(low, high);
+    return latest_scale_;
   }
-  size_t place(int64_t group) const { return static_cast<size_t>(wrapped(group) % per_row_); }
-  const Parts& of(int64_t row) {
-    if (latest_ && row == latest_row_) return *latest_;
-    const auto [found, is_new] = rows_.try_emplace(row);
-    if (is_new) found->second = quantiser_.of(weight_.row(row));
-    latest_row_ = row, latest_ = &found->second;
-    return found->second;
+  void take_apart(int64_t row) {
+    latest_row_ = row;
+    numbers_.resize(static_cast<size_t>(inputs()));
+    for (int64_t i = 0; i < inputs(); ++i) {
+      const auto [step, low] = scale(group_of(row, i));
+      const double value = weight_.row(row)[static_cast<size_t>(i)];
+      numbers_[static_cast<size_t>(i)] = step != 0 ? quantiser_.number_of((value - low) / step) : 0;
+    }
   }
   const Values& weight_;
   const Quantiser quantiser_;
+  const Ends& ends_;
   int64_t per_row_;
-  std::map<int64_t, Parts> rows_;
-  int64_t latest_row_ = 0;
-  const Parts* latest_ = nullptr;
+  std::vector<double> numbers_;
+  int64_t latest_row_ = -1, latest_group_ = INT64_MIN;
+  std::pair<double, double> latest_scale_;
 };
 
 // How the numbers may be put together again.
@@ -380,9 +381,12 @@ bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) 
   const Values& w = probe.weight();
   if (w.size() == 0) return false;
   if (search_element_forms(probe, report)) return true;
-  const size_t few = std::min<size_t>(2, probe.columns().size()), all = probe.columns().size();
+  const size_t few = std::min<size_t>(1, probe.columns().size()), all = probe.columns().size();
+  std::map<int64_t, Ends> ends;  // by the size of the groups
   for (const Quantiser& quantiser : quantisers(w)) {
-    Grid grid(w, quantiser);
+    Ends& of_groups = ends[quantiser.group];
+    if (of_groups.empty()) of_groups = ends_of(w, quantiser.group);
+    Grid grid(w, quantiser, of_groups);
     for (const Reading& reading : kReadings) {
       if (reading.affine && !quantiser.has_zero_points()) continue;
       if (reading.words[0] == 0 && quantiser.is_usual()) continue;  // looked for already
