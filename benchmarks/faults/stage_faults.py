@@ -255,3 +255,13 @@ fault("vae.output_through_tanh", "vae", (f"output:{D}.conv_out", f"output:{D}", 
 fault("capture.latents_of_the_step_before", "capture", LATENTS, ("capture.other_hit",), change=(lambda seen: lambda n, role, step, tags, x: (seen.append(x) or (seen[-2] if len(seen) > 1 else x)) if n == "latents" and step is not None and step >= 0 else x)([]))
 fault("weights.zero_points_off_by_one", "weights", WIDER, "linear.weight_quantised",
       lambda p: weights(wider(p), lambda w: w.update(weight=(lambda x, lo, st: ((((x / st).round() - (lo / st).round()).clamp(0, 15)) + (lo / st).round() - 1) * st)(*(lambda x: (x, x.amin(1, keepdim=True), (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)) / 15))(w["weight"].reshape(-1, 64))).reshape(w["weight"].shape))))
+
+# --- memory and formats of weights, a sampler that thresholds --------------------------------------------------------------------
+fault("weights.read_too_late", "weights", WIDER, ("linear.different_weight",), lambda p: weights(wider(p), lambda w: w.update(weight=w["weight"].flatten().roll(-8).reshape(w["weight"].shape))))
+fault("weights.tiles_transposed", "weights", WIDER, ("linear.transposed_weight", "linear.different_weight"),
+      lambda p: weights(wider(p), lambda w: w.update(weight=w["weight"].unflatten(0, (-1, 32)).unflatten(2, (-1, 32)).transpose(1, 3).flatten(0, 1).flatten(1, 2))))
+fault("weights.tiles_as_rows", "weights", SQUARE, ("linear.different_weight", "linear.input_parts_exchanged"),
+      lambda p: weights(square(p), lambda w: w.update(weight=w["weight"].unflatten(0, (-1, 16)).unflatten(2, (-1, 16)).transpose(1, 2).reshape(w["weight"].shape))))
+fault("weights.conv_read_too_early", "weights", conv_path(0, 0, "conv1"), ("convolution.different_weight", "convolution.kernel_axes"), conv_weight(first, lambda w: w.flatten().roll(4)))
+fault("weights.f8_other_bias", "weights", SQUARE, ("linear.different_weight", "linear.weight_scaled", "linear.weight_rounded"), lambda p: weights(square(p), lambda w: w.update(weight=w["weight"].to(torch.float8_e4m3fn).float() / 2)))
+fault("scheduler.thresholded", "scheduler", LATENTS, "scheduler.formula", stepped("x0 = (sample - sigma * model_output).clamp(-1, 1)\n        prev_sample = x0 + sigma_next / sigma * (sample - x0)"))

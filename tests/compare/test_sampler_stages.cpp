@@ -161,6 +161,20 @@ TEST(SamplerStages, WeightsInFewBitsMisread) {
               return float_from(Half{bfloat16_from(static_cast<float>(v)).bits});
             })),
             "linear.different_weight");
+  Values late = w;
+  std::rotate(late.v.begin(), late.v.begin() + 4, late.v.end());
+  EXPECT_EQ(cause(late), "linear.different_weight");
+}
+
+// The picture at the end is held to bounds before the step goes towards it.
+TEST(SamplerStages, AHeldEnd) {
+  const Sampled s;
+  const RunMaker right = s.run([&](double x, int i, size_t e) { return x + s.dt(i) * s.velocity(i, e); });
+  const RunMaker held = s.run([&](double x, int i, size_t e) {
+    const double sigma = s.sigmas[static_cast<size_t>(i)], end = std::clamp(x - sigma * s.velocity(i, e), -1.5, 1.5);
+    return end + s.sigmas[static_cast<size_t>(i) + 1] / sigma * (x - end);
+  });
+  EXPECT_EQ(first_cause(right, held), "scheduler.formula");
 }
 
 TEST(SamplerStages, CapturesAndActivations) {

@@ -10,6 +10,7 @@
 
 #include "compare/families/convolution_probe.h"
 #include "compare/families/weight_forms.h"
+#include "compare/families/weight_memory.h"
 #include "compare/layouts.h"
 
 namespace lockstep {
@@ -246,19 +247,24 @@ void consider_other_weights(Case& failing, const ConvProbe& probe, const Values&
   }
 }
 
-// The weight in few bits, or with its bits taken for others.
+// The weight in few bits, with its bits taken for others, or read from the wrong place.
 bool search_forms(Case& failing, const ConvProbe& probe, const Values& weight, const ConvParams& r, Findings& out) {
-  const Values own = probe.own_rows();
+  const Values own = probe.own_rows(), whole = reshaped(weight, {weight.shape[0], own.last()});
   const double with_reference = probe.measure(true, r);
-  for (const WeightForm& form : row_forms(reshaped(weight, {weight.shape[0], own.last()}))) {
-    const Values rows = form.make(own);
+  const auto explains = [&](const Values& rows, bool rounded, const std::string& words, const std::string& fix) {
     const double residual = probe.measure(true, r, {nullptr, &rows, nullptr});
-    if (!failing.explains_candidate(residual) || !failing.is_better(residual, with_reference)) continue;
-    out.push_back({form.rounded ? "convolution.weight_rounded" : "convolution.different_weight",
-                   fmt::format("reference: {}; yours: the same with {}", formula(r, probe), form.words), form.fix, "",
-                   r.residual, residual, 1, 0, Blame::kWeights});
+    if (!failing.explains_candidate(residual) || !failing.is_better(residual, with_reference)) return false;
+    out.push_back({rounded ? "convolution.weight_rounded" : "convolution.different_weight",
+                   fmt::format("reference: {}; yours: the same with {}", formula(r, probe), words), fix, "", r.residual,
+                   residual, 1, 0, Blame::kWeights});
     return true;
-  }
+  };
+  for (const WeightForm& form : row_forms(whole))
+    if (explains(form.make(own), form.rounded, form.words, form.fix)) return true;
+  for (const WeightMemory& memory : weight_memories(whole.shape))
+    if (memory.tile == 0 && explains(rows_in_memory(memory, whole, probe.channels(), probe.channels().size()), false,
+                                     memory.words, memory.fix))
+      return true;
   return false;
 }
 

@@ -10,6 +10,7 @@
 #include "compare/families/linear_probe.h"
 #include "compare/families/linear_report.h"
 #include "compare/families/weight_forms.h"
+#include "compare/families/weight_memory.h"
 #include "tensor/float_formats.h"
 
 namespace lockstep {
@@ -151,7 +152,8 @@ class Grid {
   std::pair<double, double> scale(int64_t group) {
     if (group == latest_group_) return latest_scale_;
     const int64_t all = static_cast<int64_t>(ends_.size());
-    const auto& [low, high] = quantiser_.range ? *quantiser_.range : ends_[static_cast<size_t>((group % all + all) % all)];
+    const auto& [low, high] =
+        quantiser_.range ? *quantiser_.range : ends_[static_cast<size_t>((group % all + all) % all)];
     latest_group_ = group, latest_scale_ = quantiser_.scale_of(low, high);
     return latest_scale_;
   }
@@ -375,12 +377,26 @@ bool search_element_forms(const LinearProbe& probe, LinearReport& report) {
   return false;
 }
 
+bool search_memory(const LinearProbe& probe, LinearReport& report) {
+  const Values& w = probe.weight();
+  for (const WeightMemory& memory : weight_memories(w.shape)) {
+    if (probe.candidate_rows(rows_in_memory(memory, w, probe.columns(), std::min<size_t>(2, probe.columns().size()))) >
+        kHopelessReading)
+      continue;
+    const double residual = probe.candidate_rows(rows_in_memory(memory, w, probe.columns(), probe.columns().size()));
+    if (probe.good(residual))
+      return report.add(memory.turned ? "linear.transposed_weight" : "linear.different_weight", memory.words,
+                        memory.fix, residual, 1.1);
+  }
+  return false;
+}
+
 }  // namespace
 
 bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) {
   const Values& w = probe.weight();
   if (w.size() == 0) return false;
-  if (search_element_forms(probe, report)) return true;
+  if (search_element_forms(probe, report) || search_memory(probe, report)) return true;
   const size_t few = std::min<size_t>(1, probe.columns().size()), all = probe.columns().size();
   std::map<int64_t, Ends> ends;  // by the size of the groups
   for (const Quantiser& quantiser : quantisers(w)) {

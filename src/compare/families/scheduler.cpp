@@ -200,6 +200,32 @@ bool search_noise(Case& failing, const std::vector<const Item*>& items, const It
   return false;
 }
 
+// x' goes through the picture at the end, x - sigma v, and that was held to bounds.
+bool search_held_end(Case& failing, const Item& x, const Item& v, const Step& r, Findings& out) {
+  const std::vector<double> sigmas = sigmas_of(all_dt(failing, false, v.name));
+  const size_t at = static_cast<size_t>(failing.step);
+  if (at + 1 >= sigmas.size() || !(sigmas[at] > 1e-6)) return false;
+  const double kept = sigmas[at + 1] / sigmas[at];
+  const Values &of_x = failing.candidate_of(x), &of_v = failing.candidate_of(v);
+  std::vector<float> end(failing.c.v.size()), right(end.size());
+  float most = 0;
+  for (size_t i = 0; i < end.size(); ++i) {
+    end[i] = static_cast<float>((failing.c.v[i] - kept * of_x.v[i]) / (1 - kept));
+    right[i] = static_cast<float>(of_x.v[i] - sigmas[at] * of_v.v[i]);
+    most = std::max(most, std::fabs(end[i]));
+  }
+  size_t cut = 0;
+  for (float& value : right) cut += std::fabs(value) > most, value = std::clamp(value, -most, most);
+  const double residual = relative_error(end, right);
+  if (cut < 2 || !failing.explains_candidate(residual)) return false;
+  out.push_back({"scheduler.formula",
+                 fmt::format("reference: x + {} v; yours: a step towards x - sigma v, which is held to {:.4g}",
+                             number(r.dt), most),
+                 "do not clamp or threshold what the sampler predicts", "", r.residual, residual, 0.8, 0,
+                 Blame::kNone});
+  return true;
+}
+
 using Named = std::pair<std::string, const Values*>;
 
 // Two older predictions or latents: samplers of third order.
@@ -264,7 +290,8 @@ bool search_third(Case& failing, const std::vector<const Item*>& items, const It
     return add(fmt::format("{} x + {} v + {} * {}", number(k[0]), number(k[1]), number(k[2]), label),
                "the step of the reference uses the latest latents and the latest prediction alone", residual);
   }
-  return search_older(failing, x, v, others, add) || search_noise(failing, items, x, v, r, out);
+  return search_older(failing, x, v, others, add) || search_held_end(failing, x, v, r, out) ||
+         search_noise(failing, items, x, v, r, out);
 }
 
 // dt, or the sigmas or timesteps it is the difference of, in a poorer format.

@@ -43,6 +43,12 @@ const NumberForm kNumberForms[] = {
      [](float x) { return taken_for<Float8E4M3, Float8E5M2>(float8_e4m3_from, x); }},
     {"W's float8 e5m2 bits read as e4m3", kReadAs, false,
      [](float x) { return taken_for<Float8E5M2, Float8E4M3>(float8_e5m2_from, x); }},
+    {"W in float8 e4m3 with the other bias of its exponent (fn, fnuz): half of it",
+     "the two kinds of e4m3 differ by a factor of 2: tell them apart", false,
+     [](float x) { return 0.5f * float_from(float8_e4m3_from(x)); }},
+    {"W in float8 e4m3 with the other bias of its exponent (fn, fnuz): twice it",
+     "the two kinds of e4m3 differ by a factor of 2: tell them apart", false,
+     [](float x) { return 2 * float_from(float8_e4m3_from(x)); }},
     {"W without its signs", "keep the sign of the weight", false, [](float x) { return std::fabs(x); }},
     {"W's bfloat16 bytes in the other order", "read the file's bytes low byte first", false,
      [](float x) {
