@@ -265,3 +265,31 @@ fault("weights.tiles_as_rows", "weights", SQUARE, ("linear.different_weight", "l
 fault("weights.conv_read_too_early", "weights", conv_path(0, 0, "conv1"), ("convolution.different_weight", "convolution.kernel_axes"), conv_weight(first, lambda w: w.flatten().roll(4)))
 fault("weights.f8_other_bias", "weights", SQUARE, ("linear.different_weight", "linear.weight_scaled", "linear.weight_rounded"), lambda p: weights(square(p), lambda w: w.update(weight=w["weight"].to(torch.float8_e4m3fn).float() / 2)))
 fault("scheduler.thresholded", "scheduler", LATENTS, "scheduler.formula", stepped("x0 = (sample - sigma * model_output).clamp(-1, 1)\n        prev_sample = x0 + sigma_next / sigma * (sample - x0)"))
+
+# --- a third look: latents, pictures, tokens, captures -----------------------------------------------------------------------------
+DENORMALISED = "latents = latents / latents_std + latents_mean"
+PACKED = "checkpoint:initial_latents_packed"
+picture = lambda f: (lambda n, role, step, tags, x: f(x).copy() if n == "image" else x)  # noqa: E731
+fault("pipeline.mean_by_hand", "pipeline", DECODED, ("latents.mean_missing", "latents.statistics"), CALL((DENORMALISED, "latents = latents / latents_std + latents_mean.mean()")))
+fault("pipeline.root_of_std", "pipeline", DECODED, "latents.statistics", CALL((DENORMALISED, "latents = latents / latents_std**0.5 + latents_mean")))
+fault("pipeline.latents_shifted_by_a_pixel", "pipeline", (DECODED,), ("layout.rolled", "layout.shifted"), CALL((DENORMALISED, DENORMALISED + "; latents = latents.roll((1, 1), (-1, -2))")))
+fault("pipeline.latents_mirrored", "pipeline", DECODED, ("layout.reversed",), CALL((DENORMALISED, DENORMALISED + "; latents = latents.flip(-1)")))
+fault("pipeline.latents_in_f16", "pipeline", DECODED, "precision.f16", CALL((DENORMALISED, DENORMALISED + "; latents = latents.half().float()")))
+fault("pipeline.unpacked_column_by_column", "pipeline", DECODED, ("layout.packing", "layout.permuted", "layout.strided"), world=TWO,
+      plant=CALL(("latents = self._unpack_latents(latents, height, width, self.vae_scale_factor)", "latents = self._unpack_latents(latents, height, width, self.vae_scale_factor).transpose(-1, -2).contiguous()")))
+fault("pipeline.noise_scaled_by_std", "pipeline", PACKED, ("affine.channel_scale", "affine.scale"), lambda p: attribute(type(p), "_pack_latents", staticmethod((lambda old: lambda x, *a: old(x * torch.linspace(0.5, 1.5, 16).view(1, 16, *[1] * (x.ndim - 2)) if x.shape[1] == 16 else x * torch.linspace(0.5, 1.5, 16).view(1, 1, 16, 1, 1), *a))(p._pack_latents))))
+fault("capture.picture_tiles_exchanged", "capture", "checkpoint:image", ("layout.parts_exchanged",), change=picture(lambda x: __import__("numpy").roll(x, (x.shape[-3] // 2, x.shape[-2] // 2), (-3, -2))))
+fault("capture.picture_planes_first", "capture", "checkpoint:image", ("layout.strided", "layout.axes"), change=picture(lambda x: __import__("numpy").moveaxis(x, -1, -3).reshape(x.shape)))
+fault("capture.picture_green_blue", "capture", "checkpoint:image", ("layout.permuted", "layout.rolled", "layout.reversed"), change=picture(lambda x: x[..., [0, 2, 1]]))
+fault("capture.picture_grey", "capture", "checkpoint:image", ("layout.repeated", "affine.scale"), change=picture(lambda x: x[..., [1, 1, 1]]))
+fault("capture.picture_negative", "capture", "checkpoint:image", ("affine.scale_offset", "affine.scale"), change=picture(lambda x: 255 - x))
+fault("capture.picture_seven_bits", "capture", "checkpoint:image", ("precision.integer", "elementwise.function"), change=picture(lambda x: x // 2 * 2))
+fault("capture.every_other_token_twice", "capture", f"output:{T}.0.attn.to_q", ("layout.repeated",), change=at(f"{T}.0.attn.to_q", lambda x: x[:, torch.arange(x.shape[1]) // 2 * 2]))
+fault("capture.sum_with_the_residual", "capture", f"output:{D}.up_blocks.1.resnets.0.conv2", ("capture.other_stage", "residual.added"),
+      change=at_module(f"{D}.up_blocks.1.resnets.0.conv2", (f"{D}.up_blocks.1.resnets.0.conv_shortcut", lambda x: x)))
+fault("capture.row_of_zeros_at_the_end", "capture", f"output:{E}.0.mlp.gate_proj", ("garbage.zeros",), change=at(f"{E}.0.mlp.gate_proj", lambda x: torch.cat([x[:, :-3], 0 * x[:, -3:]], 1)))
+fault("capture.last_token_repeated", "capture", f"output:{E}.1.mlp", ("layout.repeated", "layout.shifted"), change=at(f"{E}.1.mlp", lambda x: torch.cat([x[:, :-4], x[:, -5:-4].expand(-1, 4, -1)], 1)))
+fault("weights.rows_for_rope", "weights", SQUARE, ("layout.interleaved", "layout.heads", "layout.permuted"), lambda p: weights(square(p), lambda w: w.update({n: v.unflatten(0, (4, 2, 16)).transpose(1, 2).flatten(0, 2) for n, v in w.items()})))
+fault("weights.lora_negative", "weights", WIDER, "linear.different_weight", lambda p: weights(wider(p), lambda w: w.update(weight=w["weight"] - 0.05 * torch.randn(w["weight"].shape[0], 3, generator=torch.Generator().manual_seed(1)) @ torch.randn(3, w["weight"].shape[1], generator=torch.Generator().manual_seed(2)))))
+fault("weights.first_rows_only", "weights", WIDER, ("garbage.zeros", "linear.zero_weight", "linear.different_weight"), lambda p: weights(wider(p), lambda w: w["weight"][256:].zero_()))
+fault("weights.conv_rows_of_next", "weights", conv_path(1, 0, "conv2"), ("layout.rolled", "convolution.different_weight"), conv_weight(second, lambda w: w.roll(1, 0)))

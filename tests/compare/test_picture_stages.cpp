@@ -169,5 +169,28 @@ TEST(PictureStages, MovesAlongTwoAxes) {
   EXPECT_EQ(id(noise(x.shape, 8)), "");
 }
 
+// Within each of four heads the halves of the channels come in turn, as rotary embeddings of another style want them.
+TEST(PictureStages, MovesWithinParts) {
+  const Values x = noise({1, 20, 48}, 9);
+  const auto moved = [&](auto&& from) {
+    Values y = x;
+    for (int64_t t = 0; t < 20; ++t)
+      for (int64_t i = 0; i < 48; ++i)
+        y.row(t)[static_cast<size_t>(i)] = x.row(t)[static_cast<size_t>(i / 12 * 12 + from(i % 12))];
+    return find_rearrangements("x", y, x, 1e-6)[0].id;
+  };
+  EXPECT_EQ(moved([](int64_t i) { return i % 2 * 6 + i / 2; }), "layout.interleaved");
+  EXPECT_EQ(moved([](int64_t i) { return (i + 6) % 12; }), "layout.parts_exchanged");
+  EXPECT_EQ(moved([](int64_t i) { return 11 - i; }), "layout.reversed");
+}
+
+TEST(PictureStages, ValuesInSteps) {
+  const Values x = noise({1, 3, 10, 12}, 10);
+  RunMaker a, b;
+  a.in("vae.m", x).add("vae.m", x);
+  b.in("vae.m", x).add("vae.m", mapped(x, [](double v) { return std::nearbyint(v * 127.5) / 127.5; }));
+  EXPECT_EQ(first_cause(a, b), "precision.integer");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -114,6 +114,30 @@ void search_scaled_integers(Case& failing, Findings& out) {
       }
 }
 
+// Multiples of one step: a picture of fewer bits, values that were pixels in between.
+void search_steps(Case& failing, Findings& out) {
+  if (failing.r.size() < 64 || failing.error > 0.5) return;
+  for (const double step :
+       {1 / 255.0, 1 / 127.5, 1 / 127.0, 1 / 128.0, 1 / 256.0, 0.001, 0.01, 0.1, 2.0, 4.0, 8.0, 16.0, 32.0})
+    for (const bool cut : {false, true}) {
+      double dd = 0, rr = 0;
+      int64_t held = 0;
+      for (size_t i = 0; i < failing.r.v.size(); ++i) {
+        const double r = failing.r.v[i], at = cut ? std::floor(r / step + 1e-6) : std::nearbyint(r / step);
+        const double d = failing.c.v[i] - step * at;
+        held += std::fabs(r - step * std::nearbyint(r / step)) < 1e-4 * step;
+        dd += d * d, rr += r * r;
+      }
+      const double residual = rr > 0 ? std::sqrt(dd / rr) : INFINITY;
+      if (residual > 0.05 * failing.error || held * 10 > failing.r.size() * 9) continue;
+      out.push_back({"precision.integer",
+                     fmt::format("reference: full precision; yours: the same values {} multiples of {:.4g}",
+                                 cut ? "cut to" : "rounded to", step),
+                     "do not go through whole numbers on the way to this tensor", "", 0, residual, 1, 0, Blame::kNone});
+      return;
+    }
+}
+
 // The reference is held to bounds, yours runs past them.
 void search_missing_bounds(Case& failing, Findings& out) {
   const auto [lowest, highest] = std::minmax_element(failing.r.v.begin(), failing.r.v.end());
@@ -137,7 +161,9 @@ void search_precision(Case& failing, Findings& out) {
   search_rounding(failing, out);
   search_bounds(failing, out);
   search_missing_bounds(failing, out);
+  const size_t before = out.size();
   search_scaled_integers(failing, out);
+  if (out.size() == before) search_steps(failing, out);
 }
 
 }  // namespace lockstep
