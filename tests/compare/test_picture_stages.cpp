@@ -14,32 +14,34 @@ namespace {
 
 using namespace synthetic;
 
-constexpr int64_t kHigh = 9, kWide = 11, kIn = 8, kOut = 6;
+constexpr int64_t kPictureRows = 9, kPictureColumns = 11, kInputs = 8, kOutputs = 6;
 
 // Kernel [out, in, 3, 3, 3] over one frame: the last tap of time meets it, the others meet frames of zeros.
 struct Convolved {
-  Values x = noise({1, kIn, 1, kHigh, kWide}, 1), w = noise({kOut, kIn, 3, 3, 3}, 2), b = noise({kOut}, 3);
+  Values x = noise({1, kInputs, 1, kPictureRows, kPictureColumns}, 1), w = noise({kOutputs, kInputs, 3, 3, 3}, 2),
+         b = noise({kOutputs}, 3);
 
   struct How {
-    int64_t tile = kHigh;  // rows of a tile that knows nothing of its neighbours
+    int64_t tile = kPictureRows;  // rows of a tile that knows nothing of its neighbours
     std::vector<int64_t> taps = {2};
   };
   Values make(const Values& kernel, const Values& input, const How& how) const {
-    Values y = make_values({1, kOut, 1, kHigh, kWide});
-    for (int64_t o = 0; o < kOut; ++o)
-      for (int64_t r = 0; r < kHigh; ++r)
-        for (int64_t c = 0; c < kWide; ++c) {
+    Values y = make_values({1, kOutputs, 1, kPictureRows, kPictureColumns});
+    for (int64_t o = 0; o < kOutputs; ++o)
+      for (int64_t r = 0; r < kPictureRows; ++r)
+        for (int64_t c = 0; c < kPictureColumns; ++c) {
           double sum = b.v[static_cast<size_t>(o)];
-          for (int64_t i = 0; i < kIn; ++i)
+          for (int64_t i = 0; i < kInputs; ++i)
             for (const int64_t t : how.taps)
               for (int64_t k = 0; k < 9; ++k) {
                 const int64_t row = r + k / 3 - 1, column = c + k % 3 - 1;
-                if (row < 0 || row >= kHigh || column < 0 || column >= kWide || row / how.tile != r / how.tile)
+                if (row < 0 || row >= kPictureRows || column < 0 || column >= kPictureColumns ||
+                    row / how.tile != r / how.tile)
                   continue;
-                sum += static_cast<double>(kernel.v[static_cast<size_t>(((o * kIn + i) * 3 + t) * 9 + k)]) *
-                       input.v[static_cast<size_t>((i * kHigh + row) * kWide + column)];
+                sum += static_cast<double>(kernel.v[static_cast<size_t>(((o * kInputs + i) * 3 + t) * 9 + k)]) *
+                       input.v[static_cast<size_t>((i * kPictureRows + row) * kPictureColumns + column)];
               }
-          y.v[static_cast<size_t>((o * kHigh + r) * kWide + c)] = static_cast<float>(sum);
+          y.v[static_cast<size_t>((o * kPictureRows + r) * kPictureColumns + c)] = static_cast<float>(sum);
         }
     return y;
   }
@@ -59,7 +61,7 @@ TEST(PictureStages, MemoryOfAKernel) {
   const auto laid_down = [&](const std::vector<int>& axes) { return reshaped(permuted(conv.w, axes), conv.w.shape); };
   EXPECT_EQ(conv.cause(laid_down({0, 2, 3, 4, 1})), "convolution.kernel_axes");
   EXPECT_EQ(conv.cause(laid_down({2, 3, 4, 0, 1})), "convolution.kernel_axes");
-  const Values read = permuted(reshaped(conv.w, {3, 3, 3, kIn, kOut}), {4, 3, 0, 1, 2});
+  const Values read = permuted(reshaped(conv.w, {3, 3, 3, kInputs, kOutputs}), {4, 3, 0, 1, 2});
   EXPECT_EQ(conv.cause(read), "convolution.kernel_axes");
 }
 
@@ -68,7 +70,7 @@ TEST(PictureStages, TapsAndTilesOfAConvolution) {
   EXPECT_EQ(conv.cause(conv.w, conv.x, {.taps = {0, 2}}), "convolution.temporal_tap");
   EXPECT_EQ(conv.cause(conv.w, conv.x, {.tile = 5}), "convolution.padding");
   // Two mistakes at once: tiles, and all taps.
-  EXPECT_EQ(conv.cause(conv.w, conv.x, {.tile = kHigh, .taps = {0, 1, 2}}), "convolution.temporal_tap");
+  EXPECT_EQ(conv.cause(conv.w, conv.x, {.tile = kPictureRows, .taps = {0, 1, 2}}), "convolution.temporal_tap");
   Values mirrored = conv.w;
   for (size_t i = 0; i < mirrored.v.size(); i += 9)
     std::reverse(mirrored.v.begin() + static_cast<std::ptrdiff_t>(i),
@@ -80,16 +82,16 @@ TEST(PictureStages, InputAndNumbersOfAConvolution) {
   const Convolved conv;
   EXPECT_EQ(conv.cause(conv.w, mapped(conv.x, silu), {}), "activation.added");
   Values turned = conv.x;
-  for (int64_t i = 0; i < kIn; ++i)
-    std::copy_n(conv.x.v.begin() + (i % 2 * (kIn / 2) + i / 2) * kHigh * kWide, kHigh * kWide,
-                turned.v.begin() + i * kHigh * kWide);
+  for (int64_t i = 0; i < kInputs; ++i)
+    std::copy_n(conv.x.v.begin() + (i % 2 * (kInputs / 2) + i / 2) * kPictureRows * kPictureColumns,
+                kPictureRows * kPictureColumns, turned.v.begin() + i * kPictureRows * kPictureColumns);
   EXPECT_EQ(conv.cause(conv.w, turned, {}), "convolution.input_order");
   Values coarse = conv.w;
-  for (int64_t o = 0; o < kOut; ++o) {  // five bits, a scale for each output
-    const auto begin = coarse.v.begin() + o * kIn * 27;
+  for (int64_t o = 0; o < kOutputs; ++o) {  // five bits, a scale for each output
+    const auto begin = coarse.v.begin() + o * kInputs * 27;
     float largest = 0;
-    std::for_each(begin, begin + kIn * 27, [&](float v) { largest = std::max(largest, std::fabs(v)); });
-    std::transform(begin, begin + kIn * 27, begin,
+    std::for_each(begin, begin + kInputs * 27, [&](float v) { largest = std::max(largest, std::fabs(v)); });
+    std::transform(begin, begin + kInputs * 27, begin,
                    [&](float v) { return std::nearbyint(v / largest * 15) * largest / 15; });
   }
   EXPECT_EQ(conv.cause(coarse), "convolution.weight_rounded");

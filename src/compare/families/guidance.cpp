@@ -12,7 +12,7 @@ namespace {
 
 // What shares one factor: nothing does, the whole, each item of a batch, each token, each channel, each pixel of a
 // patch.
-enum class Span { kNone, kWhole, kItem, kToken, kChannel, kPixel };
+enum class Sharing { kNone, kWhole, kItem, kToken, kChannel, kPixel };
 enum class Length {
   kRoot,
   kDeviation,
@@ -21,11 +21,11 @@ enum class Length {
 };  // root of the squares, of the centred ones; of absolute values
 enum class Of { kOwn, kCond, kUncond };
 // What is held in a poorer format: nothing, the two predictions, every step, the combination.
-enum class Held { kNone, kInputs, kSteps, kResult };
+enum class HeldIn { kNone, kInputs, kSteps, kResult };
 
 struct Params {
   double s = 1;
-  Span span = Span::kNone;
+  Sharing span = Sharing::kNone;
   bool known = true;  // the factor is (length of `over` / length of `under`) ^ power, held and blended
   Length length = Length::kRoot;
   Of over = Of::kCond, under = Of::kOwn;
@@ -35,7 +35,7 @@ struct Params {
   double times = 1;                   // all of it multiplied with
   std::vector<double> factors;        // where it is not known: one for each group
   Format format = nullptr;
-  Held held = Held::kNone;
+  HeldIn held = HeldIn::kNone;
   double residual = INFINITY;
 };
 
@@ -46,7 +46,7 @@ std::string formula(const Params& p) {
   static const char* const kOf[] = {"the combination", "cond", "uncond"};
   static const char* const kHeld[] = {"", ", cond and uncond in ", ", every step in ", ", the combination in "};
   std::string out = fmt::format("uncond + {} (cond - uncond)", number(p.s));
-  if (p.span != Span::kNone) {
+  if (p.span != Sharing::kNone) {
     out += fmt::format(", {} times ", kSpans[static_cast<size_t>(p.span)]);
     if (p.known) {
       out += fmt::format("the {} of {} over that of {}", kLengths[static_cast<size_t>(p.length)],
@@ -68,40 +68,40 @@ class Mix {
  public:
   Mix(Values cond, Values uncond, int64_t batch) : a_(std::move(cond)), b_(std::move(uncond)), batch_(batch) {}
 
-  bool has(Span span) const {
-    return span == Span::kItem ? batch_ > 1 : span == Span::kPixel ? a_.last() % 4 == 0 && a_.last() >= 16 : true;
+  bool has(Sharing span) const {
+    return span == Sharing::kItem ? batch_ > 1 : span == Sharing::kPixel ? a_.last() % 4 == 0 && a_.last() >= 16 : true;
   }
-  size_t groups(Span span) const {
+  size_t groups(Sharing span) const {
     switch (span) {
-      case Span::kItem:
+      case Sharing::kItem:
         return static_cast<size_t>(batch_);
-      case Span::kToken:
+      case Sharing::kToken:
         return static_cast<size_t>(a_.rows());
-      case Span::kChannel:
+      case Sharing::kChannel:
         return static_cast<size_t>(a_.last() * batch_);
-      case Span::kPixel:
+      case Sharing::kPixel:
         return static_cast<size_t>(a_.rows() * 4);
       default:
         return 1;
     }
   }
-  size_t group_of(Span span, size_t i) const {
+  size_t group_of(Sharing span, size_t i) const {
     const size_t width = static_cast<size_t>(a_.last()), row = i / width,
                  item = i / (a_.v.size() / static_cast<size_t>(batch_));
     switch (span) {
-      case Span::kItem:
+      case Sharing::kItem:
         return item;
-      case Span::kToken:
+      case Sharing::kToken:
         return row;
-      case Span::kChannel:
+      case Sharing::kChannel:
         return item * width + i % width;
-      case Span::kPixel:
+      case Sharing::kPixel:
         return row * 4 + i % 4;
       default:
         return 0;
     }
   }
-  std::vector<double> lengths(const Values& x, Span span, Length kind) const {
+  std::vector<double> lengths(const Values& x, Sharing span, Length kind) const {
     std::vector<double> sum(groups(span)), squares(sum.size()), out(sum.size()), count(sum.size());
     for (size_t i = 0; i < x.v.size(); ++i) {
       const size_t g = group_of(span, i);
@@ -117,12 +117,12 @@ class Mix {
   // Before anything is rescaled.
   Values combined(const Params& p) const {
     Values out = a_;
-    const Format inputs = p.held == Held::kInputs || p.held == Held::kSteps ? p.format : nullptr,
-                 steps = p.held == Held::kSteps ? p.format : nullptr;
+    const Format inputs = p.held == HeldIn::kInputs || p.held == HeldIn::kSteps ? p.format : nullptr,
+                 steps = p.held == HeldIn::kSteps ? p.format : nullptr;
     for (size_t i = 0; i < out.v.size(); ++i) {
       const double x = in_format(a_.v[i], inputs), y = in_format(b_.v[i], inputs);
       const double guided = in_format(p.s * in_format(x - y, steps), steps);
-      out.v[i] = static_cast<float>(in_format(y + guided, p.held == Held::kInputs ? nullptr : p.format));
+      out.v[i] = static_cast<float>(in_format(y + guided, p.held == HeldIn::kInputs ? nullptr : p.format));
     }
     return out;
   }
@@ -137,7 +137,7 @@ class Mix {
   }
   Values result(const Params& p) const {
     Values out = combined(p);
-    if (p.span == Span::kNone) return out;
+    if (p.span == Sharing::kNone) return out;
     std::vector<double> factors = p.factors;
     if (p.known) {
       factors = ratios(p, out);
@@ -149,7 +149,7 @@ class Mix {
     return out;
   }
   // Group by group y = p cond + q uncond; s = p / (p + q) whatever the group was multiplied with.
-  double solve_scale(const Values& y, Span span) const {
+  double solve_scale(const Values& y, Sharing span) const {
     const size_t n = groups(span);
     std::vector<double> aa(n), ab(n), bb(n), ay(n), by(n), yy(n);
     for (size_t i = 0; i < y.v.size(); ++i) {
@@ -181,7 +181,7 @@ double residual_of(const Params& p, const Mix& mix, const Values& y) {
 }
 
 // The factors that y has beside the combination, and what is left then.
-std::vector<double> factors_of(const Values& y, const Values& own, const Mix& mix, Span span, double& residual) {
+std::vector<double> factors_of(const Values& y, const Values& own, const Mix& mix, Sharing span, double& residual) {
   std::vector<double> xy(mix.groups(span)), xx(xy.size()), out(xy.size());
   for (size_t i = 0; i < y.v.size(); ++i) {
     const size_t g = mix.group_of(span, i);
@@ -249,14 +249,15 @@ bool name_factors(Params& p, const std::vector<double>& factors, const Mix& mix,
 
 Params fit(const Mix& mix, const Values& y, double tolerance) {
   Params best;
-  for (const Span span : {Span::kNone, Span::kWhole, Span::kItem, Span::kToken, Span::kChannel, Span::kPixel}) {
+  for (const Sharing span :
+       {Sharing::kNone, Sharing::kWhole, Sharing::kItem, Sharing::kToken, Sharing::kChannel, Sharing::kPixel}) {
     if (!mix.has(span)) continue;
     Params p;
     p.span = span, p.s = mix.solve_scale(y, span);
     const double rounded = std::round(p.s * 1000) / 1000;
     if (std::fabs(rounded - p.s) < 2e-3) p.s = rounded;
     const Values own = mix.combined(p);
-    if (span != Span::kNone) {
+    if (span != Sharing::kNone) {
       double residual = INFINITY;
       std::vector<double> factors = factors_of(y, own, mix, span, residual);
       if (residual > 0.03 || factors.size() * 4 > y.v.size()) continue;
@@ -331,7 +332,7 @@ void search_guidance(Case& failing, Findings& out) {
                   Blame::kNone};
   if (!failing.explains_candidate(c.residual) || !failing.is_better(c.residual, with_reference) || !c.known)
     for (const NumberFormat& format : half_formats())
-      for (const Held held : {Held::kInputs, Held::kSteps, Held::kResult}) {
+      for (const HeldIn held : {HeldIn::kInputs, HeldIn::kSteps, HeldIn::kResult}) {
         Params p = r;
         p.format = &format, p.held = held, p.residual = residual_of(p, of_c, yc);
         if (!failing.explains_candidate(p.residual) || !failing.is_better(p.residual, with_reference)) continue;
@@ -359,7 +360,7 @@ void search_guidance(Case& failing, Findings& out) {
                             c.under == r.under && c.power == r.power && c.blend == r.blend && c.most == r.most &&
                             c.least == r.least;
   // All of the right result times one factor: that is said more plainly elsewhere.
-  const bool whole_factor = r.span == Span::kNone && c.span == Span::kWhole && !c.known;
+  const bool whole_factor = r.span == Sharing::kNone && c.span == Sharing::kWhole && !c.known;
   if (((same_rescale && c.times != r.times) || whole_factor) && std::fabs(c.s - r.s) <= 1e-3 * std::fabs(r.s)) return;
   // Exchanged passes read as s' = 1 - s; with rescaling the length then follows the other pass.
   if (std::fabs(c.s - (1 - r.s)) < 1e-2)
@@ -368,8 +369,8 @@ void search_guidance(Case& failing, Findings& out) {
     finding.cause = "guidance.scale", finding.fix = fmt::format("use guidance {}, not {}", number(r.s), number(c.s));
   else
     finding.cause = "guidance.rescale",
-    finding.fix = r.span == Span::kNone ? "do not rescale the prediction"
-                                        : "rescale the combined prediction as the reference does: " + formula(r);
+    finding.fix = r.span == Sharing::kNone ? "do not rescale the prediction"
+                                           : "rescale the combined prediction as the reference does: " + formula(r);
   out.push_back(std::move(finding));
 }
 
