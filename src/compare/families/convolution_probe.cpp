@@ -76,9 +76,11 @@ ConvProbe::ConvProbe(Case& failing, const Item& input, const Values& w) : w_(w),
 }
 
 bool ConvProbe::possible() const {
-  return x_[0].rank() >= 4 && x_[0].shape[1] == g_.in && x_[0].shape == x_[1].shape &&
-         (x_[0].rank() < 5 || x_[0].dim(2) == 1) && y_[0].shape == y_[1].shape && y_[0].shape[1] == g_.out &&
-         (bias_.empty() || static_cast<int64_t>(bias_.size()) == g_.out) && x_[0].shape[0] == 1;
+  constexpr int64_t kMostTaps = 16;
+  return w_.size() > 0 && g_.taps <= kMostTaps && x_[0].rank() >= 4 && x_[0].shape[1] == g_.in &&
+         x_[0].shape == x_[1].shape && (x_[0].rank() < 5 || x_[0].dim(2) == 1) && y_[0].shape == y_[1].shape &&
+         y_[0].shape[1] == g_.out && (bias_.empty() || static_cast<int64_t>(bias_.size()) == g_.out) &&
+         x_[0].shape[0] == 1;
 }
 
 // A grid over the whole picture, and the places that are furthest off: a wrong border or seam is seen nowhere else.

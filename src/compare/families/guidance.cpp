@@ -310,6 +310,10 @@ void search_guidance(Case& failing, Findings& out) {
     if (!uncond && pass == "uncond" && failing.module.empty()) uncond = &item;
   }
   if (!cond || !uncond) return;
+  for (const Item* item : {cond, uncond})
+    if (failing.reference_of(*item).size() != failing.r.size() ||
+        failing.candidate_of(*item).size() != failing.r.size())
+      return;
   // All rows: some forms scale the whole.
   const auto rows = [](const Values& x) { return reshaped(x, {x.rows(), x.last()}); };
   const Values yr = rows(failing.r), yc = rows(failing.c);

@@ -154,6 +154,7 @@ void search_other_latents(Case& failing, int64_t channels, int64_t height, int64
   for (size_t i = failing.candidate_record(); i-- > 0 && looked < kMostLatents;) {
     if (!fits(candidate.records[i])) continue;
     ++looked;
+    if (failing.load_candidate(i).size() != failing.r.size()) continue;
     const double residual =
         residual_of(r, unpacked(failing.load_candidate(i), channels, height, width), failing.c, channels);
     if (!failing.explains_candidate(residual) ||
