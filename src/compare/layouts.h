@@ -1,6 +1,6 @@
 // Is one tensor a rearrangement of another? Found by content: factors of the axes put in another order (transposes,
 // packing, patches, heads, strided memory read as contiguous), or slices of one axis moved about (rolled, reversed,
-// halves exchanged, repeated).
+// halves exchanged, repeated), or of two at once.
 #pragma once
 #include <optional>
 #include <string>
@@ -25,6 +25,8 @@ std::optional<Rearrangement> find_slice_moves(std::string_view name, const Value
                                               double tolerance);
 std::optional<Rearrangement> find_part_moves(std::string_view name, const Values& candidate, const Values& reference,
                                              double tolerance);
+std::optional<Rearrangement> find_two_axis_moves(std::string_view name, const Values& candidate,
+                                                 const Values& reference, double tolerance);
 std::vector<Rearrangement> find_rearrangements(std::string_view name, const Values& candidate, const Values& reference,
                                                double tolerance);
 

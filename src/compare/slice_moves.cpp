@@ -111,6 +111,31 @@ std::optional<Described> describe_blocks(const std::vector<int64_t>& map, const 
   return std::nullopt;
 }
 
+// The same move within each head, group or part of an axis.
+std::optional<Described> describe_within_parts(const std::vector<int64_t>& map, const std::string& word) {
+  const int64_t n = static_cast<int64_t>(map.size());
+  for (int64_t parts = 2; parts <= n / 2; ++parts) {
+    if (n % parts) continue;
+    const int64_t size = n / parts;
+    const auto all = [&](auto&& from) {
+      for (int64_t j = 0; j < n; ++j)
+        if (map[static_cast<size_t>(j)] != j / size * size + from(j % size)) return false;
+      return true;
+    };
+    const std::string where = fmt::format(" within each of {} parts", parts);
+    if (all([&](int64_t i) { return size - 1 - i; }))
+      return Described{"layout.reversed", plural(word) + " in reverse order" + where, 1};
+    if (size % 2 == 0 && all([&](int64_t i) { return (i + size / 2) % size; }))
+      return Described{"layout.parts_exchanged", "halves of the " + plural(word) + " exchanged" + where, 1};
+    for (int64_t step = 2; step <= size / 2; ++step)
+      if (size % step == 0 && all([&](int64_t i) { return i % step * (size / step) + i / step; }))
+        return Described{
+            "layout.interleaved",
+            fmt::format("{} taken in steps of {} instead of in blocks{}", plural(word), size / step, where), 1};
+  }
+  return std::nullopt;
+}
+
 std::optional<Described> describe_map(const std::vector<int64_t>& map, const std::string& word) {
   const int64_t n = static_cast<int64_t>(map.size());
   const auto all = [&](auto&& rule) {
@@ -136,6 +161,8 @@ std::optional<Described> describe_map(const std::vector<int64_t>& map, const std
     if (n % g == 0 && all([&](int64_t j, int64_t m) { return m == j % g * (n / g) + j / g; }))
       return Described{"layout.interleaved",
                        fmt::format("{} taken in steps of {} instead of in blocks", plural(word), n / g), 1};
+  if (matched == n)
+    if (auto parts = describe_within_parts(map, word)) return parts;
   // A shift leaves slices at one end without a partner.
   for (int64_t j = 0; j < n; ++j) {
     if (map[static_cast<size_t>(j)] == kNone || map[static_cast<size_t>(j)] == j) continue;
@@ -231,6 +258,8 @@ std::vector<Rearrangement> find_rearrangements(std::string_view name, const Valu
   if (auto parts = find_part_moves(name, candidate, reference, tolerance)) out.push_back(std::move(*parts));
   if (!out.empty() && out[0].complexity == 1) return out;
   if (auto order = find_axis_order(candidate, reference, tolerance)) out.push_back(std::move(*order));
+  if (out.empty())
+    if (auto both = find_two_axis_moves(name, candidate, reference, tolerance)) out.push_back(std::move(*both));
   std::stable_sort(out.begin(), out.end(),
                    [](const Rearrangement& a, const Rearrangement& b) { return a.complexity < b.complexity; });
   return out;

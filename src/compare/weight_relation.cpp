@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include "compare/families/weight_forms.h"
+#include "compare/families/weight_memory.h"
 #include "compare/layouts.h"
 #include "compare/region.h"
 
@@ -40,6 +43,28 @@ std::string random_words(const Values& c) {
     return fmt::format("normal with deviation {:.3g}: initialised, never overwritten, or of another model",
                        m.deviation);
   return "unrelated values";
+}
+
+// A few rows tell a form; the whole confirms it.
+template <typename Made>
+bool is_made_so(const Values& candidate, const std::vector<int64_t>& few, double near, Made made) {
+  if (!(relative_error(made(few).v, take_rows(candidate, few).v) <= near)) return false;  // NaN is no match
+  const std::vector<int64_t> all = sample_indices(candidate.rows(), 512);
+  return relative_error(made(all).v, take_rows(candidate, all).v) <= near;
+}
+
+// In few bits, with bits read in another format, or from the wrong memory; both as [out, the rest].
+std::optional<WeightRelation> find_form(const Values& candidate, const Values& reference, double error) {
+  constexpr double kFormNear = 1e-5;
+  const std::vector<int64_t> few = sample_indices(reference.rows(), 4);
+  for (const WeightForm& form : error < 0.2 ? row_forms(reference) : element_forms())
+    if (is_made_so(candidate, few, kFormNear, [&](const auto& rows) { return form.make(take_rows(reference, rows)); }))
+      return WeightRelation{form.rounded ? "weights.quantised" : "weights.different", form.words, error};
+  for (const WeightMemory& memory : weight_memories(reference.shape))
+    if (is_made_so(candidate, few, kFormNear,
+                   [&](const auto& rows) { return rows_in_memory(memory, reference, rows, rows.size()); }))
+      return WeightRelation{memory.turned ? "weights.transposed" : "weights.rearranged", memory.words, error};
+  return std::nullopt;
 }
 
 }  // namespace
@@ -87,9 +112,14 @@ WeightRelation relate_weights(const std::string& name, const Values& candidate, 
           if (relative_error(candidate.v, quantised(reference, bits, group, affine).v) < 0.05 * out.error)
             return {"weights.quantised", fmt::format("{}-bit in groups of {}{}", bits, group, affine ? ", affine" : ""),
                     out.error};
-    if (out.error < 0.02)
-      return {"weights.small_error", fmt::format("off by {:.2g}: dequantisation or rounding", out.error), out.error};
   }
+  const bool has_rows = reference.rank() > 1 && reference.shape[0] > 1 && reference.size() >= 64;
+  const int64_t outputs = has_rows ? reference.shape[0] : 1;
+  const Shape matrix{outputs, reference.size() / outputs};
+  if (has_rows && candidate.shape == reference.shape)
+    if (auto form = find_form(reshaped(candidate, matrix), reshaped(reference, matrix), out.error)) return *form;
+  if (candidate.shape == reference.shape && out.error < 0.02)
+    return {"weights.small_error", fmt::format("off by {:.2g}: dequantisation or rounding", out.error), out.error};
   const auto found = find_rearrangements("weight", candidate, reference, std::min(1e-3, out.error / 4));
   if (!found.empty()) {
     const bool transposed = found[0].id == "layout.axes" || found[0].id == "layout.strided";

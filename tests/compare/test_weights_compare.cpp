@@ -59,6 +59,23 @@ TEST(WeightsCompare, MissingIsSaid) {
   EXPECT_EQ(kind_of(compare_weights(model(), b), "layers.1.q.weight"), "missing");
 }
 
+TEST(WeightRelation, OtherFormsAndMemory) {
+  const Values w = noise({64, 48}, 5, 0.1f);
+  Values late = w, five_bits = quantised(w, 5, 48, false);
+  std::rotate(late.v.begin(), late.v.begin() + 8, late.v.end());
+  EXPECT_EQ(relate_weights("w", late, w).id, "weights.rearranged");
+  EXPECT_EQ(relate_weights("w", late, w).words, "W read 8 elements too late");
+  EXPECT_EQ(relate_weights("w", five_bits, w).id, "weights.quantised");
+  const Values other_half =
+      mapped(w, [](double v) { return float_from(Half{bfloat16_from(static_cast<float>(v)).bits}); });
+  EXPECT_EQ(relate_weights("w", other_half, w).words, "W's bfloat16 bits read as float16");
+  Values tiles = w;
+  for (int64_t j = 0; j < 64; ++j)
+    for (int64_t i = 0; i < 48; ++i)
+      tiles.row(j)[static_cast<size_t>(i)] = w.row(j / 16 * 16 + i % 16)[static_cast<size_t>(i / 16 * 16 + j % 16)];
+  EXPECT_EQ(relate_weights("w", tiles, w).id, "weights.transposed");
+}
+
 TEST(WeightRelation, DefaultInitialisationIsRecognised) {
   Values c = make_values({64, 64});
   std::mt19937 engine(3);

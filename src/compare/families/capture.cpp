@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "compare/families/family.h"
+#include "compare/layouts.h"
 
 namespace lockstep {
 namespace {
@@ -51,6 +52,31 @@ void search_part(Case& failing, Findings& out) {
   }
 }
 
+// Yours is another tensor of the reference in another order of axes, or moved: two mistakes that look like one.
+void search_other_layout(Case& failing, Findings& out) {
+  constexpr size_t kMostLayouts = 8;
+  const RunView& run = failing.reference_run();
+  const size_t own = failing.reference_record();
+  size_t looked = 0;
+  for (size_t apart = 1; apart <= 24 && looked < kMostLayouts; ++apart)
+    for (const size_t i : {own - apart, own + apart}) {
+      if (i >= run.records.size() || !run.records[i].load || !is_floating(run.records[i].dtype) ||
+          checked_numel(run.records[i].shape) != failing.r.size() || ++looked > kMostLayouts)
+        continue;
+      const Values& other = failing.load_reference(i);
+      for (const Rearrangement& found : find_rearrangements(failing.name, failing.c, other, failing.tolerance)) {
+        if (!failing.explains_candidate(found.residual)) continue;
+        const RecordedTensor& record = run.records[i];
+        const std::string label = (record.role == Role::kInput ? "input of " : "") + to_string(record.key);
+        out.push_back({failing.isolated ? "capture.other_stage" : "stage.replaced",
+                       fmt::format("reference: {}; yours: the reference's {}, {}", failing.name, label, found.words),
+                       "take the tensor of this stage, and in its own layout", "", 0, found.residual, 1.8, 0,
+                       failing.isolated ? Blame::kCapture : Blame::kNone});
+        return;
+      }
+    }
+}
+
 void search_whole(Case& failing, Findings& out) {
   const RunView& run = failing.reference_run();
   const size_t own = failing.reference_record();
@@ -72,6 +98,8 @@ void search_whole(Case& failing, Findings& out) {
     Finding finding{"", "", "", "", 0, residual, failing.isolated ? 0.5 : 1.2, 0, Blame::kCapture};
     if (record.key.name == failing.name && record.role == failing.role) {
       finding.cause = "capture.other_hit";
+      // A stage of the pipeline that is exactly what it was a step before: no formula says it more plainly.
+      if (failing.module.empty() && failing.step >= 0) finding.complexity = std::min(finding.complexity, 0.75);
       finding.explanation =
           fmt::format("yours equals the reference's {}: the hits, steps or passes are counted differently", label);
       finding.fix = "capture the same call on both sides; check step, hit and pass";
@@ -99,6 +127,7 @@ void search_capture(Case& failing, Findings& out) {
   const size_t before = out.size();
   search_whole(failing, out);
   if (out.size() == before && !failing.r.shape.empty()) search_part(failing, out);
+  if (out.size() == before && failing.r.size() >= 64 && failing.isolated) search_other_layout(failing, out);
 }
 
 }  // namespace lockstep

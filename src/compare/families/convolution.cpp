@@ -1,291 +1,300 @@
-// y = conv(x, W) + b over a single frame: kernel orientation, temporal slice, padding, bias, whose weight.
+// y = conv(x, W) + b over a single frame. A grammar of changes to that formula (the kernel's memory and orientation,
+// taps of time, border, seams between tiles, order and precision of the input, bias, whose weight), tried alone and in
+// pairs.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <set>
 
-#include "compare/families/fit.h"
-#include "compare/families/number_formats.h"
+#include "compare/families/convolution_probe.h"
+#include "compare/families/weight_forms.h"
+#include "compare/families/weight_memory.h"
 #include "compare/layouts.h"
 
 namespace lockstep {
 namespace {
 
-constexpr const char* kMemory[] = {"", "[out, rows, columns, in]", "[rows, columns, in, out]",
-                                   "[in, out, rows, columns]",
-                                   "[out, in, rows, columns] when it is [out, rows, columns, in]"};
-enum class Padding { kZero, kReplicate, kReflect, kCircular };
+constexpr size_t kMostOtherWeights = 80, kMostOtherBiases = 200;
 
-struct Params {
-  int64_t stride = 1, top = 1, left = 1;
-  int slice = -1;  // of the temporal taps; -1 the last, -2 their sum
-  bool flip_rows = false, flip_columns = false, swap_rows_columns = false, transposed = false;
-  Padding padding = Padding::kZero;
-  int bias = 1;  // how many times
-  int64_t dilation = 1;
-  int memory = 0;  // the weight's memory taken for another order of axes, see kMemory
-  bool inputs_reversed = false;
-  int input_parts = 1;                                        // halves, thirds ... of the input exchanged
-  int64_t roll = 0;                                           // of the input's channels
-  bool middle = false;                                        // the middle tap of the kernel alone
-  Format kernel = nullptr, added = nullptr, input = nullptr;  // weight, bias, input in a poorer format
-  std::string weight = {};                                    // empty: its own
-  double residual = INFINITY;
-};
-
-struct Geometry {
-  int64_t in = 1, out = 1, taps = 1, kh = 1, kw = 1;
-};
-
-std::string formula(const Params& p) {
+std::string formula(const ConvParams& p, const ConvProbe& probe) {
   std::string out = p.weight.empty() ? "conv(x, W)" : "conv(x, " + p.weight + ")";
   if (p.bias) out += p.bias > 1 ? " + 2 b" : " + b";
-  if (p.memory) out += std::string(", W's memory taken for ") + kMemory[p.memory];
+  if (!p.memory.plain()) out += ", " + p.memory.words();
   if (p.dilation > 1) out += fmt::format(", dilation {}", p.dilation);
-  if (p.inputs_reversed) out += ", input channels in reverse order";
-  if (p.input_parts > 1) out += fmt::format(", the {} parts of the input channels exchanged", p.input_parts);
-  if (p.roll) out += fmt::format(", the input channels rolled by {}", p.roll);
+  if (p.order) out += ", " + probe.channel_orders()[static_cast<size_t>(p.order)].words;
   if (p.middle) out += ", the middle tap alone";
   for (const auto& [format, what] : {std::pair{p.kernel, "W"}, {p.added, "b"}, {p.input, "x"}})
     if (format) out += fmt::format(", {} in {}", what, format->name);
-  if (p.slice == -2) out += ", taps summed";
-  if (p.slice >= 0) out += fmt::format(", temporal tap {}", p.slice);
+  if (p.before) out += fmt::format(", {} of the input", p.before->name);
+  if (p.taps) {
+    std::string taps;
+    for (int64_t t = 0; t < probe.geometry().taps; ++t)
+      if (p.taps >> t & 1) taps += (taps.empty() ? "" : " + ") + std::to_string(t);
+    out += fmt::format(", temporal tap {}{}", taps, p.taps_average ? ", averaged" : "");
+  }
   if (p.flip_rows || p.flip_columns) out += ", kernel mirrored";
   if (p.swap_rows_columns) out += ", kernel rows and columns exchanged";
   if (p.transposed) out += ", in and out channels exchanged";
-  if (p.padding == Padding::kReplicate) out += ", border repeated";
-  if (p.padding == Padding::kReflect) out += ", border mirrored";
-  if (p.padding == Padding::kCircular) out += ", border wrapped around";
+  if (p.border == Border::kReplicate) out += ", border repeated";
+  if (p.border == Border::kReflect) out += ", border mirrored";
+  if (p.border == Border::kCircular) out += ", border wrapped around";
+  for (const auto& [seams, what] : {std::pair{&p.seams_rows, "row"}, {&p.seams_columns, "column"}})
+    for (const int64_t seam : *seams) out += fmt::format(", in tiles that meet at {} {}", what, seam);
   return out + fmt::format(" (stride {}, {} rows and {} columns before)", p.stride, p.top, p.left);
 }
 
-int64_t border(int64_t at, int64_t n, Padding padding) {
-  if (at >= 0 && at < n) return at;
-  switch (padding) {
-    case Padding::kReplicate:
-      return std::clamp<int64_t>(at, 0, n - 1);
-    case Padding::kReflect:
-      return at < 0 ? std::min(-at, n - 1) : std::max<int64_t>(2 * n - 2 - at, 0);
-    case Padding::kCircular:
-      return (at % n + n) % n;
-    case Padding::kZero:
-      break;
-  }
-  return -1;
+ConvParams reference_of(const ConvProbe& probe, const Values& x, const Values& y, double tolerance) {
+  ConvParams best;
+  const ConvProbe::Geometry& g = probe.geometry();
+  for (const int64_t stride : {1, 2})
+    for (int64_t top = 0; top <= g.rows / 2; ++top) {
+      if (y.dim(-2) > (x.dim(-2) + 2 * top) / stride + 1) continue;
+      ConvParams p;
+      p.stride = stride, p.top = top, p.left = g.columns == g.rows ? top : g.columns / 2;
+      p.bias = probe.bias().empty() ? 0 : 1;
+      p.residual = probe.measure(false, p);
+      if (p.residual < best.residual) best = p;
+      if (best.residual <= tolerance) return best;
+    }
+  return best;
 }
 
-class Search {
- public:
-  Search(Case& failing, const Item& input, const Values& w) : w_(w) {
-    x_[0] = failing.reference_of(input), x_[1] = failing.candidate_of(input);
-    y_[0] = failing.r, y_[1] = failing.c;
-    g_ = {w.shape[1], w.shape[0], w.rank() == 5 ? w.shape[2] : 1, w.dim(-2), w.dim(-1)};
-    if (auto bias = failing.weight_r(failing.module + ".bias")) bias_ = std::move(bias->v);
-    const int64_t height = y_[0].dim(-2), width = y_[0].dim(-1);
-    for (const int64_t y : sample_indices(height, 6))
-      for (const int64_t x : sample_indices(width, 6)) places_.emplace_back(y, x);
-    channels_ = sample_indices(g_.out, g_.out <= 64 ? g_.out : 24);
-  }
-
-  bool possible() const {
-    return x_[0].rank() >= 4 && x_[0].shape[1] == g_.in && x_[0].shape == x_[1].shape &&
-           (x_[0].rank() < 5 || x_[0].dim(2) == 1) && y_[0].shape[1] == g_.out;
-  }
-
-  double measure(bool candidate, const Params& p, const Values* other = nullptr,
-                 const std::vector<float>* other_bias = nullptr, std::vector<double>* into = nullptr) const {
-    const Values &x = x_[candidate], &y = y_[candidate], &w = other ? *other : w_;
-    const std::vector<float>& bias = other_bias ? *other_bias : bias_;
-    const int64_t height = x.dim(-2), width = x.dim(-1), out_h = y.dim(-2), out_w = y.dim(-1);
-    double dd = 0, yy = 0;
-    for (const int64_t o : channels_)
-      for (const auto& [py, px] : places_) {
-        double sum = !bias.empty() ? p.bias * in_format(bias[static_cast<size_t>(o)], p.added) : 0;
-        for (int64_t ky = 0; ky < g_.kh; ++ky)
-          for (int64_t kx = 0; kx < g_.kw; ++kx) {
-            const int64_t sy = border(py * p.stride + (ky - p.top) * p.dilation, height, p.padding),
-                          sx = border(px * p.stride + (kx - p.left) * p.dilation, width, p.padding);
-            if (sy < 0 || sx < 0 || (p.middle && (ky != g_.kh / 2 || kx != g_.kw / 2))) continue;
-            for (int64_t i = 0; i < g_.in; ++i)
-              sum += static_cast<double>(tap(w, p, o, i, ky, kx)) *
-                     in_format(x.v[static_cast<size_t>((source(p, i) * height + sy) * width + sx)], p.input);
-          }
-        if (into) into->push_back(sum);
-        const double target = y.v[static_cast<size_t>((o * out_h + py) * out_w + px)];
-        dd += (sum - target) * (sum - target), yy += target * target;
-      }
-    return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
-  }
-
-  Params reference(double tolerance) const {
-    Params best;
-    const int64_t height = x_[0].dim(-2), out_h = y_[0].dim(-2);
-    for (const int64_t stride : {1, 2})
-      for (int64_t top = 0; top <= g_.kh / 2; ++top) {
-        if (out_h > (height + 2 * top) / stride + 1) continue;
-        Params p;
-        p.stride = stride, p.top = top, p.left = g_.kw == g_.kh ? top : g_.kw / 2, p.bias = bias_.empty() ? 0 : 1;
-        p.residual = measure(false, p);
-        if (p.residual < best.residual) best = p;
-        if (best.residual <= tolerance) return best;
-      }
-    return best;
-  }
-
-  std::vector<Params> alternatives(const Params& r) const {
-    std::vector<Params> out;
-    const auto add = [&](auto&& change) {
-      Params p = r;
-      change(p);
-      out.push_back(p);
-    };
-    add([](Params& p) { p.bias = 0; });
-    add([](Params& p) { p.bias = 2; });
-    for (int t = 0; t + 1 < g_.taps; ++t) add([&](Params& p) { p.slice = t; });
-    if (g_.taps > 1) add([](Params& p) { p.slice = -2; });
-    add([](Params& p) { p.flip_rows = p.flip_columns = true; });
-    add([](Params& p) { p.flip_rows = true; });
-    add([](Params& p) { p.flip_columns = true; });
-    if (g_.kh == g_.kw) add([](Params& p) { p.swap_rows_columns = true; });
-    if (g_.in == g_.out) add([](Params& p) { p.transposed = true; });
-    for (const Padding padding : {Padding::kReplicate, Padding::kReflect, Padding::kCircular})
-      add([&](Params& p) { p.padding = padding; });
-    for (int64_t top = 0; top < g_.kh; ++top)
-      for (int64_t left = 0; left < g_.kw; ++left)
-        if (top != r.top || left != r.left) add([&](Params& p) { p.top = top, p.left = left; });
-    if (g_.kh > 1) {
-      for (const int64_t shift : {-1, 1}) {
-        add([&](Params& p) { p.top += shift * g_.kh; });
-        add([&](Params& p) { p.left += shift * g_.kw; });
-      }
-      add([](Params& p) { p.dilation = 2; });
-      add([](Params& p) { p.middle = true; });
-    }
-    for (int memory = 1; memory < 5; ++memory) add([&](Params& p) { p.memory = memory; });
-    add([](Params& p) { p.inputs_reversed = true; });
-    for (const int parts : {2, 3, 4})
-      if (g_.in % parts == 0) add([&](Params& p) { p.input_parts = parts; });
-    for (const int64_t roll : {1, -1, 2, -2})
-      if (g_.in > 4) add([&](Params& p) { p.roll = roll; });
-    for (const NumberFormat& format : number_formats()) {
-      add([&](Params& p) { p.kernel = &format; });
-      add([&](Params& p) { p.kernel = p.added = &format; });
-      add([&](Params& p) { p.added = &format; });
-      add([&](Params& p) { p.input = &format; });
-      add([&](Params& p) { p.input = p.kernel = &format; });
-      add([&](Params& p) { p.input = p.kernel = p.added = &format; });
-    }
-    return out;
-  }
-
-  // What the reference's formula makes of the candidate's input, and what the candidate has: [channels, places], the
-  // bias taken away from both.
-  std::pair<Values, Values> products(const Params& r) const {
-    std::vector<double> sums;
-    Params plain = r;
-    plain.bias = 0;
-    measure(true, plain, nullptr, nullptr, &sums);
-    const int64_t places = static_cast<int64_t>(places_.size());
-    Values right = make_values({static_cast<int64_t>(channels_.size()), places}), mine = right;
-    const Values& y = y_[1];
-    for (size_t c = 0, i = 0; c < channels_.size(); ++c)
-      for (const auto& [py, px] : places_) {
-        right.v[i] = static_cast<float>(sums[i]);
-        mine.v[i] = y.v[static_cast<size_t>((channels_[c] * y.dim(-2) + py) * y.dim(-1) + px)] -
-                    (bias_.empty() || !r.bias ? 0 : bias_[static_cast<size_t>(channels_[c])]);
-        ++i;
-      }
-    return {std::move(right), std::move(mine)};
-  }
-
- private:
-  float tap(const Values& w, const Params& p, int64_t o, int64_t i, int64_t ky, int64_t kx) const {
-    if (p.flip_rows) ky = g_.kh - 1 - ky;
-    if (p.flip_columns) kx = g_.kw - 1 - kx;
-    if (p.swap_rows_columns) std::swap(ky, kx);
-    if (p.transposed) std::swap(o, i);
-    const auto at = [&](int64_t t) {
-      const int64_t k = ky * g_.kw + kx, taps = g_.kh * g_.kw;
-      if (p.memory && g_.taps == 1) {
-        const int64_t index = p.memory == 1   ? (o * taps + k) * g_.in + i
-                              : p.memory == 2 ? (k * g_.in + i) * g_.out + o
-                              : p.memory == 4 ? (o * g_.in + (i * taps + k) % g_.in) * taps + (i * taps + k) / g_.in
-                                              : (i * g_.out + o) * taps + k;
-        return w.v[static_cast<size_t>(index)];
-      }
-      return w.v[static_cast<size_t>((((o * g_.in + i) * g_.taps + t) * g_.kh + ky) * g_.kw + kx)];
-    };
-    if (p.kernel) return p.kernel->round(at(g_.taps - 1));
-    if (p.slice >= 0) return at(p.slice);
-    if (p.slice == -1) return at(g_.taps - 1);
-    float sum = 0;
-    for (int64_t t = 0; t < g_.taps; ++t) sum += at(t);
-    return sum;
-  }
-  int64_t source(const Params& p, int64_t i) const {
-    if (p.inputs_reversed) return g_.in - 1 - i;
-    if (p.roll) return ((i - p.roll) % g_.in + g_.in) % g_.in;
-    return p.input_parts > 1 ? (i + g_.in / p.input_parts) % g_.in : i;
-  }
-  const Values& w_;
-  Values x_[2], y_[2];
-  Geometry g_;
-  std::vector<float> bias_;
-  std::vector<std::pair<int64_t, int64_t>> places_;
-  std::vector<int64_t> channels_;
+// One change to the formula. Changes of one kind exclude each other; those that `pair` are tried two at a time.
+struct ConvChange {
+  int kind;
+  bool pairs;
+  std::function<void(ConvParams&)> apply;
 };
 
-Finding describe(const Params& r, const Params& c) {
-  Finding out{"",          fmt::format("reference: {}; yours: {}", formula(r), formula(c)),
+// Orders of axes that differ where an axis of 1 does not hide it.
+std::vector<KernelMemory> memories(const ConvProbe::Geometry& g) {
+  std::vector<KernelMemory> out;
+  const std::array<int64_t, 5> size = g.axes();
+  std::set<std::vector<int>> seen;
+  KernelMemory memory;
+  do {
+    std::vector<int> real;
+    for (const int axis : memory.axes)
+      if (size[static_cast<size_t>(axis)] > 1) real.push_back(axis);
+    if (std::is_sorted(real.begin(), real.end()) || !seen.insert(real).second) continue;
+    for (const bool read : {true, false}) {
+      memory.read = read;
+      out.push_back(memory);
+    }
+  } while (std::next_permutation(memory.axes.begin(), memory.axes.end()));
+  return out;
+}
+
+// Memory as other libraries keep it: what a second mistake may come with.
+bool is_usual(const KernelMemory& memory) {
+  using Axes = std::array<int, 5>;
+  return memory.read && (memory.axes == Axes{0, 2, 3, 4, 1} || memory.axes == Axes{2, 3, 4, 1, 0} ||
+                         memory.axes == Axes{1, 0, 2, 3, 4} || memory.axes == Axes{0, 1, 3, 4, 2});
+}
+
+std::vector<ConvChange> changes(const ConvParams& r, const ConvProbe& probe) {
+  const ConvProbe::Geometry& g = probe.geometry();
+  std::vector<ConvChange> out;
+  int kind = 0;
+  const auto add = [&](auto&& change, bool pairs = true) { out.push_back({kind, pairs, change}); };
+  ++kind;
+  if (r.bias) add([](ConvParams& p) { p.bias = 0; }), add([](ConvParams& p) { p.bias = 2; });
+  ++kind;
+  if (g.taps > 1 && g.taps < 6) {
+    for (unsigned taps = 1; taps < 1u << g.taps; ++taps)
+      if (taps != 1u << (g.taps - 1)) add([=](ConvParams& p) { p.taps = taps; });
+    add([=](ConvParams& p) { p.taps = (1u << g.taps) - 1, p.taps_average = true; });
+  }
+  ++kind;
+  add([](ConvParams& p) { p.flip_rows = p.flip_columns = true; });
+  add([](ConvParams& p) { p.flip_rows = true; }), add([](ConvParams& p) { p.flip_columns = true; });
+  ++kind;
+  if (g.rows == g.columns && g.rows > 1) add([](ConvParams& p) { p.swap_rows_columns = true; });
+  ++kind;
+  if (g.in == g.out) add([](ConvParams& p) { p.transposed = true; });
+  ++kind;
+  if (g.rows > 1 || g.columns > 1)
+    for (const Border border : {Border::kReplicate, Border::kReflect, Border::kCircular})
+      add([=](ConvParams& p) { p.border = border; });
+  ++kind;
+  for (int64_t top = 0; top < g.rows; ++top)
+    for (int64_t left = 0; left < g.columns; ++left)
+      if (top != r.top || left != r.left) add([=](ConvParams& p) { p.top = top, p.left = left; });
+  if (g.rows > 1) {
+    for (const int64_t shift : {-1, 1}) {
+      add([=](ConvParams& p) { p.top += shift * g.rows; }, false);
+      add([=](ConvParams& p) { p.left += shift * g.columns; }, false);
+    }
+    add([](ConvParams& p) { p.middle = true; });
+    ++kind;
+    add([](ConvParams& p) { p.dilation = 2; });
+  }
+  ++kind;
+  if (r.stride == 1)
+    if (const auto rows = probe.seams(false), columns = probe.seams(true); !rows.empty() || !columns.empty())
+      add([=](ConvParams& p) { p.seams_rows = rows, p.seams_columns = columns; });
+  ++kind;
+  for (const KernelMemory& memory : memories(g)) add([=](ConvParams& p) { p.memory = memory; }, is_usual(memory));
+  ++kind;
+  for (size_t order = 1; order < probe.channel_orders().size(); ++order)
+    add([=](ConvParams& p) { p.order = static_cast<int>(order); }, order < 4);
+  ++kind;
+  for (const ElementFunction& function : element_functions().subspan(1))
+    if (function.is_activation) add([&](ConvParams& p) { p.before = &function; }, false);
+  ++kind;
+  for (const NumberFormat& format : number_formats()) {
+    add([&](ConvParams& p) { p.kernel = &format; }, false);
+    add([&](ConvParams& p) { p.kernel = p.added = &format; }, false);
+    add([&](ConvParams& p) { p.added = &format; }, false);
+    add([&](ConvParams& p) { p.input = &format; }, false);
+    add([&](ConvParams& p) { p.input = p.kernel = &format; }, false);
+    add([&](ConvParams& p) { p.input = p.kernel = p.added = &format; }, false);
+  }
+  return out;
+}
+
+Finding describe(const ConvParams& r, const ConvParams& c, const ConvProbe& probe) {
+  Finding out{"",          fmt::format("reference: {}; yours: {}", formula(r, probe), formula(c, probe)),
               "",          "",
               r.residual,  c.residual,
               0.7,         0,
               Blame::kNone};
-  if (c.bias != r.bias)
-    out.cause = c.bias ? "convolution.bias_doubled" : "convolution.bias_missing", out.fix = "add the bias once";
-  else if (c.memory)
-    out.cause = "convolution.kernel_axes",
-    out.fix = "permute the weight's axes as the library wants them, do not only rename them";
-  else if (c.inputs_reversed || c.input_parts > 1 || c.roll)
-    out.cause = "convolution.input_order", out.fix = "the channels of the input are in another order";
+  const auto set = [&](std::string cause, std::string fix, Blame blame = Blame::kNone) {
+    if (!out.cause.empty()) {  // the second of a pair
+      out.fix += "; and " + fix, out.complexity += 0.4;
+      return;
+    }
+    out.cause = "convolution." + cause, out.fix = std::move(fix), out.blame = blame;
+  };
+  if (!c.memory.plain())
+    set("kernel_axes", "permute the weight's axes as the library wants them, do not only rename them");
+  if (c.transposed) set("transposed_weight", "in and out channels of the weight are exchanged", Blame::kWeights);
+  if (c.swap_rows_columns)
+    set("kernel_axes", "the kernel's rows and columns are exchanged: permute the weight as the library wants it");
+  if (c.flip_rows != r.flip_rows || c.flip_columns != r.flip_columns)
+    set("kernel_mirrored", "do not mirror the kernel: layers compute a correlation");
+  if (c.taps) set("temporal_tap", "for one frame use the newest (last) temporal tap of the kernel alone");
+  if (!c.weight.empty()) set("other_weight", "load this layer's own weight, not " + c.weight, Blame::kWeights);
+  if (c.order) set("input_order", "the channels of the input are in another order");
+  if (c.middle) set("kernel_size", "apply the whole kernel");
+  if (c.dilation != r.dilation) set("dilation", "do not dilate the kernel");
+  if (!c.seams_rows.empty() || !c.seams_columns.empty())
+    set("padding", "tiles need the pixels of their neighbours, not a border of their own: let them overlap");
+  if (c.border != r.border) set("padding", "pad the border as the reference does");
+  if (c.top != r.top || c.left != r.left)
+    set("padding", fmt::format("pad {} rows and {} columns in front, not {} and {}", r.top, r.left, c.top, c.left));
+  if (c.bias != r.bias) set(c.bias ? "bias_doubled" : "bias_missing", "add the bias once");
+  if (!out.cause.empty()) return out;
+  if (c.before)
+    out.cause = "activation.added", out.fix = fmt::format("remove {} before this layer", c.before->name);
   else if (c.input)
     out.cause = c.input->cause, out.fix = "do not cast the input of this layer";
   else if (c.kernel)
-    out.cause = "convolution.weight_rounded", out.fix = "keep the weight in its own dtype", out.blame = Blame::kWeights;
-  else if (c.added)
-    out.cause = "convolution.different_bias", out.fix = "keep the bias in its own dtype", out.blame = Blame::kWeights;
-  else if (c.middle)
-    out.cause = "convolution.kernel_size", out.fix = "apply the whole kernel";
-  else if (c.dilation != r.dilation)
-    out.cause = "convolution.dilation", out.fix = "do not dilate the kernel";
-  else if (!c.weight.empty())
-    out.cause = "convolution.other_weight", out.fix = "load this layer's own weight, not " + c.weight,
-    out.blame = Blame::kWeights;
-  else if (c.slice != r.slice)
-    out.cause = "convolution.temporal_tap",
-    out.fix = "for one frame use the newest (last) temporal tap of the kernel alone";
-  else if (c.flip_rows != r.flip_rows || c.flip_columns != r.flip_columns)
-    out.cause = "convolution.kernel_mirrored", out.fix = "do not mirror the kernel: layers compute a correlation";
-  else if (c.swap_rows_columns)
-    out.cause = "convolution.kernel_axes",
-    out.fix = "the kernel's rows and columns are exchanged: permute the weight as the library wants it";
-  else if (c.transposed)
-    out.cause = "convolution.transposed_weight", out.fix = "in and out channels of the weight are exchanged",
-    out.blame = Blame::kWeights;
-  else if (c.padding != r.padding)
-    out.cause = "convolution.padding", out.fix = "pad the border as the reference does";
+    set("weight_rounded", "keep the weight in its own dtype", Blame::kWeights);
   else
-    out.cause = "convolution.padding",
-    out.fix = fmt::format("pad {} rows and {} columns in front, not {} and {}", r.top, r.left, c.top, c.left);
+    set("different_bias", "keep the bias in its own dtype", Blame::kWeights);
   return out;
 }
 
+// Few places rule most changes out; what is left is measured in all of them.
+void consider_change(const Case& failing, const ConvProbe& probe, double unchanged, ConvParams p, ConvParams& best) {
+  if (!failing.is_better(probe.measure(true, p, {}, true), unchanged)) return;
+  p.residual = probe.measure(true, p);
+  if (p.residual < best.residual) best = std::move(p);
+}
+
+ConvParams best_change(const Case& failing, const ConvProbe& probe, const ConvParams& r,
+                       const std::vector<ConvChange>& all) {
+  const double unchanged = probe.measure(true, r, {}, true);
+  ConvParams best;
+  for (const ConvChange& change : all) {
+    ConvParams p = r;
+    change.apply(p);
+    consider_change(failing, probe, unchanged, std::move(p), best);
+  }
+  return best;
+}
+
+void consider_pairs(const Case& failing, const ConvProbe& probe, const ConvParams& r,
+                    const std::vector<ConvChange>& all, ConvParams& best) {
+  const double unchanged = probe.measure(true, r, {}, true);
+  for (size_t i = 0; i < all.size(); ++i)
+    for (size_t j = i + 1; j < all.size() && all[i].pairs; ++j) {
+      if (failing.explains_candidate(best.residual)) return;
+      if (!all[j].pairs || all[i].kind == all[j].kind) continue;
+      ConvParams p = r;
+      all[i].apply(p), all[j].apply(p);
+      consider_change(failing, probe, unchanged, std::move(p), best);
+    }
+}
+
+void consider_other_weights(Case& failing, const ConvProbe& probe, const Values& weight, const ConvParams& r,
+                            ConvParams& best) {
+  size_t loads = 0;
+  for (const auto& [name, shape] : failing.weights_r->shapes()) {
+    if (failing.explains_candidate(best.residual)) return;
+    if (shape != weight.shape || name == failing.module + ".weight" || ++loads > kMostOtherWeights) continue;
+    const auto other = failing.weight_r(name), bias = failing.weight_r(parent_of(name) + ".bias");
+    if (!other) continue;
+    for (const std::vector<float>* with : {bias && bias->size() == weight.shape[0] ? &bias->v : nullptr,
+                                           static_cast<const std::vector<float>*>(nullptr)}) {
+      ConvParams p = r;
+      p.weight = name, p.residual = probe.measure(true, p, {&*other, nullptr, with});
+      if (p.residual < best.residual) best = p;
+    }
+  }
+}
+
+// The weight in few bits, with its bits taken for others, or read from the wrong place.
+bool search_forms(Case& failing, const ConvProbe& probe, const Values& weight, const ConvParams& r, Findings& out) {
+  const Values own = probe.own_rows(), whole = reshaped(weight, {weight.shape[0], own.last()});
+  const double with_reference = probe.measure(true, r);
+  const auto explains = [&](const Values& rows, bool rounded, const std::string& words, const std::string& fix) {
+    const double residual = probe.measure(true, r, {nullptr, &rows, nullptr});
+    if (!failing.explains_candidate(residual) || !failing.is_better(residual, with_reference)) return false;
+    out.push_back({rounded ? "convolution.weight_rounded" : "convolution.different_weight",
+                   fmt::format("reference: {}; yours: the same with {}", formula(r, probe), words), fix, "", r.residual,
+                   residual, 1, 0, Blame::kWeights});
+    return true;
+  };
+  for (const WeightForm& form : row_forms(whole))
+    if (explains(form.make(own), form.rounded, form.words, form.fix)) return true;
+  for (const WeightMemory& memory : weight_memories(whole.shape))
+    if (memory.tile == 0 && explains(rows_in_memory(memory, whole, probe.channels(), probe.channels().size()), false,
+                                     memory.words, memory.fix))
+      return true;
+  return false;
+}
+
+// Whose bias was added: the offset of each channel, where it is another layer's.
+std::string bias_like(Case& failing, const std::vector<double>& offsets, const std::vector<int64_t>& channels,
+                      const std::vector<float>& own) {
+  size_t looked = 0;
+  for (const auto& [name, shape] : failing.weights_r->shapes()) {
+    if (!name.ends_with("bias") || checked_numel(shape) != static_cast<int64_t>(own.size()) ||
+        ++looked > kMostOtherBiases)
+      continue;
+    const auto other = failing.weight_r(name);
+    if (!other) continue;
+    double dd = 0, bb = 0;
+    for (size_t k = 0; k < channels.size(); ++k) {
+      const size_t at = static_cast<size_t>(channels[k]);
+      const double mine = own[at] + offsets[k];
+      dd += (mine - other->v[at]) * (mine - other->v[at]), bb += mine * mine;
+    }
+    if (bb > 0 && dd < 1e-4 * bb) return name;
+  }
+  return "";
+}
+
 // The right product with another factor, order or offset for each output channel.
-void search_products(Case& failing, const Search& search, const Params& r, Findings& out) {
-  auto [right, mine] = search.products(r);
+void search_products(Case& failing, const ConvProbe& probe, const ConvParams& r, Findings& out) {
+  auto [right, mine] = probe.products(r);
   const auto add = [&](const char* cause, std::string yours, std::string fix, double residual, double complexity) {
-    out.push_back({cause, fmt::format("reference: {}; yours: {}", formula(r), yours), std::move(fix), "", r.residual,
-                   residual, complexity, 0, Blame::kWeights});
+    out.push_back({cause, fmt::format("reference: {}; yours: {}", formula(r, probe), yours), std::move(fix), "",
+                   r.residual, residual, complexity, 0, Blame::kWeights});
   };
   const size_t places = static_cast<size_t>(right.last());
   double all_xy = 0, all_xx = 0, one = 0, each = 0, offset = 0;
@@ -294,12 +303,14 @@ void search_products(Case& failing, const Search& search, const Params& r, Findi
   for (size_t i = 0; i < mine.v.size(); ++i)
     all_xy += static_cast<double>(mine.v[i]) * right.v[i], all_xx += static_cast<double>(right.v[i]) * right.v[i];
   const double factor = all_xx > 0 ? all_xy / all_xx : 0;
+  std::vector<double> offsets;
   for (size_t c = 0; c * places < mine.v.size(); ++c) {
     double xy = 0, xx = 0, d = 0;
     for (size_t i = c * places; i < (c + 1) * places; ++i)
       xy += static_cast<double>(mine.v[i]) * right.v[i], xx += static_cast<double>(right.v[i]) * right.v[i],
           d += static_cast<double>(mine.v[i]) - right.v[i];
     const double k = xx > 0 ? xy / xx : 0, b = d / static_cast<double>(places);
+    offsets.push_back(b);
     for (size_t i = c * places; i < (c + 1) * places; ++i)
       one += std::pow(mine.v[i] - factor * right.v[i], 2), each += std::pow(mine.v[i] - k * right.v[i], 2),
           offset += std::pow(mine.v[i] - right.v[i] - b, 2);
@@ -308,9 +319,13 @@ void search_products(Case& failing, const Search& search, const Params& r, Findi
   if (fits(one))
     return add("convolution.weight_scaled", fmt::format("{} conv(x, W) + b", number(factor)),
                "a factor on the weight is missing or applied twice", std::sqrt(one / yy), 1);
-  if (fits(offset) && places >= 4)
-    return add("convolution.different_bias", "conv(x, W) plus another vector, which is not this layer's bias",
-               "compare the loaded bias with the file", std::sqrt(offset / yy), 1);
+  if (fits(offset) && places >= 4) {
+    const std::string whose = probe.bias().empty() ? "" : bias_like(failing, offsets, probe.channels(), probe.bias());
+    return add(
+        "convolution.different_bias",
+        whose.empty() ? "conv(x, W) plus another vector, which is not this layer's bias" : "conv(x, W) plus " + whose,
+        "compare the loaded bias with the file", std::sqrt(offset / yy), 1);
+  }
   if (fits(each) && places >= 6)
     return add("convolution.weight_scaled", "conv(x, W) with a factor of its own for each output channel, plus b",
                "the scales of the weight's rows are missing, or those of other rows", std::sqrt(each / yy), 1.4);
@@ -325,36 +340,23 @@ void search_products(Case& failing, const Search& search, const Params& r, Findi
 void search_convolution(Case& failing, Findings& out) {
   if (failing.role == Role::kInput || !failing.weights_r || failing.r.rank() < 4) return;
   const auto weight = failing.weight_r(failing.module + ".weight");
-  if (!weight || weight->rank() < 4) return;
+  if (!weight || weight->rank() < 4 || weight->rank() > 5) return;
   for (const Item* input : input_items(failing, 0)) {
     if (input->shape.size() != failing.r.rank()) continue;
-    const Search search(failing, *input, *weight);
-    if (!search.possible()) continue;
-    const Params r = search.reference(failing.tolerance);
+    const ConvProbe probe(failing, *input, *weight);
+    if (!probe.possible()) continue;
+    const ConvParams r = reference_of(probe, failing.reference_of(*input), failing.r, failing.tolerance);
     if (!failing.explains(r.residual)) continue;
-    const double with_reference = search.measure(true, r);
+    const double with_reference = probe.measure(true, r);
     if (failing.note_local(with_reference)) return;
-    Params best;
-    for (Params p : search.alternatives(r)) {
-      p.residual = search.measure(true, p);
-      if (p.residual < best.residual) best = p;
-    }
-    size_t loads = 0;
-    for (const auto& [name, shape] : failing.weights_r->shapes()) {
-      if (shape != weight->shape || name == failing.module + ".weight" || ++loads > 40 ||
-          failing.explains_candidate(best.residual))
-        continue;
-      const auto other = failing.weight_r(name), bias = failing.weight_r(parent_of(name) + ".bias");
-      Params p = r;
-      p.weight = name;
-      if (!other) continue;
-      p.residual = search.measure(true, p, &*other, bias ? &bias->v : nullptr);
-      if (p.residual < best.residual) best = p;
-    }
+    const std::vector<ConvChange> all = changes(r, probe);
+    ConvParams best = best_change(failing, probe, r, all);
+    consider_other_weights(failing, probe, *weight, r, best);
+    consider_pairs(failing, probe, r, all, best);
     if (failing.explains_candidate(best.residual) && failing.is_better(best.residual, with_reference))
-      out.push_back(describe(r, best));
-    else
-      search_products(failing, search, r, out);
+      out.push_back(describe(r, best, probe));
+    else if (!search_forms(failing, probe, *weight, r, out))
+      search_products(failing, probe, r, out);
     return;
   }
 }

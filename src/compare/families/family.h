@@ -147,6 +147,7 @@ void search_rotary_table(Case& failing, Findings& out);
 void search_rotation(Case& failing, Findings& out);
 void search_scheduler(Case& failing, Findings& out);
 void search_timestep(Case& failing, Findings& out);
+void search_space_norm(Case& failing, Findings& out);
 void search_tokens(Case& failing, Findings& out);
 
 }  // namespace lockstep

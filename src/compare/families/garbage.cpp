@@ -52,6 +52,27 @@ int64_t lost_rows(const Values& r, const Values& c, double tolerance) {
   return lost;
 }
 
+// Values here and there are zeros, the others the reference's times one factor: a dropout that is still on. The factor,
+// 0 when it is not so.
+double factor_of_the_rest(const Values& r, const Values& c, double tolerance) {
+  double rc = 0, rr = 0, dd = 0, cc = 0;
+  size_t lost = 0, zero_r = 0;
+  for (size_t i = 0; i < c.v.size(); ++i) {
+    zero_r += r.v[i] == 0;
+    if (c.v[i] == 0 && r.v[i] != 0) ++lost;
+    if (c.v[i] != 0) rc += static_cast<double>(r.v[i]) * c.v[i], rr += static_cast<double>(r.v[i]) * r.v[i];
+  }
+  const size_t n = c.v.size();
+  if (n < 64 || lost * 50 < n || lost * 10 > n * 9 || zero_r * 2 > n || !(rr > 0)) return 0;
+  const double factor = rc / rr;
+  for (size_t i = 0; i < n; ++i) {
+    if (c.v[i] == 0) continue;
+    const double d = c.v[i] - factor * r.v[i];
+    dd += d * d, cc += static_cast<double>(c.v[i]) * c.v[i];
+  }
+  return dd <= std::pow(std::max(1e-4, tolerance), 2) * cc ? factor : 0;
+}
+
 bool is_standard_normal(const Census& x) {
   const double error = 5 / std::sqrt(static_cast<double>(x.count));
   return x.count >= 64 && std::fabs(x.mean) < error && std::fabs(x.variance - 1) < 1.5 * error &&
@@ -94,6 +115,13 @@ void search_garbage(Case& failing, Findings& out) {
     add("garbage.zeros",
         fmt::format("{} of {} rows of yours are all zeros, the others are right", lost, failing.c.rows()),
         "these rows were never written: check the bounds of the loop, the mask, or the length that was given");
+  else if (const double factor = c.zero ? factor_of_the_rest(failing.r, failing.c, failing.tolerance) : 0; factor != 0)
+    add("garbage.zeros",
+        fmt::format("{} of {} values of yours are zeros, here and there, the others {:.4g} times the reference's",
+                    c.zero, c.count, factor),
+        std::fabs(factor - 1) > 1e-3 ? "a dropout is on: run the model for inference, not for training"
+                                     : "values are lost: check the mask, or what is written over the result",
+        0.9);
   if (c.denormal * 10 > c.count && r.denormal * 100 < r.count)
     add("garbage.denormal",
         fmt::format("{} of {} values of yours are of denormal size (below 1e-30)", c.denormal, c.count),

@@ -1,6 +1,7 @@
 // combined = uncond + s (cond - uncond), then each token scaled back to the length of cond, or not.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "compare/families/fit.h"
@@ -9,148 +10,287 @@
 namespace lockstep {
 namespace {
 
-enum class Rescale {
-  kNone,
-  kToCond,
-  kToUncond,
-  kInverse,
-  kChannels,
-  kWhole,
+// What shares one factor: nothing does, the whole, each item of a batch, each token, each channel, each pixel of a
+// patch.
+enum class Sharing { kNone, kWhole, kItem, kToken, kChannel, kPixel };
+enum class Length {
+  kRoot,
   kDeviation,
-  kCondByUncond,
-  kUncondByCond,
-  kInverseUncond
-};
+  kSum,
+  kLargest
+};  // root of the squares, of the centred ones; of absolute values
+enum class Of { kOwn, kCond, kUncond };
 // What is held in a poorer format: nothing, the two predictions, every step, the combination.
-enum class Held { kNone, kInputs, kSteps, kResult };
+enum class HeldIn { kNone, kInputs, kSteps, kResult };
 
 struct Params {
   double s = 1;
-  Rescale rescale = Rescale::kNone;
-  double blend = 1;  // share of the rescaled in the result
+  Sharing span = Sharing::kNone;
+  bool known = true;  // the factor is (length of `over` / length of `under`) ^ power, held and blended
+  Length length = Length::kRoot;
+  Of over = Of::kCond, under = Of::kOwn;
+  double power = 1;
+  double most = INFINITY, least = 0;  // bounds of the factor
+  double blend = 1;                   // share of the rescaled in the result
+  double times = 1;                   // all of it multiplied with
+  std::vector<double> factors;        // where it is not known: one for each group
   Format format = nullptr;
-  Held held = Held::kNone;
+  HeldIn held = HeldIn::kNone;
   double residual = INFINITY;
 };
 
 std::string formula(const Params& p) {
-  static const char* const kWords[] = {"",
-                                       ", each token scaled to the length of cond",
-                                       ", each token scaled to the length of uncond",
-                                       ", each token scaled by its length over that of cond",
-                                       ", each channel scaled to the length of cond",
-                                       ", the whole scaled to the length of cond",
-                                       ", the whole scaled to the deviation of cond",
-                                       ", each token times the length of cond over that of uncond",
-                                       ", each token times the length of uncond over that of cond",
-                                       ", each token scaled by its length over that of uncond"};
+  static const char* const kSpans[] = {"",           "the whole",    "each item of the batch",
+                                       "each token", "each channel", "each pixel"};
+  static const char* const kLengths[] = {"length", "deviation", "sum of absolute values", "largest value"};
+  static const char* const kOf[] = {"the combination", "cond", "uncond"};
   static const char* const kHeld[] = {"", ", cond and uncond in ", ", every step in ", ", the combination in "};
-  return fmt::format("uncond + {} (cond - uncond){}{}{}", number(p.s), kWords[static_cast<size_t>(p.rescale)],
-                     p.blend == 1 ? "" : fmt::format(", {} of it with the rest unscaled", number(p.blend)),
-                     p.format ? std::string(kHeld[static_cast<size_t>(p.held)]) + p.format->name : "");
-}
-
-double length(std::span<const float> x, int64_t from, int64_t count, int64_t stride, bool centred) {
-  double sum = 0, squares = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const double value = x[static_cast<size_t>(from + i * stride)];
-    sum += value, squares += value * value;
-  }
-  return std::sqrt(std::max(0.0, squares - (centred ? sum * sum / static_cast<double>(count) : 0)));
-}
-
-Values combined(const Params& p, const Values& a, const Values& b) {
-  Values out = a;
-  const Format inputs = p.held == Held::kInputs || p.held == Held::kSteps ? p.format : nullptr,
-               steps = p.held == Held::kSteps ? p.format : nullptr;
-  for (size_t i = 0; i < out.v.size(); ++i) {
-    const double x = in_format(a.v[i], inputs), y = in_format(b.v[i], inputs);
-    const double guided = in_format(p.s * in_format(x - y, steps), steps);
-    out.v[i] = static_cast<float>(in_format(y + guided, p.held == Held::kInputs ? nullptr : p.format));
-  }
-  if (p.rescale == Rescale::kNone) return out;
-  const bool whole = p.rescale == Rescale::kWhole || p.rescale == Rescale::kDeviation,
-             column = p.rescale == Rescale::kChannels;
-  const bool centred = p.rescale == Rescale::kDeviation;
-  const int64_t groups = whole ? 1 : column ? a.last() : a.rows(), count = a.size() / groups;
-  for (int64_t g = 0; g < groups; ++g) {
-    const int64_t from = column ? g : g * count, stride = column ? a.last() : 1;
-    const double own = length(out.v, from, count, stride, centred), cond = length(a.v, from, count, stride, centred),
-                 uncond = length(b.v, from, count, stride, centred);
-    double factor = p.rescale == Rescale::kToUncond        ? uncond / own
-                    : p.rescale == Rescale::kInverse       ? own / cond
-                    : p.rescale == Rescale::kInverseUncond ? own / uncond
-                    : p.rescale == Rescale::kCondByUncond  ? cond / uncond
-                    : p.rescale == Rescale::kUncondByCond  ? uncond / cond
-                                                           : cond / own;
-    if (own == 0 || cond == 0 || uncond == 0) factor = 1;
-    factor = p.blend * factor + 1 - p.blend;
-    for (int64_t i = 0; i < count; ++i)
-      out.v[static_cast<size_t>(from + i * stride)] =
-          static_cast<float>(out.v[static_cast<size_t>(from + i * stride)] * factor);
-  }
-  return out;
-}
-
-double residual_of(const Params& p, const Values& a, const Values& b, const Values& y) {
-  double yy = squared_norm(y.v), dd = 0;
-  const Values got = combined(p, a, b);
-  for (size_t i = 0; i < y.v.size(); ++i) {
-    const double d = static_cast<double>(got.v[i]) - y.v[i];
-    dd += d * d;
-  }
-  return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
-}
-
-// Row by row (or channel by channel) y = p cond + q uncond; s = p / (p + q) whatever the row was scaled by.
-double solve_scale(const Values& a, const Values& b, const Values& y) {
-  double weighted = 0, weight = 0;
-  for (int64_t i = 0; i < y.rows(); ++i) {
-    const std::vector<double> k = least_squares({a.row(i), b.row(i)}, y.row(i));
-    const double sum = k[0] + k[1];
-    if (!(std::fabs(sum) > 1e-6)) continue;
-    const double w = squared_norm(y.row(i));
-    weighted += w * k[0] / sum, weight += w;
-  }
-  return weight > 0 ? weighted / weight : 1;
-}
-
-Params fit(const Values& a, const Values& b, const Values& y) {
-  Params best;
-  const auto turned = [](const Values& x) { return permuted(x, {1, 0}); };
-  for (double s : {solve_scale(a, b, y), solve_scale(turned(a), turned(b), turned(y))}) {
-    const double rounded = std::round(s * 1000) / 1000;
-    if (std::fabs(rounded - s) < 2e-3) s = rounded;
-    for (const Rescale rescale :
-         {Rescale::kNone, Rescale::kToCond, Rescale::kToUncond, Rescale::kInverse, Rescale::kChannels, Rescale::kWhole,
-          Rescale::kDeviation, Rescale::kCondByUncond, Rescale::kUncondByCond, Rescale::kInverseUncond}) {
-      Params p;
-      p.s = s, p.rescale = rescale;
-      p.residual = residual_of(p, a, b, y);
-      if (p.residual < 0.97 * best.residual) best = p;
+  std::string out = fmt::format("uncond + {} (cond - uncond)", number(p.s));
+  if (p.span != Sharing::kNone) {
+    out += fmt::format(", {} times ", kSpans[static_cast<size_t>(p.span)]);
+    if (p.known) {
+      out += fmt::format("the {} of {} over that of {}", kLengths[static_cast<size_t>(p.length)],
+                         kOf[static_cast<size_t>(p.over)], kOf[static_cast<size_t>(p.under)]);
+      if (p.power != 1) out += fmt::format(" to the power {}", number(p.power));
+      if (std::isfinite(p.most)) out += fmt::format(", at most {}", number(p.most));
+      if (p.least > 0) out += fmt::format(", at least {}", number(p.least));
+      if (p.blend != 1) out += fmt::format(", {} of it with the rest unscaled", number(p.blend));
+      if (p.times != 1) out += fmt::format(", and {}", number(p.times));
+    } else {
+      out += p.factors.size() == 1 ? number(p.factors[0]) : "a factor of its own";
     }
   }
-  if (best.residual > 1e-3)
-    for (const Rescale rescale : {Rescale::kToCond, Rescale::kWhole, Rescale::kDeviation})
-      for (double blend = 0.05; blend < 1; blend += 0.05) {
-        Params p = best;
-        p.rescale = rescale, p.blend = blend;
-        p.residual = residual_of(p, a, b, y);
-        if (p.residual < 0.5 * best.residual) best = p;
-      }
-  return best;
+  return out + (p.format ? std::string(kHeld[static_cast<size_t>(p.held)]) + p.format->name : "");
 }
 
-// y = p cond + q uncond, as it stands.
-std::string plain_words(const Values& a, const Values& b, const Values& y, double& residual) {
-  const std::vector<double> k = least_squares({a.v, b.v}, y.v);
+// The two predictions, [batch, tokens, channels], and what shares a factor in them.
+class Mix {
+ public:
+  Mix(Values cond, Values uncond, int64_t batch) : a_(std::move(cond)), b_(std::move(uncond)), batch_(batch) {}
+
+  bool has(Sharing span) const {
+    return span == Sharing::kItem ? batch_ > 1 : span == Sharing::kPixel ? a_.last() % 4 == 0 && a_.last() >= 16 : true;
+  }
+  size_t groups(Sharing span) const {
+    switch (span) {
+      case Sharing::kItem:
+        return static_cast<size_t>(batch_);
+      case Sharing::kToken:
+        return static_cast<size_t>(a_.rows());
+      case Sharing::kChannel:
+        return static_cast<size_t>(a_.last() * batch_);
+      case Sharing::kPixel:
+        return static_cast<size_t>(a_.rows() * 4);
+      default:
+        return 1;
+    }
+  }
+  size_t group_of(Sharing span, size_t i) const {
+    const size_t width = static_cast<size_t>(a_.last()), row = i / width,
+                 item = i / (a_.v.size() / static_cast<size_t>(batch_));
+    switch (span) {
+      case Sharing::kItem:
+        return item;
+      case Sharing::kToken:
+        return row;
+      case Sharing::kChannel:
+        return item * width + i % width;
+      case Sharing::kPixel:
+        return row * 4 + i % 4;
+      default:
+        return 0;
+    }
+  }
+  std::vector<double> lengths(const Values& x, Sharing span, Length kind) const {
+    std::vector<double> sum(groups(span)), squares(sum.size()), out(sum.size()), count(sum.size());
+    for (size_t i = 0; i < x.v.size(); ++i) {
+      const size_t g = group_of(span, i);
+      const double value = x.v[i];
+      sum[g] += value, squares[g] += value * value, ++count[g];
+      out[g] = kind == Length::kSum ? out[g] + std::fabs(value) : std::max(out[g], std::fabs(value));
+    }
+    if (kind == Length::kRoot || kind == Length::kDeviation)
+      for (size_t g = 0; g < out.size(); ++g)
+        out[g] = std::sqrt(std::max(0.0, squares[g] - (kind == Length::kDeviation ? sum[g] * sum[g] / count[g] : 0)));
+    return out;
+  }
+  // Before anything is rescaled.
+  Values combined(const Params& p) const {
+    Values out = a_;
+    const Format inputs = p.held == HeldIn::kInputs || p.held == HeldIn::kSteps ? p.format : nullptr,
+                 steps = p.held == HeldIn::kSteps ? p.format : nullptr;
+    for (size_t i = 0; i < out.v.size(); ++i) {
+      const double x = in_format(a_.v[i], inputs), y = in_format(b_.v[i], inputs);
+      const double guided = in_format(p.s * in_format(x - y, steps), steps);
+      out.v[i] = static_cast<float>(in_format(y + guided, p.held == HeldIn::kInputs ? nullptr : p.format));
+    }
+    return out;
+  }
+  std::vector<double> ratios(const Params& p, const Values& own) const {
+    const auto of = [&](Of which) {
+      return lengths(which == Of::kOwn ? own : which == Of::kCond ? a_ : b_, p.span, p.length);
+    };
+    std::vector<double> out = of(p.over);
+    const std::vector<double> under = of(p.under);
+    for (size_t g = 0; g < out.size(); ++g) out[g] = under[g] > 0 && out[g] > 0 ? out[g] / under[g] : 1;
+    return out;
+  }
+  Values result(const Params& p) const {
+    Values out = combined(p);
+    if (p.span == Sharing::kNone) return out;
+    std::vector<double> factors = p.factors;
+    if (p.known) {
+      factors = ratios(p, out);
+      for (double& factor : factors)
+        factor = p.times * (p.blend * std::clamp(std::pow(factor, p.power), p.least, p.most) + 1 - p.blend);
+    }
+    if (factors.size() != groups(p.span)) return out;
+    for (size_t i = 0; i < out.v.size(); ++i) out.v[i] = static_cast<float>(out.v[i] * factors[group_of(p.span, i)]);
+    return out;
+  }
+  // Group by group y = p cond + q uncond; s = p / (p + q) whatever the group was multiplied with.
+  double solve_scale(const Values& y, Sharing span) const {
+    const size_t n = groups(span);
+    std::vector<double> aa(n), ab(n), bb(n), ay(n), by(n), yy(n);
+    for (size_t i = 0; i < y.v.size(); ++i) {
+      const size_t g = group_of(span, i);
+      const double a = a_.v[i], b = b_.v[i], t = y.v[i];
+      aa[g] += a * a, ab[g] += a * b, bb[g] += b * b, ay[g] += a * t, by[g] += b * t, yy[g] += t * t;
+    }
+    double weighted = 0, weight = 0;
+    for (size_t g = 0; g < n; ++g) {
+      const double det = aa[g] * bb[g] - ab[g] * ab[g];
+      if (!(det > 1e-9 * aa[g] * bb[g])) continue;
+      const double p = (ay[g] * bb[g] - by[g] * ab[g]) / det, q = (by[g] * aa[g] - ay[g] * ab[g]) / det;
+      // How well the group says what s is: by the size of its difference of the two.
+      const double sure = yy[g] * det / (aa[g] * bb[g]);
+      if (std::fabs(p + q) > 1e-6) weighted += sure * p / (p + q), weight += sure;
+    }
+    return weight > 0 ? weighted / weight : 1;
+  }
+  const Values& cond() const { return a_; }
+  const Values& uncond() const { return b_; }
+
+ private:
+  Values a_, b_;
+  int64_t batch_;
+};
+
+double residual_of(const Params& p, const Mix& mix, const Values& y) {
+  return squared_norm(y.v) > 0 ? relative_error(mix.result(p).v, y.v) : INFINITY;
+}
+
+// The factors that y has beside the combination, and what is left then.
+std::vector<double> factors_of(const Values& y, const Values& own, const Mix& mix, Sharing span, double& residual) {
+  std::vector<double> xy(mix.groups(span)), xx(xy.size()), out(xy.size());
+  for (size_t i = 0; i < y.v.size(); ++i) {
+    const size_t g = mix.group_of(span, i);
+    xy[g] += static_cast<double>(own.v[i]) * y.v[i], xx[g] += static_cast<double>(own.v[i]) * own.v[i];
+  }
+  for (size_t g = 0; g < out.size(); ++g) out[g] = xx[g] > 0 ? xy[g] / xx[g] : 0;
   double dd = 0;
   for (size_t i = 0; i < y.v.size(); ++i) {
-    const double d = k[0] * a.v[i] + k[1] * b.v[i] - y.v[i];
+    const double d = out[mix.group_of(span, i)] * own.v[i] - y.v[i];
     dd += d * d;
   }
   residual = std::sqrt(dd / std::max(1e-300, squared_norm(y.v)));
-  return fmt::format("{} cond + {} uncond", number(k[0]), number(k[1]));
+  return out;
+}
+
+double misfit(const std::vector<double>& a, const std::vector<double>& b) {
+  double dd = 0, bb = 0;
+  for (size_t g = 0; g < a.size(); ++g) dd += (a[g] - b[g]) * (a[g] - b[g]), bb += b[g] * b[g];
+  return std::sqrt(dd / std::max(1e-300, bb));
+}
+
+// Which ratio of lengths the factors are.
+bool name_factors(Params& p, const std::vector<double>& factors, const Mix& mix, const Values& own, double near) {
+  const double most = *std::max_element(factors.begin(), factors.end()),
+               least = *std::min_element(factors.begin(), factors.end());
+  constexpr std::pair<Of, Of> kRatios[] = {{Of::kCond, Of::kOwn},    {Of::kUncond, Of::kOwn},  {Of::kOwn, Of::kCond},
+                                           {Of::kCond, Of::kUncond}, {Of::kUncond, Of::kCond}, {Of::kOwn, Of::kUncond}};
+  for (const double power : {1.0, 2.0, 0.5})
+    for (const Length length : {Length::kRoot, Length::kDeviation, Length::kSum, Length::kLargest})
+      for (const auto& [over, under] : kRatios) {
+        Params q = p;
+        q.length = length, q.over = over, q.under = under, q.power = power;
+        std::vector<double> ratios = mix.ratios(q, own);
+        for (double& ratio : ratios) ratio = std::pow(ratio, power);
+        const auto matches = [&](auto&& change) {
+          std::vector<double> changed = ratios;
+          for (double& ratio : changed) ratio = change(ratio);
+          return misfit(changed, factors) <= near;
+        };
+        if (matches([](double x) { return x; })) return p = q, true;
+        // Held from above or below: several groups share the bound then.
+        const auto at = [&](double bound) {
+          return std::count_if(factors.begin(), factors.end(), [&](double f) { return std::fabs(f - bound) <= near; });
+        };
+        if (factors.size() > 3 && at(most) > 1 && matches([&](double x) { return std::min(x, most); }))
+          return q.most = most, p = q, true;
+        if (factors.size() > 3 && at(least) > 1 && matches([&](double x) { return std::max(x, least); }))
+          return q.least = least, p = q, true;
+        if (factors.size() > 3 && power == 1) {
+          double both = 0, squares = 0;
+          for (size_t g = 0; g < factors.size(); ++g) both += ratios[g] * factors[g], squares += ratios[g] * ratios[g];
+          const double times = squares > 0 ? both / squares : 1;
+          if (matches([&](double x) { return times * x; })) return q.times = times, p = q, true;
+        }
+        double top = 0, bottom = 0;  // factor - 1 = blend (ratio - 1)
+        for (size_t g = 0; g < factors.size(); ++g)
+          top += (ratios[g] - 1) * (factors[g] - 1), bottom += (ratios[g] - 1) * (ratios[g] - 1);
+        const double blend = bottom > 0 ? std::round(top / bottom * 1000) / 1000 : 0;
+        const bool sure = factors.size() > 3 || std::fabs(blend * 20 - std::round(blend * 20)) < 1e-6;
+        if (sure && power == 1 && blend > 0.01 && blend < 1 && matches([&](double x) { return blend * x + 1 - blend; }))
+          return q.blend = blend, p = q, true;
+      }
+  return false;
+}
+
+Params fit(const Mix& mix, const Values& y, double tolerance) {
+  Params best;
+  for (const Sharing span :
+       {Sharing::kNone, Sharing::kWhole, Sharing::kItem, Sharing::kToken, Sharing::kChannel, Sharing::kPixel}) {
+    if (!mix.has(span)) continue;
+    Params p;
+    p.span = span, p.s = mix.solve_scale(y, span);
+    const double rounded = std::round(p.s * 1000) / 1000;
+    if (std::fabs(rounded - p.s) < 2e-3) p.s = rounded;
+    const Values own = mix.combined(p);
+    if (span != Sharing::kNone) {
+      double residual = INFINITY;
+      std::vector<double> factors = factors_of(y, own, mix, span, residual);
+      if (residual > 0.03 || factors.size() * 4 > y.v.size()) continue;
+      if (!name_factors(p, factors, mix, own, std::max(1e-5, 3 * std::max(tolerance, residual))))
+        p.known = false, p.factors = std::move(factors);
+    }
+    p.residual = residual_of(p, mix, y);
+    // A formula is worth more than numbers, and few numbers more than many.
+    if (p.residual < (p.known ? 0.5 : 0.1) * best.residual ||
+        (p.known && !best.known && p.residual < 2 * best.residual))
+      best = std::move(p);
+  }
+  return best;
+}
+
+// y = p cond + q uncond, as it stands; or token by token.
+std::string plain_words(const Values& a, const Values& b, const Values& y, bool by_token, double& residual) {
+  double dd = 0;
+  std::vector<double> k;
+  const auto part = [&](std::span<const float> x, std::span<const float> z, std::span<const float> t) {
+    k = least_squares({x, z}, t);
+    for (size_t i = 0; i < t.size(); ++i) {
+      const double d = k[0] * x[i] + k[1] * z[i] - t[i];
+      dd += d * d;
+    }
+  };
+  if (by_token)
+    for (int64_t i = 0; i < y.rows(); ++i) part(a.row(i), b.row(i), y.row(i));
+  else
+    part(a.v, b.v, y.v);
+  residual = std::sqrt(dd / std::max(1e-300, squared_norm(y.v)));
+  return by_token ? "each token p cond + q uncond with p and q of its own"
+                  : fmt::format("{} cond + {} uncond", number(k[0]), number(k[1]));
 }
 
 }  // namespace
@@ -170,41 +310,62 @@ void search_guidance(Case& failing, Findings& out) {
     if (!uncond && pass == "uncond" && failing.module.empty()) uncond = &item;
   }
   if (!cond || !uncond) return;
+  for (const Item* item : {cond, uncond})
+    if (failing.reference_of(*item).size() != failing.r.size() ||
+        failing.candidate_of(*item).size() != failing.r.size())
+      return;
   // All rows: some forms scale the whole.
   const auto rows = [](const Values& x) { return reshaped(x, {x.rows(), x.last()}); };
   const Values yr = rows(failing.r), yc = rows(failing.c);
-  const Values cond_c = rows(failing.candidate_of(*cond)), uncond_c = rows(failing.candidate_of(*uncond));
-  const Params r = fit(rows(failing.reference_of(*cond)), rows(failing.reference_of(*uncond)), yr);
-  if (!failing.explains(r.residual)) return;
-  const double with_reference = residual_of(r, cond_c, uncond_c, yc);
+  const int64_t batch = failing.r.rank() > 2 ? failing.r.shape[0] : 1;
+  const Mix of_r(rows(failing.reference_of(*cond)), rows(failing.reference_of(*uncond)), batch),
+      of_c(rows(failing.candidate_of(*cond)), rows(failing.candidate_of(*uncond)), batch);
+  const Params r = fit(of_r, yr, failing.tolerance);
+  if (!r.known || !failing.explains(r.residual)) return;
+  const double with_reference = residual_of(r, of_c, yc);
   if (failing.note_local(with_reference)) return;
-  const Params c = fit(cond_c, uncond_c, yc);
-  Finding finding{"",          fmt::format("reference: {}; yours: {}", formula(r), formula(c)),
-                  "",          "",
-                  r.residual,  c.residual,
-                  0.7,         0,
+  const Params c = fit(of_c, yc, failing.tolerance);
+  Finding finding{"",
+                  fmt::format("reference: {}; yours: {}", formula(r), formula(c)),
+                  "",
+                  "",
+                  r.residual,
+                  c.residual,
+                  c.known ? 0.7 : 1.1,
+                  0,
                   Blame::kNone};
-  if (!failing.explains_candidate(c.residual) || !failing.is_better(c.residual, with_reference))
+  if (!failing.explains_candidate(c.residual) || !failing.is_better(c.residual, with_reference) || !c.known)
     for (const NumberFormat& format : half_formats())
-      for (const Held held : {Held::kInputs, Held::kSteps, Held::kResult}) {
+      for (const HeldIn held : {HeldIn::kInputs, HeldIn::kSteps, HeldIn::kResult}) {
         Params p = r;
-        p.format = &format, p.held = held, p.residual = residual_of(p, cond_c, uncond_c, yc);
+        p.format = &format, p.held = held, p.residual = residual_of(p, of_c, yc);
         if (!failing.explains_candidate(p.residual) || !failing.is_better(p.residual, with_reference)) continue;
         out.push_back({format.cause, fmt::format("reference: {}; yours: {}", formula(r), formula(p)),
                        "combine the two predictions in f32", "", r.residual, p.residual, 0.9, 0, Blame::kNone});
         return;
       }
   if (!failing.explains_candidate(c.residual)) {
-    double residual = INFINITY;
-    const std::string words = plain_words(cond_c, uncond_c, yc, residual);
-    if (!failing.explains_candidate(residual) || !failing.is_better(residual, with_reference)) return;
-    finding.cause = "guidance.scale", finding.residual = residual;
-    finding.explanation = fmt::format("reference: {}; yours: {}", formula(r), words);
-    finding.fix = "combine the two predictions as the reference does";
-    out.push_back(std::move(finding));
+    for (const bool by_token : {false, true}) {
+      double residual = INFINITY;
+      const std::string words = plain_words(of_c.cond(), of_c.uncond(), yc, by_token, residual);
+      if ((by_token && yc.last() < 16) || !failing.explains_candidate(residual) ||
+          !failing.is_better(residual, with_reference))
+        continue;
+      finding.cause = "guidance.scale", finding.residual = residual, finding.complexity = by_token ? 1.3 : 0.7;
+      finding.explanation = fmt::format("reference: {}; yours: {}", formula(r), words);
+      finding.fix = "combine the two predictions as the reference does";
+      out.push_back(std::move(finding));
+      return;
+    }
     return;
   }
   if (!failing.is_better(c.residual, with_reference)) return;
+  const bool same_rescale = c.span == r.span && c.known && c.length == r.length && c.over == r.over &&
+                            c.under == r.under && c.power == r.power && c.blend == r.blend && c.most == r.most &&
+                            c.least == r.least;
+  // All of the right result times one factor: that is said more plainly elsewhere.
+  const bool whole_factor = r.span == Sharing::kNone && c.span == Sharing::kWhole && !c.known;
+  if (((same_rescale && c.times != r.times) || whole_factor) && std::fabs(c.s - r.s) <= 1e-3 * std::fabs(r.s)) return;
   // Exchanged passes read as s' = 1 - s; with rescaling the length then follows the other pass.
   if (std::fabs(c.s - (1 - r.s)) < 1e-2)
     finding.cause = "guidance.exchanged", finding.fix = "conditional and unconditional prediction are exchanged";
@@ -212,9 +373,8 @@ void search_guidance(Case& failing, Findings& out) {
     finding.cause = "guidance.scale", finding.fix = fmt::format("use guidance {}, not {}", number(r.s), number(c.s));
   else
     finding.cause = "guidance.rescale",
-    finding.fix = r.rescale == Rescale::kNone
-                      ? "do not rescale the prediction"
-                      : "scale each token of the combined prediction back to the length of the conditional one";
+    finding.fix = r.span == Sharing::kNone ? "do not rescale the prediction"
+                                           : "rescale the combined prediction as the reference does: " + formula(r);
   out.push_back(std::move(finding));
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compare/families/fit.h"
+#include "compare/families/number_formats.h"
 
 namespace lockstep {
 namespace {
@@ -131,6 +132,59 @@ Finding describe(const PerChannel& r, const PerChannel& c) {
   return out;
 }
 
+// A latent of the last step may be missing on one side: then the reference's is looked for among all that came before,
+// and yours may have been made from another one by the right formula.
+void search_other_latents(Case& failing, int64_t channels, int64_t height, int64_t width, Findings& out) {
+  constexpr size_t kMostLatents = 12;
+  const auto fits = [&](const RecordedTensor& record) {
+    return record.load && is_floating(record.dtype) && !record.shape.empty() && record.shape.back() == 4 * channels &&
+           checked_numel(record.shape) == failing.r.size();
+  };
+  const RunView &reference = failing.reference_run(), &candidate = failing.candidate_run();
+  PerChannel r;
+  size_t from = failing.reference_record();
+  for (size_t looked = 0; from-- > 0 && looked < kMostLatents;) {
+    if (!fits(reference.records[from])) continue;
+    ++looked;
+    r = fit(unpacked(failing.load_reference(from), channels, height, width), failing.r, channels);
+    if (failing.explains(r.residual)) break;
+  }
+  if (!failing.explains(r.residual)) return;
+  size_t looked = 0;
+  for (size_t i = failing.candidate_record(); i-- > 0 && looked < kMostLatents;) {
+    if (!fits(candidate.records[i])) continue;
+    ++looked;
+    if (failing.load_candidate(i).size() != failing.r.size()) continue;
+    const double residual =
+        residual_of(r, unpacked(failing.load_candidate(i), channels, height, width), failing.c, channels);
+    if (!failing.explains_candidate(residual) ||
+        to_string(candidate.records[i].key) == to_string(reference.records[from].key))
+      continue;
+    out.push_back({"stage.replaced",
+                   fmt::format("reference: made from {}; yours: by the same formula from {}",
+                               to_string(reference.records[from].key), to_string(candidate.records[i].key)),
+                   "decode the latents of the last step: a step is left out, or the wrong tensor is passed on", "",
+                   r.residual, residual, 0.9, 0, Blame::kNone});
+    return;
+  }
+}
+
+// Statistics in a poorer format.
+Format coarse_statistics(const PerChannel& r, const PerChannel& c) {
+  for (const NumberFormat& format : half_formats()) {
+    double off = 0, apart = 0;
+    for (size_t i = 0; i < r.scale.size(); ++i) {
+      const double inverse = 1 / in_format(1 / r.scale[i], &format), plain = in_format(r.scale[i], &format);
+      off =
+          std::max({off, std::min(std::fabs(c.scale[i] - plain), std::fabs(c.scale[i] - inverse)) / std::fabs(plain),
+                    std::fabs(c.offset[i] - in_format(r.offset[i], &format)) / std::max(1.0, std::fabs(r.offset[i]))});
+      apart = std::max(apart, std::fabs(c.scale[i] / r.scale[i] - 1));
+    }
+    if (off < 0.2 * apart && apart < 2 * format.relative) return &format;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 void search_latents(Case& failing, Findings& out) {
@@ -152,6 +206,11 @@ void search_latents(Case& failing, Findings& out) {
     const PerChannel c = fit(own, y_c, channels);
     if (failing.explains_candidate(c.residual)) {
       out.push_back(describe(r, c));
+      if (const Format format = coarse_statistics(r, c)) {
+        out.back().cause = format->cause, out.back().fix = "keep latents_mean and latents_std in f32";
+        out.back().explanation =
+            fmt::format("reference: z * std + mean for each channel; yours: the same with both in {}", format->name);
+      }
       return;
     }
     for (const bool down : {false, true})
@@ -167,8 +226,9 @@ void search_latents(Case& failing, Findings& out) {
              0.9, 0, Blame::kNone});
         return;
       }
-    return;
+    break;
   }
+  if (!failing.only_local && batch == 1) search_other_latents(failing, channels, height, width, out);
 }
 
 }  // namespace lockstep

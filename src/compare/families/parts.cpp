@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double kMostOfAxis = 0.76;  // a larger share is no part
-constexpr int64_t kFewest = 8;        // elements: fewer fit anything
+constexpr double kMostOfAxis = 0.9;  // a larger share is no part
+constexpr int64_t kFewest = 8;       // elements: fewer fit anything
 
 struct AxisPart {
   size_t axis = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "compare/families/fit.h"
 #include "compare/families/number_formats.h"
@@ -80,6 +81,26 @@ std::vector<double> all_dt(Case& failing, bool candidate, const std::string& pre
   return out;
 }
 
+// A sigma itself in the place of a difference.
+std::string sigma_words(double dt, const std::vector<double>& sigmas, int step) {
+  for (const int next : {0, 1}) {
+    const size_t at = static_cast<size_t>(step + next);
+    if (at >= sigmas.size() || std::fabs(sigmas[at]) < 1e-6) continue;
+    if (std::fabs(std::fabs(dt) - sigmas[at]) <= 5e-4 * sigmas[at])
+      return fmt::format("{}sigma[i{}]", dt < 0 ? "-" : "", next ? "+1" : "");
+  }
+  return "";
+}
+
+// What every dt is multiplied with; 0 when they do not agree.
+double common_factor(const std::vector<double>& of, const std::vector<double>& by) {
+  if (of.size() != by.size() || of.size() < 2 || by[0] == 0) return 0;
+  const double factor = of[0] / by[0];
+  for (size_t i = 1; i < of.size(); ++i)
+    if (by[i] == 0 || std::fabs(of[i] / by[i] - factor) > 2e-3 * std::fabs(factor)) return 0;
+  return factor;
+}
+
 Finding describe(Case& failing, const Step& r, const Step& c, const std::string& prediction) {
   Finding out{
       "",          fmt::format("reference: x + {} v; yours: {} x + {} v", number(r.dt), number(c.keep), number(c.dt)),
@@ -112,6 +133,16 @@ Finding describe(Case& failing, const Step& r, const Step& c, const std::string&
       return out;
     }
   const std::vector<double> s_r = sigmas_of(dt_r), s_c = sigmas_of(dt_c);
+  if (const std::string words = sigma_words(c.dt, s_r, failing.step); !words.empty()) {
+    out.explanation += "; that is " + words;
+    set("scheduler.dt", "dt is the difference of two sigmas: sigma[i+1] - sigma[i]");
+    return out;
+  }
+  if (const double factor = common_factor(dt_c, dt_r); factor != 0 && !is(factor, 1)) {
+    out.explanation += fmt::format("; in every step {} times the reference's dt", number(factor));
+    set("scheduler.scale", fmt::format("dt is multiplied with {} once too often", number(factor)));
+    return out;
+  }
   if (s_r.size() > 2 && s_c.size() == s_r.size()) {
     const Schedule of_r = explain_schedule(s_r), of_c = explain_schedule(s_c);
     out.explanation = fmt::format("reference: sigmas {}{}; yours: {}{}", numbers(s_r),
@@ -126,6 +157,101 @@ Finding describe(Case& failing, const Step& r, const Step& c, const std::string&
   return out;
 }
 
+// How far neighbours of a tensor, along its last axis and across it, are alike: noise has none that are.
+double likeness_of_neighbours(std::span<const float> x, size_t width) {
+  double most = 0;
+  for (const size_t apart : {size_t{1}, width}) {
+    if (apart >= x.size()) continue;
+    most = std::max(most, std::fabs(correlation(x.first(x.size() - apart), x.subspan(apart))));
+  }
+  return most;
+}
+
+// x' = a x + b v + noise: what is left over looks like noise drawn anew.
+bool search_noise(Case& failing, const std::vector<const Item*>& items, const Item& x, const Item& v, const Step& r,
+                  Findings& out) {
+  const auto of = [&](const Item& item) -> std::span<const float> { return failing.candidate_of(item).v; };
+  const Step own = fit_step(failing.candidate_of(x), failing.candidate_of(v), failing.c);
+  const double n = static_cast<double>(failing.c.v.size()), limit = 5 / std::sqrt(n);
+  if (n < 256) return false;
+  // The reference's own step first: then only noise was added.
+  for (const Step& step : {Step{1, r.dt, 0}, own}) {
+    double ss = 0, sum = 0, fourth = 0;
+    std::vector<float> rest(failing.c.v.size());
+    for (size_t i = 0; i < rest.size(); ++i) {
+      rest[i] = static_cast<float>(failing.c.v[i] - step.keep * of(x)[i] - step.dt * of(v)[i]);
+      sum += rest[i], ss += static_cast<double>(rest[i]) * rest[i];
+    }
+    const double mean = sum / n, variance = ss / n - mean * mean;
+    for (const float value : rest) fourth += std::pow(value - mean, 4);
+    if (!(variance > 0) || std::fabs(fourth / n / (variance * variance) - 3) > 5 * limit) continue;
+    if (std::fabs(mean) > limit * std::sqrt(variance)) continue;
+    if (likeness_of_neighbours(rest, static_cast<size_t>(failing.c.last())) > limit) continue;
+    if (std::any_of(items.begin(), items.end(),
+                    [&](const Item* item) { return std::fabs(correlation(rest, of(*item))) > limit; }))
+      continue;
+    out.push_back({"scheduler.noise",
+                   fmt::format("reference: x + {} v; yours: {} x + {} v plus normal noise of deviation {}",
+                               number(r.dt), number(step.keep), number(step.dt), number(std::sqrt(variance))),
+                   "use the deterministic step: no noise is added while sampling", "", r.residual, failing.tolerance,
+                   1.5, 0, Blame::kNone});
+    return true;
+  }
+  return false;
+}
+
+// x' goes through the picture at the end, x - sigma v, and that was held to bounds.
+bool search_held_end(Case& failing, const Item& x, const Item& v, const Step& r, Findings& out) {
+  const std::vector<double> sigmas = sigmas_of(all_dt(failing, false, v.name));
+  const size_t at = static_cast<size_t>(failing.step);
+  if (at + 1 >= sigmas.size() || !(sigmas[at] > 1e-6)) return false;
+  const double kept = sigmas[at + 1] / sigmas[at];
+  const Values &of_x = failing.candidate_of(x), &of_v = failing.candidate_of(v);
+  std::vector<float> end(failing.c.v.size()), right(end.size());
+  float most = 0;
+  for (size_t i = 0; i < end.size(); ++i) {
+    end[i] = static_cast<float>((failing.c.v[i] - kept * of_x.v[i]) / (1 - kept));
+    right[i] = static_cast<float>(of_x.v[i] - sigmas[at] * of_v.v[i]);
+    most = std::max(most, std::fabs(end[i]));
+  }
+  size_t cut = 0;
+  for (float& value : right) cut += std::fabs(value) > most, value = std::clamp(value, -most, most);
+  const double residual = relative_error(end, right);
+  if (cut < 2 || !failing.explains_candidate(residual)) return false;
+  out.push_back({"scheduler.formula",
+                 fmt::format("reference: x + {} v; yours: a step towards x - sigma v, which is held to {:.4g}",
+                             number(r.dt), most),
+                 "do not clamp or threshold what the sampler predicts", "", r.residual, residual, 0.8, 0,
+                 Blame::kNone});
+  return true;
+}
+
+using Named = std::pair<std::string, const Values*>;
+
+// Two older predictions or latents: samplers of third order.
+bool search_older(Case& failing, const Item& x, const Item& v, const std::vector<Named>& others,
+                  const std::function<bool(std::string, std::string, double)>& add) {
+  constexpr size_t kMostOlder = 8;
+  const auto of = [&](const Item& item) -> std::span<const float> { return failing.candidate_of(item).v; };
+  for (size_t i = 0; i < std::min(others.size(), kMostOlder); ++i)
+    for (size_t j = i + 1; j < std::min(others.size(), kMostOlder); ++j) {
+      const Values *a = others[i].second, *b = others[j].second;
+      if (a->size() != failing.c.size() || b->size() != failing.c.size()) continue;
+      const std::vector<double> k = least_squares({of(x), of(v), a->v, b->v}, failing.c.v);
+      double dd = 0;
+      for (size_t e = 0; e < failing.c.v.size(); ++e) {
+        const double d = k[0] * of(x)[e] + k[1] * of(v)[e] + k[2] * a->v[e] + k[3] * b->v[e] - failing.c.v[e];
+        dd += d * d;
+      }
+      const double residual = std::sqrt(dd / std::max(1e-300, squared_norm(failing.c.v)));
+      if (failing.explains_candidate(residual))
+        return add(fmt::format("{} x + {} v + {} * {} + {} * {}", number(k[0]), number(k[1]), number(k[2]),
+                               others[i].first, number(k[3]), others[j].first),
+                   "the step of the reference uses the latest latents and the latest prediction alone", residual);
+    }
+  return false;
+}
+
 // x' = a x + b v + c w with one more tensor: an older prediction, the noise, another sample.
 bool search_third(Case& failing, const std::vector<const Item*>& items, const Item& x, const Item& v, const Step& r,
                   Findings& out) {
@@ -137,7 +263,7 @@ bool search_third(Case& failing, const std::vector<const Item*>& items, const It
     return true;
   };
   // Predictions of other steps are no neighbours, but samplers of higher order use them.
-  std::vector<std::pair<std::string, const Values*>> others;
+  std::vector<Named> others;
   for (const Item* item : items)
     if (item != &x && item != &v) others.emplace_back(item->label(), &failing.candidate_of(*item));
   const RunView& run = failing.candidate_run();
@@ -154,43 +280,49 @@ bool search_third(Case& failing, const std::vector<const Item*>& items, const It
       dd += d * d, yy += static_cast<double>(failing.c.v[i]) * failing.c.v[i];
     }
     const double residual = yy > 0 ? std::sqrt(dd / yy) : INFINITY;
-    if (failing.explains_candidate(residual))
-      return add(fmt::format("{} x + {} v + {} * {}", number(k[0]), number(k[1]), number(k[2]), label),
-                 "the step of the reference uses the latest latents and the latest prediction alone", residual);
+    if (!failing.explains_candidate(residual)) continue;
+    if (std::fabs(k[1]) < 1e-3 * std::fabs(k[2]) && std::fabs(k[2] - r.dt) < 1e-2 * std::fabs(r.dt)) {
+      out.push_back(
+          {"scheduler.other_prediction", fmt::format("reference: x + dt * {}; yours: x + dt * {}", v.label(), label),
+           "pass the latest combined prediction to the step", "", r.residual, residual, 0.6, 0, Blame::kNone});
+      return true;
+    }
+    return add(fmt::format("{} x + {} v + {} * {}", number(k[0]), number(k[1]), number(k[2]), label),
+               "the step of the reference uses the latest latents and the latest prediction alone", residual);
   }
-  // What is left over looks like noise drawn anew.
-  double ss = 0, sum = 0, fourth = 0;
-  std::vector<float> rest(failing.c.v.size());
-  for (size_t i = 0; i < rest.size(); ++i) {
-    rest[i] = static_cast<float>(failing.c.v[i] - of(x)[i] - r.dt * of(v)[i]);
-    sum += rest[i], ss += static_cast<double>(rest[i]) * rest[i];
-  }
-  const double n = static_cast<double>(rest.size()), mean = sum / n, variance = ss / n - mean * mean;
-  for (const float value : rest) fourth += std::pow(value - mean, 4);
-  const double limit = 5 / std::sqrt(n);
-  if (n < 256 || !(variance > 0) || std::fabs(fourth / n / (variance * variance) - 3) > 5 * limit) return false;
-  if (std::fabs(mean) > limit * std::sqrt(variance) || std::fabs(correlation(rest, of(x))) > limit ||
-      std::fabs(correlation(rest, of(v))) > limit)
-    return false;
-  out.push_back({"scheduler.noise",
-                 fmt::format("reference: x + {} v; yours: the same plus normal noise of deviation {}", number(r.dt),
-                             number(std::sqrt(variance))),
-                 "use the deterministic step: no noise is added while sampling", "", r.residual, failing.tolerance, 1.5,
-                 0, Blame::kNone});
-  return true;
+  return search_older(failing, x, v, others, add) || search_held_end(failing, x, v, r, out) ||
+         search_noise(failing, items, x, v, r, out);
 }
 
-// dt, or the sigmas it is the difference of, in a poorer format.
-bool search_coarse(Case& failing, const Step& r, const Step& c, Findings& out) {
+// dt, or the sigmas or timesteps it is the difference of, in a poorer format.
+bool search_coarse(Case& failing, const Step& r, const Step& c, const std::string& prediction, Findings& out) {
   const double near = std::max(1e-6, failing.tolerance * 0.1) * std::max(1.0, std::fabs(r.dt));
-  for (const NumberFormat& format : half_formats()) {
-    if (std::fabs(c.dt - in_format(r.dt, &format)) > near || std::fabs(c.dt - r.dt) < 4 * near) continue;
-    out.push_back(
-        {format.cause,
-         fmt::format("reference: x + {:.7g} v; yours: x + {:.7g} v, which is that dt in {}", r.dt, c.dt, format.name),
-         "keep sigmas and dt in f32", "", r.residual, c.residual, 0.6, 0, Blame::kNone});
+  if (std::fabs(c.dt - r.dt) < 4 * near) return false;
+  const auto add = [&](const char* cause, const std::string& what) {
+    out.push_back({cause, fmt::format("reference: x + {:.7g} v; yours: x + {:.7g} v, which is {}", r.dt, c.dt, what),
+                   "keep sigmas, timesteps and dt in f32", "", r.residual, c.residual, 0.6, 0, Blame::kNone});
     return true;
-  }
+  };
+  for (const NumberFormat& format : half_formats())
+    if (std::fabs(c.dt - in_format(r.dt, &format)) <= near)
+      return add(format.cause, fmt::format("that dt in {}", format.name));
+  if (std::fabs(c.dt - r.dt) > 0.05 * std::fabs(r.dt)) return false;  // no rounding is so coarse
+  const std::vector<double> sigmas = sigmas_of(all_dt(failing, false, prediction));
+  const size_t at = static_cast<size_t>(failing.step);
+  if (at + 1 >= sigmas.size()) return false;
+  static const NumberFormat kWhole[] = {
+      {"precision.integer", "whole numbers, cut", [](float x) { return std::trunc(x); }, 1},
+      {"precision.integer", "whole numbers, rounded", [](float x) { return std::nearbyint(x); }, 1}};
+  std::vector<NumberFormat> formats(half_formats().begin(), half_formats().end());
+  formats.insert(formats.end(), std::begin(kWhole), std::end(kWhole));
+  for (const double scale : {1.0, 1000.0})
+    for (const NumberFormat& format : formats) {
+      if (format.relative >= 1 && scale == 1) continue;
+      const double dt = (in_format(scale * sigmas[at + 1], &format) - in_format(scale * sigmas[at], &format)) / scale;
+      if (std::fabs(c.dt - dt) <= 4 * near)
+        return add(format.cause,
+                   fmt::format("the difference of {} in {}", scale == 1 ? "sigmas" : "timesteps", format.name));
+    }
   return false;
 }
 
@@ -207,7 +339,9 @@ void search_scheduler(Case& failing, Findings& out) {
       if (failing.note_local(residual_of(r, failing.candidate_of(*x), failing.candidate_of(*v), failing.c))) return;
       const Step c = fit_step(failing.candidate_of(*x), failing.candidate_of(*v), failing.c);
       const bool good = failing.explains_candidate(c.residual);
-      if (good && search_coarse(failing, r, c, out)) return;
+      // No step at all: another tensor stands here, which is said elsewhere.
+      if (good && std::fabs(c.dt) < 1e-4 * std::fabs(r.dt) && std::fabs(c.keep - 1) < 1e-4) return;
+      if (good && search_coarse(failing, r, c, v->name, out)) return;
       if (good && (std::fabs(c.dt - r.dt) > 1e-3 * std::fabs(r.dt) || std::fabs(c.keep - 1) > 1e-2)) {
         out.push_back(describe(failing, r, c, v->name));
       } else if (!good) {
@@ -220,7 +354,7 @@ void search_scheduler(Case& failing, Findings& out) {
             continue;
           out.push_back({"scheduler.other_prediction",
                          fmt::format("reference: x + dt * {}; yours: x + dt * {}", v->label(), other->label()),
-                         "pass the combined prediction to the step", "", r.residual, o.residual, 0.8, 0, Blame::kNone});
+                         "pass the combined prediction to the step", "", r.residual, o.residual, 0.6, 0, Blame::kNone});
           return;
         }
         search_third(failing, items, *x, *v, r, out);

@@ -13,6 +13,7 @@ const std::vector<Family>& families() {
       {"parts", search_parts},
       {"norm", search_norm, confirm_norm, true},
       {"norm between", search_norm_between},
+      {"space norm", search_space_norm, nullptr, true},
       {"activation", search_activation, confirm_activation, true},
       {"channelwise", search_channelwise, nullptr, true},
       {"conditioning", search_conditioning},

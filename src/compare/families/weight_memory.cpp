@@ -1,0 +1,63 @@
+#include "compare/families/weight_memory.h"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+void WeightMemory::row_of(const Values& weight, int64_t row, std::span<float> into) const {
+  const int64_t width = weight.last(), all = weight.size(), b = tile, across = b ? width / b : 0;
+  for (int64_t i = 0; i < width; ++i) {
+    int64_t from = row * width + i;
+    if (tile == 0) {
+      from = ((from + offset) % all + all) % all;
+    } else if (kind == kTurned) {
+      from = (row / b * b + i % b) * width + i / b * b + row % b;
+    } else if (kind == kUntiled) {  // kept tile by tile, read row by row
+      from = ((row / b * across + i / b) * b + row % b) * b + i % b;
+    } else {  // kept row by row, read tile by tile
+      const int64_t tile_at = from / (b * b), inside = from % (b * b);
+      from = (tile_at / across * b + inside / b) * width + tile_at % across * b + inside % b;
+    }
+    into[static_cast<size_t>(i)] = weight.v[static_cast<size_t>(from)];
+  }
+}
+
+std::vector<WeightMemory> weight_memories(const Shape& shape) {
+  std::vector<WeightMemory> out;
+  const int64_t rows = shape[0], width = shape[1];
+  for (const int64_t size : {1, 2, 4, 8, 16, 32, 64, 128, 256})
+    for (const int64_t offset : {size, -size}) {
+      WeightMemory memory;
+      memory.words = fmt::format("W read {} elements too {}", size, offset > 0 ? "late" : "early");
+      memory.fix = "check where the tensor's bytes begin: the length of the header, the offset of the entry";
+      memory.offset = offset;
+      if (size < width) out.push_back(memory);
+    }
+  for (const int64_t b : {8, 16, 32, 64, 128}) {
+    if (rows % b || width % b || (rows == b && width == b)) continue;
+    WeightMemory memory;
+    memory.tile = b;
+    memory.turned = true, memory.kind = WeightMemory::kTurned;
+    memory.words = fmt::format("W with each tile of {0} x {0} transposed", b),
+    memory.fix = "do not transpose the tiles";
+    out.push_back(memory);
+    memory.turned = false, memory.kind = WeightMemory::kTiled;
+    memory.words = fmt::format("W's rows read as if they lay in tiles of {0} x {0}", b);
+    memory.fix = "the weight lies row by row: read it so";
+    out.push_back(memory);
+    memory.kind = WeightMemory::kUntiled;
+    memory.words = fmt::format("W's tiles of {0} x {0} read as if they were rows", b);
+    memory.fix = "put the tiles of the weight together first";
+    out.push_back(memory);
+  }
+  return out;
+}
+
+Values rows_in_memory(const WeightMemory& memory, const Values& weight, const std::vector<int64_t>& rows,
+                      size_t count) {
+  Values out = make_values({static_cast<int64_t>(count), weight.last()});
+  for (size_t k = 0; k < count; ++k) memory.row_of(weight, rows[k], out.row(static_cast<int64_t>(k)));
+  return out;
+}
+
+}  // namespace lockstep
