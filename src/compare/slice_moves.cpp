@@ -128,10 +128,13 @@ std::optional<Described> describe_within_parts(const std::vector<int64_t>& map, 
     if (size % 2 == 0 && all([&](int64_t i) { return (i + size / 2) % size; }))
       return Described{"layout.parts_exchanged", "halves of the " + plural(word) + " exchanged" + where, 1};
     for (int64_t step = 2; step <= size / 2; ++step)
-      if (size % step == 0 && all([&](int64_t i) { return i % step * (size / step) + i / step; }))
+      if (size % step == 0 && all([&](int64_t i) { return i % step * (size / step) + i / step; })) {
+        if (size == 4)  // what the channels of a packed picture are: patches of two by two
+          return Described{"layout.packing", fmt::format("rows and columns of each patch exchanged{}", where), 1};
         return Described{
             "layout.interleaved",
             fmt::format("{} taken in steps of {} instead of in blocks{}", plural(word), size / step, where), 1};
+      }
   }
   return std::nullopt;
 }

@@ -293,40 +293,34 @@ std::string plain_words(const Values& a, const Values& b, const Values& y, bool 
                   : fmt::format("{} cond + {} uncond", number(k[0]), number(k[1]));
 }
 
-}  // namespace
+// The predictions of both passes and what was made of them, on one side.
+struct Side {
+  Values cond, uncond, y;  // [rows, channels]
+};
 
-void search_guidance(Case& failing, Findings& out) {
-  if (failing.r.rank() < 2 || failing.r.last() < 4 || !std::isfinite(failing.error)) return;
-  const auto tag_of = [&](const Item& item) {
-    for (const auto& [key, value] : failing.reference_run().records[item.reference].key.tags)
-      if (key == "pass") return value;
-    return std::string();
+// Item `at` of a batch, by itself.
+Side item_of(const Side& side, int64_t batch, int64_t at) {
+  const auto part = [&](const Values& x) {
+    const int64_t rows = x.rows() / batch;
+    Values out;
+    out.shape = {rows, x.last()};
+    out.v.assign(x.v.begin() + at * rows * x.last(), x.v.begin() + (at + 1) * rows * x.last());
+    return out;
   };
-  const Item *cond = nullptr, *uncond = nullptr;
-  for (const Item& item : failing.items) {
-    if (item.shape != failing.r.shape) continue;
-    const std::string pass = tag_of(item), leaf = leaf_of(item.name);
-    if (!cond && pass == "cond" && failing.module.empty()) cond = &item;
-    if (!uncond && pass == "uncond" && failing.module.empty()) uncond = &item;
-  }
-  if (!cond || !uncond) return;
-  for (const Item* item : {cond, uncond})
-    if (failing.reference_of(*item).size() != failing.r.size() ||
-        failing.candidate_of(*item).size() != failing.r.size())
-      return;
-  // All rows: some forms scale the whole.
-  const auto rows = [](const Values& x) { return reshaped(x, {x.rows(), x.last()}); };
-  const Values yr = rows(failing.r), yc = rows(failing.c);
-  const int64_t batch = failing.r.rank() > 2 ? failing.r.shape[0] : 1;
-  const Mix of_r(rows(failing.reference_of(*cond)), rows(failing.reference_of(*uncond)), batch),
-      of_c(rows(failing.candidate_of(*cond)), rows(failing.candidate_of(*uncond)), batch);
+  return {part(side.cond), part(side.uncond), part(side.y)};
+}
+
+void judge(Case& failing, Findings& out, const Side& theirs, const Side& mine, int64_t batch,
+           const std::string& where) {
+  const Mix of_r(theirs.cond, theirs.uncond, batch), of_c(mine.cond, mine.uncond, batch);
+  const Values &yr = theirs.y, &yc = mine.y;
   const Params r = fit(of_r, yr, failing.tolerance);
   if (!r.known || !failing.explains(r.residual)) return;
   const double with_reference = residual_of(r, of_c, yc);
   if (failing.note_local(with_reference)) return;
   const Params c = fit(of_c, yc, failing.tolerance);
   Finding finding{"",
-                  fmt::format("reference: {}; yours: {}", formula(r), formula(c)),
+                  fmt::format("reference: {}; yours{}: {}", formula(r), where, formula(c)),
                   "",
                   "",
                   r.residual,
@@ -376,6 +370,48 @@ void search_guidance(Case& failing, Findings& out) {
     finding.fix = r.span == Sharing::kNone ? "do not rescale the prediction"
                                            : "rescale the combined prediction as the reference does: " + formula(r);
   out.push_back(std::move(finding));
+}
+
+}  // namespace
+
+void search_guidance(Case& failing, Findings& out) {
+  if (failing.r.rank() < 2 || failing.r.last() < 4 || !std::isfinite(failing.error)) return;
+  const auto tag_of = [&](const Item& item) {
+    for (const auto& [key, value] : failing.reference_run().records[item.reference].key.tags)
+      if (key == "pass") return value;
+    return std::string();
+  };
+  const Item *cond = nullptr, *uncond = nullptr;
+  for (const Item& item : failing.items) {
+    if (item.shape != failing.r.shape) continue;
+    const std::string pass = tag_of(item), leaf = leaf_of(item.name);
+    if (!cond && pass == "cond" && failing.module.empty()) cond = &item;
+    if (!uncond && pass == "uncond" && failing.module.empty()) uncond = &item;
+  }
+  if (!cond || !uncond) return;
+  for (const Item* item : {cond, uncond})
+    if (failing.reference_of(*item).size() != failing.r.size() ||
+        failing.candidate_of(*item).size() != failing.r.size())
+      return;
+  // All rows: some forms scale the whole.
+  const auto rows = [](const Values& x) { return reshaped(x, {x.rows(), x.last()}); };
+  const Side theirs{rows(failing.reference_of(*cond)), rows(failing.reference_of(*uncond)), rows(failing.r)};
+  const Side mine{rows(failing.candidate_of(*cond)), rows(failing.candidate_of(*uncond)), rows(failing.c)};
+  const int64_t batch = failing.r.rank() > 2 ? failing.r.shape[0] : 1;
+  // Where some items of a batch are right, the first wrong one is asked by itself.
+  int64_t wrong = -1, right = 0;
+  for (int64_t at = 0; batch > 1 && at < batch; ++at) {
+    const double error = relative_error(item_of(mine, batch, at).y.v, item_of(theirs, batch, at).y.v);
+    if (error <= failing.tolerance)
+      ++right;
+    else if (wrong < 0)
+      wrong = at;
+  }
+  if (right > 0 && wrong >= 0)
+    judge(failing, out, item_of(theirs, batch, wrong), item_of(mine, batch, wrong), 1,
+          fmt::format(" (item {} of the batch)", wrong));
+  else
+    judge(failing, out, theirs, mine, batch, "");
 }
 
 }  // namespace lockstep

@@ -56,10 +56,21 @@ int64_t RotaryTable::column(int64_t pair, int64_t turned, const Turning& p) cons
   return p.columns == Columns::kLast ? pairs - turned + pair : pair;
 }
 
+double RotaryTable::step_of(int64_t first, int64_t width) const {
+  if (rows < 3) return 0;
+  const auto angle = [&](int64_t row) {
+    const size_t at = static_cast<size_t>(row * width + first);
+    return std::atan2(sin[at], cos[at]);
+  };
+  const double step = angle(1) - angle(0), next = angle(2) - angle(1);
+  return std::fabs(std::remainder(next - step, 6.283185307179586)) < 1e-4 ? step : 0;
+}
+
 bool RotaryTable::rotate(std::vector<double>& x, int64_t row, const Turning& p) const {
   const int64_t half = static_cast<int64_t>(x.size()) / 2;
   if (rows == 0 || pairs != half) return false;
-  row = std::clamp<int64_t>(row, 0, rows - 1);
+  const int64_t beyond = row - std::clamp<int64_t>(row, 0, rows - 1);
+  row -= beyond;
   const int64_t width = full_width ? 2 * pairs : pairs;
   const int64_t turned = static_cast<int64_t>(p.share * static_cast<double>(half));
   // Pairs reach over the whole head, or over the part that turns.
@@ -72,6 +83,10 @@ bool RotaryTable::rotate(std::vector<double>& x, int64_t row, const Turning& p) 
     const int64_t first = full_width && interleaved ? 2 * i : i;
     const size_t at = static_cast<size_t>(row * width + first);
     double c = cos[at], s = sin[at];
+    if (beyond != 0) {
+      const double angle = std::atan2(s, c) + static_cast<double>(beyond) * step_of(first, width);
+      c = std::cos(angle), s = std::sin(angle);
+    }
     if (p.turns != 1 || p.from_zero) {
       const size_t zero = static_cast<size_t>(first);
       const double angle = p.turns * (std::atan2(s, c) - (p.from_zero ? std::atan2(sin[zero], cos[zero]) : 0));

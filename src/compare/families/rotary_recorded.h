@@ -38,11 +38,14 @@ struct RotaryTable {
   bool full_width = false;      // d columns (cos, sin of each element)
   bool interleaved = false;     // full width with neighbours equal, not halves
 
-  // False where the table is none of this head's.
+  // False where the table is none of this head's. A row beyond its end: where rows are positions in their order, the
+  // angles go on; elsewhere the last row stands for it.
   bool rotate(std::vector<double>& x, int64_t row, const Turning& turning) const;
 
  private:
   int64_t column(int64_t pair, int64_t turned, const Turning& turning) const;
+  double step_of(int64_t first,
+                 int64_t width) const;  // from one row to the next, in one column; 0: not always the same
 };
 
 // Those of the same step and pass as the failing tensor, latest first.

@@ -304,6 +304,15 @@ void search_value(Case& failing, Findings& out) {
                        values + fmt::format(", the index of the step{}{}{}", down ? " counted down" : "",
                                             first == 0 ? "" : " counted from 1", unit == 1 ? "" : ", scaled"),
                        "pass the timestep's value, not its index");
+  // One more or less at every step: whole numbers less one would also pass for numbers just below them, cut.
+  const double by = c - r;
+  for (const double unit : {1.0, 1000.0})
+    if (const double whole = std::nearbyint(unit * by);
+        all.size() > 1 && whole != 0 && holds([&](double theirs, double mine, double) {
+          return std::fabs(unit * (mine - theirs) - whole) <= 1e-5 * std::max(1.0, unit * std::fabs(theirs));
+        }))
+      return add("timestep.offset", values + fmt::format(", which is t {:+g} at every step", whole / unit),
+                 "pass the timestep as the reference does");
   // A poorer number, taken as it is or as a timestep of a thousand: told apart from a factor by all steps together.
   for (const double unit : {1.0, 1000.0, 1 / 1000.0})
     for (const PoorerNumber& poorer : kPoorer)
