@@ -27,6 +27,18 @@ double squared_norm(std::span<const float> x) {
   return sum;
 }
 
+double dot(std::span<const float> a, std::span<const float> b) {
+  constexpr size_t kLanes = 16;  // sums of their own: one alone would wait for each addition
+  double sums[kLanes] = {};
+  const size_t n = std::min(a.size(), b.size()), whole = n - n % kLanes;
+  for (size_t i = 0; i < whole; i += kLanes)
+    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += static_cast<double>(a[i + lane]) * b[i + lane];
+  double sum = 0;
+  for (size_t i = whole; i < n; ++i) sum += static_cast<double>(a[i]) * b[i];
+  for (const double lane : sums) sum += lane;
+  return sum;
+}
+
 double rms(std::span<const float> x) {
   return x.empty() ? 0 : std::sqrt(squared_norm(x) / static_cast<double>(x.size()));
 }

@@ -28,6 +28,7 @@ Values values_from(const Tensor& tensor);
 Values make_values(Shape shape);  // zeros
 
 double squared_norm(std::span<const float> x);
+double dot(std::span<const float> a, std::span<const float> b);  // of the shorter one's length
 double rms(std::span<const float> x);
 // ||a - b|| / ||b||; sizes must agree. 0/0 is 0, x/0 is infinity.
 double relative_error(std::span<const float> a, std::span<const float> b);

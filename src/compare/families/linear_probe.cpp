@@ -15,14 +15,11 @@ constexpr int64_t kProbedRows = 24, kProbedColumns = 64;
 // ||x W^T + b - y|| / ||y|| over the columns.
 double residual_of(const Values& x, const Values& y, const Values& w, const std::vector<float>* bias,
                    const std::vector<int64_t>& columns) {
-  const int64_t inputs = w.last();
   double dd = 0, yy = 0;
   for (int64_t i = 0; i < x.rows(); ++i) {
     const auto row = x.row(i);
     for (const int64_t j : columns) {
-      double sum = bias ? (*bias)[static_cast<size_t>(j)] : 0;
-      const float* weights = w.v.data() + j * inputs;
-      for (int64_t k = 0; k < inputs; ++k) sum += static_cast<double>(row[static_cast<size_t>(k)]) * weights[k];
+      const double sum = (bias ? (*bias)[static_cast<size_t>(j)] : 0) + dot(row, w.row(j));
       const double d = sum - y.row(i)[static_cast<size_t>(j)];
       dd += d * d, yy += static_cast<double>(y.row(i)[static_cast<size_t>(j)]) * y.row(i)[static_cast<size_t>(j)];
     }
@@ -97,8 +94,7 @@ double LinearProbe::candidate_rows(const Values& rows) const {
     for (size_t k = 0; k < static_cast<size_t>(rows.rows()); ++k) {
       const size_t j = static_cast<size_t>(columns_[k]);
       const auto weights = rows.row(static_cast<int64_t>(k));
-      double sum = bias_.empty() ? 0 : bias_[j];
-      for (size_t a = 0; a < weights.size(); ++a) sum += static_cast<double>(x_c_.row(i)[a]) * weights[a];
+      const double sum = (bias_.empty() ? 0 : bias_[j]) + dot(x_c_.row(i), weights);
       const double target = y_c_.row(i)[j];
       dd += (sum - target) * (sum - target), yy += target * target;
     }
@@ -120,8 +116,8 @@ double LinearProbe::candidate_in(Format input, Format weight, Format bias) const
     for (size_t k = 0; k < columns_.size(); ++k) {
       const size_t j = static_cast<size_t>(columns_[k]);
       const auto weights = rows.row(static_cast<int64_t>(k));
-      double sum = bias_.empty() ? 0 : in_format(static_cast<double>(bias_[j]), bias);
-      for (size_t a = 0; a < weights.size(); ++a) sum += static_cast<double>(x.row(i)[a]) * weights[a];
+      const double sum =
+          (bias_.empty() ? 0 : in_format(static_cast<double>(bias_[j]), bias)) + dot(x.row(i), weights);
       const double target = y_c_.row(i)[j];
       dd += (sum - target) * (sum - target), yy += target * target;
     }
@@ -149,10 +145,8 @@ Values LinearProbe::product(const std::vector<int64_t>& columns) const {
   Values out = make_values({x.rows(), n});
   for (int64_t i = 0; i < x.rows(); ++i)
     for (int64_t k = 0; k < n; ++k) {
-      const auto weights = w_.row(columns[static_cast<size_t>(k)]);
-      double sum = 0;
-      for (size_t a = 0; a < weights.size(); ++a) sum += static_cast<double>(x.row(i)[a]) * weights[a];
-      out.row(i)[static_cast<size_t>(k)] = static_cast<float>(sum);
+      out.row(i)[static_cast<size_t>(k)] =
+          static_cast<float>(dot(x.row(i), w_.row(columns[static_cast<size_t>(k)])));
     }
   return out;
 }
@@ -174,8 +168,7 @@ double linear_misfit(const Values& x, const Values& y, const Values& w, const st
   double dd = 0, yy = 0;
   for (int64_t i = 0; i < x.rows(); ++i)
     for (const int64_t j : columns) {
-      double sum = bias[static_cast<size_t>(j)];
-      for (size_t k = 0; k < x.row(i).size(); ++k) sum += static_cast<double>(x.row(i)[k]) * w.row(j)[k];
+      const double sum = bias[static_cast<size_t>(j)] + dot(x.row(i), w.row(j));
       const double target = y.row(i)[static_cast<size_t>(j)];
       dd += (sum - target) * (sum - target), yy += target * target;
     }

@@ -397,7 +397,10 @@ bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) 
   const Values& w = probe.weight();
   if (w.size() == 0) return false;
   if (search_element_forms(probe, report) || search_memory(probe, report)) return true;
-  const size_t few = std::min<size_t>(1, probe.columns().size()), all = probe.columns().size();
+  const size_t few = std::min<size_t>(2, probe.columns().size()), all = probe.columns().size();
+  // A reading that is right leaves much less of these rows than the weight itself does.
+  const std::vector<int64_t> first(probe.columns().begin(), probe.columns().begin() + static_cast<int64_t>(few));
+  const double hopeless = std::min(kHopelessReading, 0.9 * probe.candidate_rows(take_rows(w, first)));
   std::map<int64_t, Ends> ends;  // by the size of the groups
   for (const Quantiser& quantiser : quantisers(w)) {
     Ends& of_groups = ends[quantiser.group];
@@ -406,7 +409,7 @@ bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) 
     for (const Reading& reading : kReadings) {
       if (reading.affine && !quantiser.has_zero_points()) continue;
       if (reading.words[0] == 0 && quantiser.is_usual()) continue;  // looked for already
-      if (probe.candidate_rows(rows_read(probe, grid, reading, few)) > kHopelessReading) continue;
+      if (probe.candidate_rows(rows_read(probe, grid, reading, few)) > hopeless) continue;
       const double residual = probe.candidate_rows(rows_read(probe, grid, reading, all));
       if (probe.good(residual))
         return report.add("linear.weight_quantised", quantiser.words() + (reading.words[0] ? ", " : "") + reading.words,

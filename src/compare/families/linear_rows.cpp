@@ -19,13 +19,11 @@ struct Row {
   double misfit = INFINITY;
 };
 
-double misfit(const Values& x, const Values& y, int64_t column, std::span<const float> weight, float bias) {
+double misfit(const std::vector<double>& made, const Values& y, size_t column) {
   double dd = 0, yy = 0;
-  for (int64_t i = 0; i < x.rows(); ++i) {
-    double sum = bias;
-    for (size_t k = 0; k < weight.size(); ++k) sum += static_cast<double>(x.row(i)[k]) * weight[k];
-    const double target = y.row(i)[static_cast<size_t>(column)];
-    dd += (sum - target) * (sum - target), yy += target * target;
+  for (size_t i = 0; i < made.size(); ++i) {
+    const double target = y.row(static_cast<int64_t>(i))[column];
+    dd += (made[i] - target) * (made[i] - target), yy += target * target;
   }
   return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
 }
@@ -52,12 +50,14 @@ bool search_rows_elsewhere(const LinearProbe& probe, double reference_residual, 
     const auto weight = failing.weight_r(name);
     const auto bias = failing.weight_r(parent_of(name) + ".bias");
     if (!weight) continue;
-    for (size_t j = 0; j < columns.size(); ++j)
-      for (int64_t row = 0; row < weight->rows(); ++row) {
-        const float b = bias ? bias->v[static_cast<size_t>(row)] : 0.0f;
-        const double off = misfit(probe.input(), y, static_cast<int64_t>(j), weight->row(row), b);
-        if (off < best[j].misfit) best[j] = {name, row, off};
-      }
+    std::vector<double> made(static_cast<size_t>(probe.rows()));  // what this row makes of each input
+    for (int64_t row = 0; row < weight->rows(); ++row) {
+      for (size_t i = 0; i < made.size(); ++i)
+        made[i] = (bias ? bias->v[static_cast<size_t>(row)] : 0.0f) +
+                  dot(probe.input().row(static_cast<int64_t>(i)), weight->row(row));
+      for (size_t j = 0; j < columns.size(); ++j)
+        if (const double off = misfit(made, y, j); off < best[j].misfit) best[j] = {name, row, off};
+    }
   }
   double worst = 0;
   size_t moved = 0, example = 0;
