@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parents[1]
 BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
@@ -85,6 +86,17 @@ def main() -> None:
         write_run(home / "e", [("net.b", "input", x), ("net.b.mod", "output", mod), ("net.b.norm", "input", x), ("net.b.norm", "output", n)])
         secs, memory = timed([BINARY, "compare", str(home / "c"), str(home / "e"), "--json"])
         print(f"the same where no family explains it: {secs:.2f} s, {memory:.0f} MB")
+
+        # a linear layer of the real width, whose weight is known: its questions are the most
+        shutil.rmtree(home / "c"), shutil.rmtree(home / "d"), shutil.rmtree(home / "e")
+        x = rng.standard_normal((1366, 3072)).astype(np.float32)
+        w, b = rng.standard_normal((3072, 3072)).astype(np.float32) / 55, rng.standard_normal(3072).astype(np.float32)
+        save_file({"net.proj.weight": w, "net.proj.bias": b, "net.other.weight": w[::-1].copy(), "net.other.bias": b}, home / "model.safetensors")
+        y = x @ w.T + b
+        for folder, result in (("c", y), ("d", y + 0.1 * np.sin(7 * y))):
+            write_run(home / folder, [("net.proj", "input", x), ("net.proj", "output", result)])
+        secs, memory = timed([BINARY, "compare", str(home / "c"), str(home / "d"), "--json", "--weights", str(home / "model.safetensors")])
+        print(f"the same of a linear layer of 3072 by 3072: {secs:.2f} s, {memory:.0f} MB")
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
