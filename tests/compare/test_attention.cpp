@@ -100,6 +100,42 @@ TEST(Attention, KeysThatAreHiddenOtherwise) {
             "attention.mask");
 }
 
+// Queries and keys turned by tables of cos and sin, as in a text encoder; the queries stand further on by so many
+// positions.
+TEST(Attention, QueriesAheadOfTheTableOfPositions) {
+  const Written written;
+  const auto angle = [](int64_t token, int64_t pair) {
+    return static_cast<double>(token) * std::pow(100.0, -pair / 4.0);
+  };
+  Values cos = make_values({1, kWritten, kHeadSize}), sin = cos;
+  for (int64_t t = 0; t < kWritten; ++t)
+    for (int64_t j = 0; j < kHeadSize; ++j)
+      cos.row(t)[static_cast<size_t>(j)] = static_cast<float>(std::cos(angle(t, j % 4))),
+      sin.row(t)[static_cast<size_t>(j)] = static_cast<float>(std::sin(angle(t, j % 4)));
+  const auto turned = [&](Values x, int64_t ahead) {
+    for (int64_t t = 0; t < kWritten; ++t)
+      for (size_t h = 0; h < x.row(t).size(); h += kHeadSize)
+        for (size_t j = 0; j < 4; ++j) {
+          const double c = std::cos(angle(t + ahead, static_cast<int64_t>(j))),
+                       s = std::sin(angle(t + ahead, static_cast<int64_t>(j)));
+          const double a = x.row(t)[h + j], b = x.row(t)[h + j + 4];
+          x.row(t)[h + j] = static_cast<float>(a * c - b * s), x.row(t)[h + j + 4] = static_cast<float>(a * s + b * c);
+        }
+    return x;
+  };
+  const auto run = [&](int64_t ahead) {
+    Written rotated = written;
+    rotated.q = turned(written.q, ahead), rotated.k = turned(written.k, 0);
+    RunMaker out;
+    out.add("net.rotary_emb.0", cos).add("net.rotary_emb.1", sin);
+    out.add("net.attn.q_proj", written.q).add("net.attn.k_proj", written.k).add("net.attn.v_proj", written.v);
+    const Values attended = rotated.make({});
+    out.in("net.attn.o_proj", attended).add("net.attn.o_proj", attended);
+    return out;
+  };
+  for (const int64_t ahead : {1, 2, -1}) EXPECT_EQ(first_cause(run(0), run(ahead)), "rotary.offset") << ahead;
+}
+
 TEST(Attention, WhatTheSoftmaxDividesBy) {
   const Written written;
   EXPECT_EQ(written.cause({.more = 1}), "attention.softmax");

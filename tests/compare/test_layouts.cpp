@@ -24,6 +24,15 @@ TEST(Layouts, StridedReadAsContiguous) {
   EXPECT_EQ(id_of(reshaped(permuted(x, {0, 2, 1}), x.shape), x), "layout.strided");
 }
 
+TEST(Layouts, PatchesOfTwoByTwoTurned) {
+  const Values x = noise({1, 20, 64}, 1);
+  Values y = x;
+  for (int64_t i = 0; i < 20; ++i)
+    for (int64_t j = 0; j < 64; ++j)
+      y.row(i)[static_cast<size_t>(j)] = x.row(i)[static_cast<size_t>(j / 4 * 4 + j % 2 * 2 + j / 2 % 2)];
+  EXPECT_EQ(id_of(y, x), "layout.packing");
+}
+
 TEST(Layouts, HalvesExchanged) {
   const Values x = noise({1, 8, 12}, 1);
   Values y = x;

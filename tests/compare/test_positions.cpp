@@ -71,10 +71,11 @@ TEST(RotaryPositions, ATensorRecordedAfterItsRotation) {
   EXPECT_EQ(first_cause(right, run_of(x)), "rotary.missing");
 }
 
-std::string cause_of_timestep(double (*wrong)(double)) {
+std::string cause_of_timestep(double (*wrong)(double),
+                              const std::vector<double>& steps = {1000.0, 873.217, 655.402, 310.96}) {
   RunMaker a, b;
   int step = 0;
-  for (const double t : {1000.0, 873.217, 655.402, 310.96}) {
+  for (const double t : steps) {
     a.add("net.timestep", {{1}, {static_cast<float>(t / 1000)}}, Role::kInput, step);
     b.add("net.timestep", {{1}, {static_cast<float>(wrong(t))}}, Role::kInput, step++);
   }
@@ -89,6 +90,13 @@ TEST(Timestep, AllStepsTogetherTellARoundingFromAFactor) {
   EXPECT_EQ(cause_of_timestep(
                 [](double t) { return static_cast<double>(float_from(bfloat16_from(static_cast<float>(t)))) / 1000; }),
             "precision.bf16");
+}
+
+TEST(Timestep, OneLessIsNoWholeNumberThatWasCut) {
+  const std::vector<double> whole{1000, 750, 500, 250};
+  EXPECT_EQ(cause_of_timestep([](double t) { return (t - 1) / 1000; }, whole), "timestep.offset");
+  EXPECT_EQ(cause_of_timestep([](double t) { return (t + 1) / 1000; }, whole), "timestep.offset");
+  EXPECT_EQ(cause_of_timestep([](double t) { return (t - 1) / 1000; }), "timestep.offset");
 }
 
 // Two streams of 5 and 9 tokens, two heads of 8.

@@ -57,6 +57,24 @@ TEST(SamplerStages, RescalingsOfGuidance) {
             "affine.scale");
 }
 
+TEST(SamplerStages, PassesExchangedInOneItemOfABatch) {
+  const Guided guided;
+  const auto plain = [](const Values&, const Values&, int64_t) { return 1.0; };
+  const RunMaker right = guided.run(4, plain), exchanged = guided.run(-3, plain);
+  // The second item's prediction from the run with exchanged passes, the first item's from the right one.
+  Values mixed = guided.cond;
+  for (size_t i = 0; i < mixed.v.size(); ++i) {
+    const double s = i < mixed.v.size() / 2 ? 4 : -3;
+    mixed.v[i] = static_cast<float>(s * guided.cond.v[i] + (1 - s) * guided.uncond.v[i]);
+  }
+  RunMaker wrong;
+  wrong.add("transformer.out", guided.cond, Role::kOutput, 0, {{"pass", "cond"}});
+  wrong.add("transformer.out", guided.uncond, Role::kOutput, 0, {{"pass", "uncond"}});
+  wrong.add("noise_pred", mixed, Role::kCheckpoint, 0);
+  EXPECT_EQ(first_cause(right, exchanged), "guidance.exchanged");
+  EXPECT_EQ(first_cause(right, wrong), "guidance.exchanged");
+}
+
 // Three steps x' = x + dt v with predictions that do not depend on x.
 struct Sampled {
   Values x0 = noise({1, 24, 16}, 3);

@@ -116,8 +116,7 @@ double LinearProbe::candidate_in(Format input, Format weight, Format bias) const
     for (size_t k = 0; k < columns_.size(); ++k) {
       const size_t j = static_cast<size_t>(columns_[k]);
       const auto weights = rows.row(static_cast<int64_t>(k));
-      const double sum =
-          (bias_.empty() ? 0 : in_format(static_cast<double>(bias_[j]), bias)) + dot(x.row(i), weights);
+      const double sum = (bias_.empty() ? 0 : in_format(static_cast<double>(bias_[j]), bias)) + dot(x.row(i), weights);
       const double target = y_c_.row(i)[j];
       dd += (sum - target) * (sum - target), yy += target * target;
     }
@@ -145,8 +144,7 @@ Values LinearProbe::product(const std::vector<int64_t>& columns) const {
   Values out = make_values({x.rows(), n});
   for (int64_t i = 0; i < x.rows(); ++i)
     for (int64_t k = 0; k < n; ++k) {
-      out.row(i)[static_cast<size_t>(k)] =
-          static_cast<float>(dot(x.row(i), w_.row(columns[static_cast<size_t>(k)])));
+      out.row(i)[static_cast<size_t>(k)] = static_cast<float>(dot(x.row(i), w_.row(columns[static_cast<size_t>(k)])));
     }
   return out;
 }
