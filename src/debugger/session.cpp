@@ -1,5 +1,6 @@
 #include "debugger/session.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
 #include <csignal>
