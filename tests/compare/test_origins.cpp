@@ -285,7 +285,10 @@ TEST(Residual, TheStreamOfABlockIsNotPassedOn) {
   };
   const auto run = [&](const Values& given) {
     RunMaker out;
-    out.in("net.0.norm1", x).add("net.0.norm1", mapped(x, silu)).add("net.0.attn", f);
+    out.in("net.0.norm1", x).add("net.0.norm1", mapped(x, silu));
+    for (unsigned i = 0; i < 6; ++i)  // so that what went into the block is far away
+      out.add("net.0.attn." + std::to_string(i), noise({1, 12, 16}, 10 + i));
+    out.add("net.0.attn", f);
     out.in("net.0.norm2", sum(x, f)).add("net.0.norm2", mapped(sum(x, f), silu)).add("net.0.mlp", g);
     out.add("net.0", sum(sum(x, f), g)).in("net.1.norm1", given).add("net.1.norm1", mapped(given, silu));
     return out;
@@ -332,7 +335,8 @@ TEST(TimeFeatures, OfTheFirstStepAtEveryStep) {
     for (RunMaker* run : {&a, &b}) run->add("net.time", time, Role::kInput, step);
     a.add("net.time", features(static_cast<float>(t)), Role::kOutput, step);
     b.add("net.time", features(1), Role::kOutput, step);
-    for (RunMaker* run : {&a, &b}) run->add("net", noise({4, 4}, 1), Role::kOutput, step);
+    a.add("net", mapped(features(static_cast<float>(t)), silu), Role::kOutput, step);
+    b.add("net", mapped(features(1), silu), Role::kOutput, step);
     ++step;
   }
   EXPECT_EQ(first_cause(a, b), "capture.other_hit");
