@@ -125,9 +125,9 @@ std::string formula(const NormParams& p) {
   if (p.part) out += fmt::format(" by the {} {} channels alone", p.part > 0 ? "first" : "last", std::abs(p.part));
   if (p.least > 0) out += fmt::format(" with a mean of squares of {:.4g} or more", p.least);
   if (p.power == 0.5)
-    out += ", multiplied by the root in place of divided";
+    out += " (multiplied by the root, not divided by it)";
   else if (p.power != NormParams{}.power)
-    out += fmt::format(", multiplied by the mean of squares to the power {:g}", p.power);
+    out += fmt::format(" (multiplied by the mean of squares to the power {:g})", p.power);
   if (p.counted != 1) out += fmt::format(" with a mean of squares {:.4g} times too large", p.counted);
   const std::string weight = p.weight.empty() ? "weight" : p.weight;
   if (p.use == WeightUse::kPlain) out += " * " + weight;
