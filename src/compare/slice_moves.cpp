@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "compare/axis_words.h"
@@ -139,6 +140,14 @@ std::optional<Described> describe_within_parts(const std::vector<int64_t>& map, 
   return std::nullopt;
 }
 
+// Chunks in another order come round too. They are taken for chunks where they are halves, or a few parts of channels,
+// which is what projections are split into; tokens, rows and columns roll.
+bool is_order_of_chunks(int64_t n, int64_t by, const std::string& word) {
+  constexpr int64_t kMostChunks = 6;
+  const int64_t parts = n / std::gcd(n, by);
+  return parts == 2 || (word == "channel" && parts <= kMostChunks && n / parts > 1);
+}
+
 std::optional<Described> describe_map(const std::vector<int64_t>& map, const std::string& word) {
   const int64_t n = static_cast<int64_t>(map.size());
   const auto all = [&](auto&& rule) {
@@ -155,9 +164,10 @@ std::optional<Described> describe_map(const std::vector<int64_t>& map, const std
   const std::set<int64_t> distinct(map.begin(), map.end());
   if (matched == n && distinct.size() == 1)
     return Described{"layout.repeated", fmt::format("every {} repeats {} {} of the reference", word, word, map[0]), 1};
-  if (matched == n)
+  const bool rolled = matched == n && map[0] > 0 && all([&](int64_t j, int64_t m) { return m == (j + map[0]) % n; });
+  if (matched == n && !(rolled && !is_order_of_chunks(n, map[0], word)))
     if (auto blocks = describe_blocks(map, word)) return blocks;
-  if (matched == n && map[0] > 0 && all([&](int64_t j, int64_t m) { return m == (j + map[0]) % n; }))
+  if (rolled)
     return Described{"layout.rolled",
                      fmt::format("{} rolled by {}", plural(word), map[0] <= n / 2 ? map[0] : map[0] - n), 1};
   for (int64_t g = 2; g <= n / 2 && matched == n; ++g)

@@ -187,6 +187,11 @@ TEST(NormFamily, FormsOfANorm) {
             "norm.different_weight");
   EXPECT_EQ(cause([&](double v, double s, double, size_t j) { return v / std::sqrt(s + 1e-6) * (1 + w[j]); }),
             "norm.one_plus_weight");
+  // Other powers of the mean of the squares than one over its root.
+  for (const double power : {0.5, -1.0, 1.0, -0.25})
+    EXPECT_EQ(cause([&](double v, double s, double, size_t j) { return v * std::pow(s + 1e-6, power) * w[j]; }),
+              "norm.kind")
+        << power;
 }
 
 }  // namespace

@@ -44,6 +44,15 @@ TEST(Layouts, HalvesExchanged) {
   EXPECT_EQ(found[0].words, "halves of the channels in the order 1, 0");
 }
 
+// What a projection makes is split into a few parts, and these come in another order.
+TEST(Layouts, ThirdsOfTheChannelsComeRound) {
+  const Values x = noise({1, 8, 12}, 1);
+  Values y = x;
+  for (int64_t i = 0; i < 8; ++i)
+    for (int64_t j = 0; j < 12; ++j) y.row(i)[static_cast<size_t>(j)] = x.row(i)[static_cast<size_t>((j + 4) % 12)];
+  EXPECT_EQ(id_of(y, x), "layout.parts_exchanged");
+}
+
 TEST(Layouts, ReversedRolledShiftedRepeated) {
   const Values x = noise({1, 16, 8}, 1);
   const auto moved = [&](auto&& source) {
@@ -57,6 +66,11 @@ TEST(Layouts, ReversedRolledShiftedRepeated) {
   };
   EXPECT_EQ(id_of(moved([](int64_t i) { return 15 - i; }), x), "layout.reversed");
   EXPECT_EQ(id_of(moved([](int64_t i) { return (i + 3) % 16; }), x), "layout.rolled");
+  // By a whole number of equal parts it is a roll still; halves are exchanged.
+  EXPECT_EQ(id_of(moved([](int64_t i) { return (i + 4) % 16; }), x), "layout.rolled");
+  EXPECT_EQ(id_of(moved([](int64_t i) { return (i + 14) % 16; }), x), "layout.rolled");
+  EXPECT_EQ(id_of(moved([](int64_t i) { return (i + 8) % 16; }), x), "layout.parts_exchanged");
+  EXPECT_EQ(id_of(moved([](int64_t i) { return (i ^ 4); }), x), "layout.parts_exchanged");
   EXPECT_EQ(id_of(moved([](int64_t i) { return i - 1; }), x), "layout.shifted");
   EXPECT_EQ(id_of(moved([](int64_t) { return 5; }), x), "layout.repeated");
   EXPECT_EQ(id_of(moved([](int64_t i) { return i % 4 * 4 + i / 4; }), x), "layout.interleaved");

@@ -276,6 +276,26 @@ TEST(Residual, BranchAndStreamAreToldApart) {
   EXPECT_EQ(cause(f), "residual.missing");
 }
 
+// A block makes its stream, and the next is given what went into the block: no sum of what the block made says that.
+TEST(Residual, TheStreamOfABlockIsNotPassedOn) {
+  const Values x = noise({1, 12, 16}, 1), f = noise({1, 12, 16}, 2), g = noise({1, 12, 16}, 3);
+  const auto sum = [](Values a, const Values& b) {
+    for (size_t i = 0; i < a.v.size(); ++i) a.v[i] += b.v[i];
+    return a;
+  };
+  const auto run = [&](const Values& given) {
+    RunMaker out;
+    out.in("net.0.norm1", x).add("net.0.norm1", mapped(x, silu));
+    for (unsigned i = 0; i < 6; ++i)  // so that what went into the block is far away
+      out.add("net.0.attn." + std::to_string(i), noise({1, 12, 16}, 10 + i));
+    out.add("net.0.attn", f);
+    out.in("net.0.norm2", sum(x, f)).add("net.0.norm2", mapped(sum(x, f), silu)).add("net.0.mlp", g);
+    out.add("net.0", sum(sum(x, f), g)).in("net.1.norm1", given).add("net.1.norm1", mapped(given, silu));
+    return out;
+  };
+  EXPECT_EQ(first_cause(run(sum(sum(x, f), g)), run(x)), "stage.replaced");
+}
+
 TEST(TimeFeatures, AnyLawOfTheFrequencies) {
   const auto features = [](double (*slower)(double i)) {
     Values out = make_values({1, 256});
@@ -296,6 +316,30 @@ TEST(TimeFeatures, AnyLawOfTheFrequencies) {
   EXPECT_EQ(cause(features([](double i) { return std::pow(1e4, -(i + 1) / 128); })), "timestep.factor");
   EXPECT_EQ(cause(features([](double i) { return std::fabs(std::sin(i + 1)); })), "timestep.theta");  // some other law
   EXPECT_EQ(cause(noise({1, 256}, 5)), "");
+}
+
+// Features that were kept from the first step are a factor of the time too, by chance a round one.
+TEST(TimeFeatures, OfTheFirstStepAtEveryStep) {
+  const auto features = [](double t) {
+    Values out = make_values({1, 256});
+    for (size_t i = 0; i < 128; ++i) {
+      const double angle = 1000 * t * std::pow(1e4, -static_cast<double>(i) / 128);
+      out.v[i] = static_cast<float>(std::cos(angle)), out.v[i + 128] = static_cast<float>(std::sin(angle));
+    }
+    return out;
+  };
+  RunMaker a, b;
+  int step = 0;
+  for (const double t : {1.0, 0.7, 0.5}) {
+    const Values time{{1}, {static_cast<float>(t)}};
+    for (RunMaker* run : {&a, &b}) run->add("net.time", time, Role::kInput, step);
+    a.add("net.time", features(static_cast<float>(t)), Role::kOutput, step);
+    b.add("net.time", features(1), Role::kOutput, step);
+    a.add("net", mapped(features(static_cast<float>(t)), silu), Role::kOutput, step);
+    b.add("net", mapped(features(1), silu), Role::kOutput, step);
+    ++step;
+  }
+  EXPECT_EQ(first_cause(a, b), "capture.other_hit");
 }
 
 // y = x W^T with the weight's columns scaled.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "compare/axis_words.h"
 #include "compare/families/attention_formula.h"
@@ -132,6 +133,11 @@ AttentionFormula best_change(const Case& failing, const Attention& attention,
                        [&](const AttentionFormula& p) { return p.residual <= 1.5 * best.residual; });
   const auto is_exact = [&] { return best.residual <= std::max(2 * failing.tolerance, failing.floor); };
   if (is_exact() || late()) return best;
+  if (AttentionFormula hidden = attention.with_hidden_keys(r, late); hidden.residual < 0.35 * best.residual) {
+    const AttentionFormula other = std::exchange(best, hidden);
+    if (is_exact()) return best;
+    best = other;  // of so many choices nothing less is an answer
+  }
   // A constant that nearly fits is no answer where some number fits.
   for (const FreeNumber& number : free_numbers(r, streams)) {
     const AttentionFormula free = best_number(attention, r, number, late);
@@ -185,47 +191,125 @@ std::string slice_words(const std::vector<int64_t>& part, int64_t count, const c
   return words.empty() ? fmt::format("{} of {} {}s", part.size(), count, what) : words;
 }
 
+// What one item of a batch does: the reference's formula for it and the candidate's.
+struct ExplainedItem {
+  int64_t item = 0;
+  AttentionFormula r, c;
+  std::string where;  // the part of it that differs; empty: all
+};
+
+// The item in which the two sides differ most, or the whole where there is no batch.
+std::optional<ExplainedItem> explain_item(Case& failing, const AttentionInputs& r_in, const AttentionInputs& c_in,
+                                          int64_t d, bool& is_reference_known) {
+  Values y_r = batch_item(failing.r, r_in.item, r_in.batch), y_c = batch_item(failing.c, r_in.item, r_in.batch);
+  if (r_in.picture) y_r = channels_last(y_r, 1), y_c = channels_last(y_c, 1);
+  const int64_t width = y_r.last();
+  const AttentionSample sample = attention_sample(y_c, y_r, d, 12, 4);
+  Attention r_attention(r_in, y_r, d, sample), c_attention(c_in, y_c, d, sample);
+  // Over many keys a few rows of one head are enough to choose by; the choice is measured on more.
+  Attention chooser =
+      y_r.rows() > kManyRows ? Attention(c_in, y_c, d, attention_sample(y_c, y_r, d, 3, 1)) : c_attention;
+  const AttentionFormula r = fit_reference(r_in, r_attention, failing.tolerance);
+  is_reference_known = failing.explains(r.residual);
+  if (!is_reference_known) return std::nullopt;
+  const double with_reference = c_attention.measure(r);
+  if (failing.note_local(with_reference)) return std::nullopt;
+  const std::vector<AttentionChange> changes = attention_changes(r, c_in, d, width);
+  AttentionFormula best = best_change(failing, chooser, changes, r, c_in.streams.size(), kTimeForAll);
+  best.residual = c_attention.measure(best);
+  std::string where;
+  // Some heads or some tokens alone may be made otherwise.
+  for (const bool heads : {true, false}) {
+    if (failing.explains_candidate(best.residual) && failing.is_better(best.residual, with_reference)) break;
+    const std::vector<int64_t> part = differing_slices(y_c, y_r, d, heads, failing.tolerance);
+    if (part.empty()) continue;
+    AttentionSample of_part = sample;
+    std::vector<int64_t>& looked_at = heads ? of_part.heads : of_part.rows;
+    looked_at.clear();
+    for (const int64_t i : sample_indices(static_cast<int64_t>(part.size()), heads ? 3 : 10))
+      looked_at.push_back(part[static_cast<size_t>(i)]);
+    const Attention attention(c_in, y_c, d, of_part);
+    best = best_change(failing, attention, changes, r, c_in.streams.size(), kTimeForPart);
+    best.residual = attention.measure(best);
+    where = slice_words(part, heads ? width / d : y_r.rows(), heads ? "head" : "token") + "; there ";
+  }
+  if (!failing.explains_candidate(best.residual) || !failing.is_better(best.residual, with_reference))
+    return std::nullopt;
+  return ExplainedItem{r_in.item, r, best, where};
+}
+
+// The failing pair with one item of its batch as `from` has it, the others right.
+Case with_item_alone(const Case& failing, const Values& from, int64_t item) {
+  Values c = failing.r;
+  const int64_t size = c.size() / c.shape[0];
+  std::copy_n(from.v.begin() + item * size, size, c.v.begin() + item * size);
+  return failing.with_pair(failing.r, std::move(c));
+}
+
+// Do two masks hide the same keys? Asked of the first query, the last and one between.
+bool hide_the_same(const MaskFormula& a, const MaskFormula& b, const JointTokens& tokens) {
+  for (const int64_t query : {int64_t{0}, tokens.all / 2, tokens.all - 1})
+    for (int64_t key = 0; key < tokens.all; ++key)
+      if (is_hidden(a, tokens, query, key) != is_hidden(b, tokens, query, key)) return false;
+  return true;
+}
+
+// Whose mask is it? The reference's own formula of that item hides what the candidate hides from another.
+bool is_mask_of_item(const Case& failing, const MaskFormula& mask, int64_t item, int64_t d) {
+  Values other = failing.r;
+  for (float& value : other.v) value += 1;  // makes it the item that is looked at
+  Case looked_at = with_item_alone(failing, other, item);
+  const AttentionInputs in(looked_at, false);
+  const Values y = batch_item(failing.r, item, failing.r.shape[0]);
+  if (!in.complete() || in.picture || in.item != item) return false;
+  const Attention attention(in, y, d, attention_sample(y, y, d, 12, 4));
+  const AttentionFormula r = fit_reference(in, attention, failing.tolerance);
+  return failing.explains(r.residual) && hide_the_same(mask, r.mask, attention.tokens());
+}
+
+// Masks differ from item to item. Where one item is shown too much and another too little, the mask is there and is the
+// wrong one; and it may be another item's.
+void look_at_other_masks(const Case& failing, const ExplainedItem& worst, int64_t d, Finding& finding) {
+  constexpr int64_t kMostLookedAt = 4;
+  const int64_t batch = failing.r.shape[0];
+  const std::string of_worst = finding.explanation;
+  for (int64_t i = 0, looked = 0; i < batch && looked < kMostLookedAt; ++i) {
+    if (i == worst.item) continue;
+    ++looked;
+    if (worst.c.mask.hides_something() && is_mask_of_item(failing, worst.c.mask, i, d)) {
+      finding.cause = "attention.mask", finding.fix = "give each item of the batch its own mask";
+      finding.explanation = fmt::format("item {} of the batch has the mask of item {}; {}", worst.item, i, of_worst);
+      return;
+    }
+    Case alone = with_item_alone(failing, failing.c, i);
+    if (alone.explains(alone.error)) continue;
+    const AttentionInputs r_in(alone, false), c_in(alone, true);
+    bool known = false;
+    const auto other = r_in.complete() && c_in.complete() ? explain_item(alone, r_in, c_in, d, known) : std::nullopt;
+    if (!other) continue;
+    const Finding of_other = describe(other->r, other->c, c_in, d);
+    if (!of_other.cause.starts_with("attention.mask") || of_other.cause == finding.cause) continue;
+    finding.cause = "attention.mask", finding.fix = "give each item of the batch its own mask";
+    finding.explanation =
+        fmt::format("item {} of the batch: {}; item {}: {}", worst.item, of_worst, i, of_other.explanation);
+    return;
+  }
+}
+
 }  // namespace
 
 void search_attention(Case& failing, Findings& out) {
   if (failing.r.rank() < 2 || !std::isfinite(failing.error)) return;
   const AttentionInputs r_in(failing, false), c_in(failing, true);
   if (!r_in.complete() || !c_in.complete() || r_in.streams.size() != c_in.streams.size()) return;
-  Values y_r = batch_item(failing.r, r_in.item, r_in.batch), y_c = batch_item(failing.c, r_in.item, r_in.batch);
-  if (r_in.picture) y_r = channels_last(y_r, 1), y_c = channels_last(y_c, 1);
-  const int64_t width = y_r.last();
-  for (const int64_t d : r_in.head_sizes(width)) {
-    const AttentionSample sample = attention_sample(y_c, y_r, d, 12, 4);
-    Attention r_attention(r_in, y_r, d, sample), c_attention(c_in, y_c, d, sample);
-    // Over many keys a few rows of one head are enough to choose by; the choice is measured on more.
-    Attention chooser =
-        y_r.rows() > kManyRows ? Attention(c_in, y_c, d, attention_sample(y_c, y_r, d, 3, 1)) : c_attention;
-    const AttentionFormula r = fit_reference(r_in, r_attention, failing.tolerance);
-    if (!failing.explains(r.residual)) continue;
-    const double with_reference = c_attention.measure(r);
-    if (failing.note_local(with_reference)) return;
-    const std::vector<AttentionChange> changes = attention_changes(r, c_in, d, width);
-    AttentionFormula best = best_change(failing, chooser, changes, r, c_in.streams.size(), kTimeForAll);
-    best.residual = c_attention.measure(best);
-    std::string where;
-    // Some heads or some tokens alone may be made otherwise.
-    for (const bool heads : {true, false}) {
-      if (failing.explains_candidate(best.residual) && failing.is_better(best.residual, with_reference)) break;
-      const std::vector<int64_t> part = differing_slices(y_c, y_r, d, heads, failing.tolerance);
-      if (part.empty()) continue;
-      AttentionSample of_part = sample;
-      std::vector<int64_t>& looked_at = heads ? of_part.heads : of_part.rows;
-      looked_at.clear();
-      for (const int64_t i : sample_indices(static_cast<int64_t>(part.size()), heads ? 3 : 10))
-        looked_at.push_back(part[static_cast<size_t>(i)]);
-      const Attention attention(c_in, y_c, d, of_part);
-      best = best_change(failing, attention, changes, r, c_in.streams.size(), kTimeForPart);
-      best.residual = attention.measure(best);
-      where = slice_words(part, heads ? width / d : y_r.rows(), heads ? "head" : "token") + "; there ";
-    }
-    if (!failing.explains_candidate(best.residual) || !failing.is_better(best.residual, with_reference)) return;
-    Finding finding = describe(r, best, c_in, d);
-    finding.explanation = where + finding.explanation;
+  for (const int64_t d : r_in.head_sizes(r_in.picture ? failing.r.shape[1] : failing.r.last())) {
+    bool known = false;
+    const auto found = explain_item(failing, r_in, c_in, d, known);
+    if (!known) continue;
+    if (!found) return;
+    Finding finding = describe(found->r, found->c, c_in, d);
+    finding.explanation = found->where + finding.explanation;
+    if (r_in.batch > 1 && finding.cause.starts_with("attention.mask")) look_at_other_masks(failing, *found, d, finding);
     finding.look_at = parent_of(failing.module) + ", between its projections and " + failing.module;
     out.push_back(std::move(finding));
     return;

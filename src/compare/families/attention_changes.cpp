@@ -229,6 +229,15 @@ void Grammar::add_operands() {
           for (size_t s = 0; s < 2; ++s)
             if (streams >> s & 1) p.of[s][0].source = order.q, p.of[s][1].source = order.k, p.of[s][2].source = order.v;
         });
+  // The same after the rotation: each is then rotated, or not, as what it really is.
+  for (const unsigned streams : {kBothStreams, 1U, 2U})
+    for (const QkvOrder& order : kQkvOrders)
+      if (turns() && (streams == kBothStreams || two_))
+        add([=, of = base_.of](AttentionFormula& p) {
+          for (size_t s = 0; s < 2; ++s)
+            for (size_t o = 0; o < 3 && (streams >> s & 1); ++o)
+              p.of[s][o] = of[s][static_cast<size_t>(o == 0 ? order.q : o == 1 ? order.k : order.v)];
+        });
   if (in_.streams[0].fused)
     for (const Fused fused : {Fused::kInTurn, Fused::kByHead})
       on(kBothStreams, 7, [=](OperandFormula& p) { p.fused = fused; });

@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -115,6 +116,10 @@ class Attention {
  public:
   Attention(const AttentionInputs& inputs, const Values& target, int64_t head_size, AttentionSample sample);
   double measure(const AttentionFormula& p) const;  // relative error; infinite where the formula cannot be applied
+  // The same with other keys hidden from all queries, whichever fit best; infinitely wrong where too little is looked
+  // at to tell.
+  AttentionFormula with_hidden_keys(const AttentionFormula& p, const std::function<bool()>& late) const;
+  const JointTokens& tokens() const { return tokens_; }
 
  private:
   using Row = std::vector<double>;

@@ -1,6 +1,7 @@
 // Which keys a query does not see, and what hiding them means.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 namespace lockstep {
 
@@ -20,6 +21,7 @@ struct MaskFormula {
   int padded = 0;                         // last keys of the first stream: a padded prompt
   int padded_front = 0;                   // its first keys
   int hidden_from = 0, hidden_count = 0;  // a run of keys
+  std::vector<int64_t> hidden_keys = {};  // any keys, in order
   int window = 0;                         // keys so far off, or further
   int block = 0;                          // keys of other blocks of that size
   int stride = 0;                         // keys that are no multiple of it away

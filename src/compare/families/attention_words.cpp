@@ -12,6 +12,21 @@ namespace {
 
 const char* const kOperandNames[] = {"q", "k", "v"};
 
+// "3, 5 to 9": of many runs the first ones.
+std::string runs_words(const std::vector<int64_t>& keys) {
+  constexpr size_t kMostRuns = 6;
+  std::string out;
+  for (size_t i = 0, runs = 0; i < keys.size(); ++runs) {
+    if (runs == kMostRuns) return out + ", ...";
+    size_t end = i;
+    while (end + 1 < keys.size() && keys[end + 1] == keys[end] + 1) ++end;
+    if (runs) out += ", ";
+    out += end > i ? fmt::format("{} to {}", keys[i], keys[end]) : fmt::format("{}", keys[i]);
+    i = end + 1;
+  }
+  return out;
+}
+
 std::string hidden_words(const MaskFormula& m) {
   std::string out;
   const auto add = [&](const std::string& words) { out += (out.empty() ? "" : ", ") + words; };
@@ -22,6 +37,7 @@ std::string hidden_words(const MaskFormula& m) {
   if (m.padded) add(fmt::format("the last {} keys of the prompt", m.padded));
   if (m.padded_front) add(fmt::format("the first {} keys of the prompt", m.padded_front));
   if (m.hidden_count) add(fmt::format("keys {} to {}", m.hidden_from, m.hidden_from + m.hidden_count - 1));
+  if (!m.hidden_keys.empty()) add("keys " + runs_words(m.hidden_keys));
   if (m.window) add(fmt::format("keys {} or more away", m.window));
   if (m.block) add(fmt::format("keys outside the query's block of {}", m.block));
   if (m.stride) add(fmt::format("keys that are no multiple of {} away", m.stride));
@@ -182,8 +198,9 @@ Named mask_difference(const MaskFormula& r, const MaskFormula& c) {
   if (c.hiding != r.hiding)
     return {"attention.mask",
             fix + ": a hidden key's score is minus infinity before the softmax, not a number like the others"};
-  const bool lost = (r.padded && !c.padded && !c.padded_front && !c.hidden_count && !c.hidden_last) ||
-                    (r.order != Order::kAny && c.order == Order::kAny && !c.window && !c.block);
+  const bool lost =
+      (r.padded && !c.padded && !c.padded_front && !c.hidden_count && !c.hidden_last && c.hidden_keys.empty()) ||
+      (r.order != Order::kAny && c.order == Order::kAny && !c.window && !c.block);
   if (lost && !c.inverted) return {"attention.mask_missing", fix};
   return {r.hides_something() ? "attention.mask" : "attention.mask_added", fix};
 }
@@ -240,7 +257,11 @@ Named difference(const AttentionFormula& r, const AttentionFormula& c, size_t st
   };
   for (size_t s = 0; s < streams; ++s)
     for (size_t o = 0; o < 3; ++o) {
-      if (c.of[s][o] == r.of[s][o]) continue;
+      const OperandFormula& used = c.of[s][o];
+      if (used == r.of[s][o]) continue;
+      // Another operand as it stands there, rotated or not: they were exchanged after all that.
+      if (used.source != r.of[s][o].source && used == r.of[s][static_cast<size_t>(used.source)])
+        return {"attention.qkv_exchanged", "take q, k and v in the reference's order"};
       Named out = operand_difference(r.of[s][o], c.of[s][o], o, grouped);
       if (std::string_view(out.cause) == "attention.streams" && streams == 1)
         out = {"layout.rolled", "give each query the keys and values of the tokens that stand there"};

@@ -71,11 +71,62 @@ void search_same_numbers(Case& failing, Findings& out) {
                  failing.tolerance, 2.4, 0, Blame::kNone});
 }
 
+// Item by item of the first axis: which of the reference's it is. Empty: some are none, or two of them are alike and
+// anything would fit.
+std::vector<int64_t> order_of_items(const Values& c, const Values& r, double tolerance) {
+  const int64_t batch = r.shape[0];
+  const size_t size = static_cast<size_t>(r.size() / batch);
+  const auto item = [&](const Values& x, int64_t i) {
+    return std::span(x.v).subspan(static_cast<size_t>(i) * size, size);
+  };
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < batch; ++i) {
+    std::vector<int64_t> alike;
+    for (int64_t k = 0; k < batch; ++k)
+      if (relative_error(item(c, i), item(r, k)) <= tolerance) alike.push_back(k);
+    if (alike.size() != 1) return {};
+    out.push_back(alike[0]);
+  }
+  return out;
+}
+
+// A mask has two values, and any order of it is a guess: unless what was given with it to the same call, with values
+// enough to know it by, has its items in that order too.
+void search_order_of_masks(Case& failing, Findings& out) {
+  constexpr int64_t kMostInBatch = 64;
+  constexpr size_t kNeighbours = 8;  // records either side
+  const Shape& shape = failing.r.shape;
+  if (shape.size() < 2 || shape[0] < 2 || shape[0] > kMostInBatch || failing.c.shape != shape || !failing.partner)
+    return;
+  const std::vector<int64_t> order = order_of_items(failing.c, failing.r, failing.tolerance);
+  if (order.empty() || std::is_sorted(order.begin(), order.end())) return;
+  const RunView& run = failing.reference_run();
+  const size_t own = failing.reference_record();
+  for (size_t i = own > kNeighbours ? own - kNeighbours : 0; i < std::min(own + kNeighbours + 1, run.records.size());
+       ++i) {
+    const RecordedTensor& record = run.records[i];
+    const size_t partner = failing.partner(i);
+    if (i == own || record.role != failing.role || partner == SIZE_MAX || !record.load || !is_floating(record.dtype) ||
+        record.shape.size() < 2 || record.shape[0] != shape[0] || !same_call(run, i, own) ||
+        parent_of(record.key.name) != parent_of(failing.name))
+      continue;
+    const Values &r = failing.load_reference(i), &c = failing.load_candidate(partner);
+    if (r.size() != c.size() || order_of_items(c, r, std::max(1e-3, failing.tolerance)) != order) continue;
+    const auto found = find_slice_moves(record.key.name, c, r, std::max(1e-3, failing.tolerance));
+    if (!found) continue;
+    out.push_back(
+        {found->id,
+         fmt::format("reference: these values; yours: the same values, {}, as in {}", found->words, record.key.name),
+         fix_for(found->id), "", 0, 0, 0.9 + 0.2 * found->complexity, 0, Blame::kCapture});
+    return;
+  }
+}
+
 }  // namespace
 
 void search_layout(Case& failing, Findings& out) {
   const auto is_flag = [](float x) { return x == 0 || x == 1; };
-  if (std::all_of(failing.r.v.begin(), failing.r.v.end(), is_flag)) return;  // of two values any order is a guess
+  if (std::all_of(failing.r.v.begin(), failing.r.v.end(), is_flag)) return search_order_of_masks(failing, out);
   const size_t before = out.size();
   for (const Rearrangement& found : find_rearrangements(failing.name, failing.c, failing.r, failing.tolerance)) {
     if (!failing.explains_candidate(found.residual)) continue;

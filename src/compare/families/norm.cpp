@@ -30,6 +30,9 @@ Finding describe(const NormParams& r, const NormParams& c) {
     const bool factor = c.kind == NormKind::kUnit || r.kind == NormKind::kUnit;
     set(factor ? "norm.factor" : "norm.kind",
         fmt::format("use {} in place of {}", kind_name(r.kind), kind_name(c.kind)));
+  } else if (c.power != r.power) {
+    set("norm.kind", c.power > 0 ? fmt::format("divide by the root, do not multiply by it: {}", formula(r))
+                                 : fmt::format("divide by the root of the mean of the squares: {}", formula(r)));
   } else if (c.part != r.part) {
     set("norm.axis", fmt::format("take the statistic of all channels: {}", formula(r)));
   } else if (c.counted != r.counted) {

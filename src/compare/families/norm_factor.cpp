@@ -51,6 +51,26 @@ NormParams NormSearch::along_other_axes(NormParams usual, const NormParams& r) c
   return out;
 }
 
+// factor = (counted * mean square)^power: the root multiplied by, or not taken, or taken twice.
+NormParams NormSearch::by_power(const NormParams& r, const std::vector<double>& factor,
+                                const std::vector<double>& squares) const {
+  double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
+  for (size_t i = 0; i < factor.size(); ++i) {
+    const double x = std::log(squares[i] + r.eps), y = std::log(factor[i]);
+    ++n, sx += x, sy += y, sxx += x * x, sxy += x * y;
+  }
+  const double spread = sxx / n - sx / n * (sx / n);
+  if (!(spread > 1e-6)) return r;  // rows of one size tell no power
+  const double slope = (sxy / n - sx / n * (sy / n)) / spread, power = std::nearbyint(4 * slope) / 4;
+  if (power == r.power || power == 0 || std::fabs(slope - power) > 0.02) return r;
+  NormParams out = r;
+  out.power = power;
+  const double counted = std::exp((sy - power * sx) / n / power);
+  if (std::fabs(counted - 1) > 1e-3) out.counted = counted;
+  out.residual = measure(true, out);
+  return failing_.explains_candidate(out.residual) ? out : r;
+}
+
 NormParams NormSearch::by_row_factor(const NormParams& r) const {
   NormParams none = r;
   none.residual = INFINITY;
@@ -99,6 +119,7 @@ NormParams NormSearch::by_row_factor(const NormParams& r) const {
     out.span = NormSpan::kOneRow;
     return out;
   }
+  if (const NormParams powered = by_power(r, factor, squares); powered.power != r.power) return powered;
   // 1/factor^2 = counted * mean square + the reference's eps.
   const std::vector<double> own = squares_with(0);
   double xx = 0, xy = 0;

@@ -31,6 +31,7 @@ void normalise(double* x, int64_t n, int64_t stride, const NormParams& p) {
   }
   squares = count * std::max(p.least, in_format(p.counted * squares / count, p.squares));
   const auto root = [&](double variance) {
+    if (p.power != NormParams{}.power) return std::pow(variance + p.eps, p.power);
     return p.eps_outside ? 1 / (std::sqrt(variance) + p.eps) : 1 / std::sqrt(variance + p.eps);
   };
   double factor = 1;
@@ -123,6 +124,10 @@ std::string formula(const NormParams& p) {
                                      : span_name(p.span);
   if (p.part) out += fmt::format(" by the {} {} channels alone", p.part > 0 ? "first" : "last", std::abs(p.part));
   if (p.least > 0) out += fmt::format(" with a mean of squares of {:.4g} or more", p.least);
+  if (p.power == 0.5)
+    out += " (multiplied by the root, not divided by it)";
+  else if (p.power != NormParams{}.power)
+    out += fmt::format(" (multiplied by the mean of squares to the power {:g})", p.power);
   if (p.counted != 1) out += fmt::format(" with a mean of squares {:.4g} times too large", p.counted);
   const std::string weight = p.weight.empty() ? "weight" : p.weight;
   if (p.use == WeightUse::kPlain) out += " * " + weight;

@@ -43,6 +43,7 @@ struct NormParams {
   int64_t part = 0;          // the statistic is that of the first so many channels, or of the last -part; 0: of all
   double counted = 1;        // the mean of the squares is this many times too large
   double least = 0;          // and held to no less than this
+  double power = -0.5;       // of the mean of the squares, which each row is multiplied by
   // What is held in a poorer format: the input, the mean of the squares, the factor 1/root, the normalised rows, the
   // weight.
   Format input = nullptr, squares = nullptr, factor = nullptr, normal = nullptr, weighted = nullptr;
@@ -99,6 +100,8 @@ class NormSearch {
   NormParams along_other_axes(NormParams usual, const NormParams& reference) const;
   NormParams unusual(NormParams usual, const NormParams& reference) const;
   NormParams finer_eps(NormParams found) const;
+  NormParams by_power(const NormParams& reference, const std::vector<double>& factor,
+                      const std::vector<double>& squares) const;
 
   Case& failing_;
   const Item& input_;
