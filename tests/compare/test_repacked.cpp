@@ -8,6 +8,7 @@
 
 #include "compare/comparison.h"
 #include "compare/layouts.h"
+#include "compare/weight_relation.h"
 #include "synthetic.h"
 
 namespace lockstep {
@@ -111,6 +112,13 @@ TEST(Repacked, AWeightInBlocksOfAnySize) {
   EXPECT_EQ(layer.cause(in_order({6, 8, 16, 4}, {2, 0, 1, 3})), "linear.different_weight");
   EXPECT_EQ(layer.cause(in_order({6, 8, 16, 4}, {0, 2, 3, 1})), "linear.different_weight");
   EXPECT_EQ(layer.cause(in_order({48, 8, 4, 2}, {0, 1, 3, 2})), "linear.input_parts_exchanged");
+}
+
+TEST(Repacked, AFileWithAWeightInBlocks) {
+  const Values w = noise({48, 64}, 2), read = reshaped(permuted(reshaped(w, {12, 64, 4}), {0, 2, 1}), {48, 64});
+  EXPECT_EQ(relate_weights("net.m.weight", read, w).id, "weights.rearranged");
+  EXPECT_EQ(relate_weights("net.m.weight", w, read).id, "weights.rearranged");
+  EXPECT_EQ(relate_weights("net.m.weight", noise({48, 64}, 5), w).id, "weights.random");
 }
 
 TEST(Repacked, AWeightsNumbersInAnOrderThatNoRuleExplains) {
