@@ -58,10 +58,20 @@ constexpr double kFormNear = 1e-5;
 // Both as [out, the rest].
 std::optional<WeightRelation> find_memory(const Values& candidate, const Values& reference, double error,
                                           const std::vector<WeightMemory>& memories) {
-  const std::vector<int64_t> few = sample_indices(reference.rows(), 4);
+  const std::vector<int64_t> few = sample_indices(reference.rows(), 4), telling = sample_indices(reference.last(), 12);
+  const auto hopeless = [&](const WeightMemory& memory) {  // a few elements rule most of them out: there are thousands
+    size_t wrong = 0;
+    for (const int64_t i : telling) {
+      const double c = candidate.row(few[1])[static_cast<size_t>(i)],
+                   r = reference.v[static_cast<size_t>(memory.source(reference.shape, few[1], i))];
+      if (std::fabs(c - r) > 1e-3 * std::fabs(r) && ++wrong > 3) return true;
+    }
+    return false;
+  };
   for (const WeightMemory& memory : memories)
-    if (is_made_so(candidate, few, kFormNear,
-                   [&](const auto& rows) { return rows_in_memory(memory, reference, rows, rows.size()); }))
+    if (!hopeless(memory) && is_made_so(candidate, few, kFormNear, [&](const auto& rows) {
+          return rows_in_memory(memory, reference, rows, rows.size());
+        }))
       return WeightRelation{memory.turned ? "weights.transposed" : "weights.rearranged", memory.words, error};
   return std::nullopt;
 }

@@ -115,7 +115,7 @@ TEST(Repacked, AWeightInBlocksOfAnySize) {
 }
 
 TEST(Repacked, AFileWithAWeightInBlocks) {
-  const Values w = noise({48, 64}, 2), read = reshaped(permuted(reshaped(w, {12, 64, 4}), {0, 2, 1}), {48, 64});
+  const Values w = noise({48, 64}, 2), read = reshaped(permuted(reshaped(w, {16, 64, 3}), {0, 2, 1}), {48, 64});
   EXPECT_EQ(relate_weights("net.m.weight", read, w).id, "weights.rearranged");
   EXPECT_EQ(relate_weights("net.m.weight", w, read).id, "weights.rearranged");
   EXPECT_EQ(relate_weights("net.m.weight", noise({48, 64}, 5), w).id, "weights.random");

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace lockstep {
 namespace {
@@ -23,26 +22,21 @@ std::string block_words(int64_t rows, int64_t columns) {
 
 }  // namespace
 
-void WeightMemory::row_of(const Values& weight, int64_t row, std::span<float> into) const {
-  const int64_t width = weight.last(), all = weight.size(), b = tile, across = b ? width / b : 0;
-  for (int64_t i = 0; i < width; ++i) {
-    int64_t from = row * width + i;
-    if (kind == kBlocks) {
-      int64_t rest = from;
-      from = 0;
-      for (size_t k = 4; k-- > 0;) from += rest % sizes[k] * steps[k], rest /= sizes[k];
-    } else if (tile == 0) {
-      from = ((from + offset) % all + all) % all;
-    } else if (kind == kTurned) {
-      from = (row / b * b + i % b) * width + i / b * b + row % b;
-    } else if (kind == kUntiled) {  // kept tile by tile, read row by row
-      from = ((row / b * across + i / b) * b + row % b) * b + i % b;
-    } else {  // kept row by row, read tile by tile
-      const int64_t tile_at = from / (b * b), inside = from % (b * b);
-      from = (tile_at / across * b + inside / b) * width + tile_at % across * b + inside % b;
-    }
-    into[static_cast<size_t>(i)] = weight.v[static_cast<size_t>(from)];
+int64_t WeightMemory::source(const Shape& shape, int64_t row, int64_t i) const {
+  const int64_t width = shape[1], all = shape[0] * width, b = tile, across = b ? width / b : 0;
+  const int64_t at = row * width + i;
+  if (kind == kBlocks) {
+    int64_t rest = at, from = 0;
+    for (size_t k = 4; k-- > 0;) from += rest % sizes[k] * steps[k], rest /= sizes[k];
+    return from;
   }
+  if (tile == 0) return ((at + offset) % all + all) % all;
+  if (kind == kTurned) return (row / b * b + i % b) * width + i / b * b + row % b;
+  if (kind == kUntiled)  // kept tile by tile, read row by row
+    return ((row / b * across + i / b) * b + row % b) * b + i % b;
+  // kept row by row, read tile by tile
+  const int64_t tile_at = at / (b * b), inside = at % (b * b);
+  return (tile_at / across * b + inside / b) * width + tile_at % across * b + inside % b;
 }
 
 std::vector<WeightMemory> weight_memories(const Shape& shape) {
@@ -114,7 +108,11 @@ std::vector<WeightMemory> weight_blocks(const Shape& shape) {
 Values rows_in_memory(const WeightMemory& memory, const Values& weight, const std::vector<int64_t>& rows,
                       size_t count) {
   Values out = make_values({static_cast<int64_t>(count), weight.last()});
-  for (size_t k = 0; k < count; ++k) memory.row_of(weight, rows[k], out.row(static_cast<int64_t>(k)));
+  for (size_t k = 0; k < count; ++k) {
+    const std::span<float> into = out.row(static_cast<int64_t>(k));
+    for (size_t i = 0; i < into.size(); ++i)
+      into[i] = weight.v[static_cast<size_t>(memory.source(weight.shape, rows[k], static_cast<int64_t>(i)))];
+  }
   return out;
 }
 

@@ -18,8 +18,8 @@ struct WeightMemory {
   enum { kTurned, kTiled, kUntiled, kBlocks } kind = kTurned;
   std::array<int64_t, 4> sizes = {}, steps = {};  // kBlocks: of the factors in the reader's order, steps in the weight
 
-  // Row `row` of the weight [out, in] as such a reader sees it.
-  void row_of(const Values& weight, int64_t row, std::span<float> into) const;
+  // Where such a reader finds element [row, i] of the weight [out, in].
+  int64_t source(const Shape& shape, int64_t row, int64_t i) const;
 };
 
 // All that fit a weight of this size.
