@@ -27,6 +27,8 @@ std::optional<Rearrangement> find_part_moves(std::string_view name, const Values
                                              double tolerance);
 std::optional<Rearrangement> find_two_axis_moves(std::string_view name, const Values& candidate,
                                                  const Values& reference, double tolerance);
+// Rows with a pitch read without it, or the reverse; padding and what lies beyond the end may hold anything.
+std::optional<Rearrangement> find_padded_rows(const Values& candidate, const Values& reference, double tolerance);
 std::vector<Rearrangement> find_rearrangements(std::string_view name, const Values& candidate, const Values& reference,
                                                double tolerance);
 

@@ -53,18 +53,36 @@ bool is_made_so(const Values& candidate, const std::vector<int64_t>& few, double
   return relative_error(made(all).v, take_rows(candidate, all).v) <= near;
 }
 
+constexpr double kFormNear = 1e-5;
+
+// Both as [out, the rest].
+std::optional<WeightRelation> find_memory(const Values& candidate, const Values& reference, double error,
+                                          const std::vector<WeightMemory>& memories) {
+  const std::vector<int64_t> few = sample_indices(reference.rows(), 4), telling = sample_indices(reference.last(), 12);
+  const auto hopeless = [&](const WeightMemory& memory) {  // a few elements rule most of them out: there are thousands
+    size_t wrong = 0;
+    for (const int64_t i : telling) {
+      const double c = candidate.row(few[1])[static_cast<size_t>(i)],
+                   r = reference.v[static_cast<size_t>(memory.source(reference.shape, few[1], i))];
+      if (std::fabs(c - r) > 1e-3 * std::fabs(r) && ++wrong > 3) return true;
+    }
+    return false;
+  };
+  for (const WeightMemory& memory : memories)
+    if (!hopeless(memory) && is_made_so(candidate, few, kFormNear, [&](const auto& rows) {
+          return rows_in_memory(memory, reference, rows, rows.size());
+        }))
+      return WeightRelation{memory.turned ? "weights.transposed" : "weights.rearranged", memory.words, error};
+  return std::nullopt;
+}
+
 // In few bits, with bits read in another format, or from the wrong memory; both as [out, the rest].
 std::optional<WeightRelation> find_form(const Values& candidate, const Values& reference, double error) {
-  constexpr double kFormNear = 1e-5;
   const std::vector<int64_t> few = sample_indices(reference.rows(), 4);
   for (const WeightForm& form : error < 0.2 ? row_forms(reference) : element_forms())
     if (is_made_so(candidate, few, kFormNear, [&](const auto& rows) { return form.make(take_rows(reference, rows)); }))
       return WeightRelation{form.rounded ? "weights.quantised" : "weights.different", form.words, error};
-  for (const WeightMemory& memory : weight_memories(reference.shape))
-    if (is_made_so(candidate, few, kFormNear,
-                   [&](const auto& rows) { return rows_in_memory(memory, reference, rows, rows.size()); }))
-      return WeightRelation{memory.turned ? "weights.transposed" : "weights.rearranged", memory.words, error};
-  return std::nullopt;
+  return find_memory(candidate, reference, error, weight_memories(reference.shape));
 }
 
 }  // namespace
@@ -129,6 +147,10 @@ WeightRelation relate_weights(const std::string& name, const Values& candidate, 
     out.words = found[0].words;
     return out;
   }
+  if (has_rows && candidate.shape == reference.shape)
+    if (auto blocks =
+            find_memory(reshaped(candidate, matrix), reshaped(reference, matrix), out.error, weight_blocks(matrix)))
+      return *blocks;
   if (std::all_of(candidate.v.begin(), candidate.v.end(), [](float x) { return x == 0; }))
     return {"weights.zeros", "all zeros", out.error};
   const double related = correlation(candidate.v, reference.v);

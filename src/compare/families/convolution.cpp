@@ -289,17 +289,47 @@ std::string bias_like(Case& failing, const std::vector<double>& offsets, const s
   return "";
 }
 
+using AddFinding = std::function<void(const char* cause, std::string yours, std::string fix, double residual, double)>;
+
+AddFinding adder(const ConvProbe& probe, const ConvParams& r, Findings& out) {
+  return [&](const char* cause, const std::string& yours, const std::string& fix, double residual, double complexity) {
+    out.push_back({cause, fmt::format("reference: {}; yours: {}", formula(r, probe), yours), fix, "", r.residual,
+                   residual, complexity, 0, Blame::kWeights});
+  };
+}
+
+// The bias alone, or nearly: a weight of zeros, or one that is only small and still goes with the right product. Asked
+// before anything else, as all that makes the weight small explains such an output.
+bool search_nothing_but_bias(Case& failing, const ConvProbe& probe, const ConvParams& r, Findings& out) {
+  constexpr double kUnrelatedProduct = 0.5, kScaledProductRest = 0.25;
+  const auto [right, mine] = probe.products(r);
+  const AddFinding add = adder(probe, r, out);
+  const Values zeros = make_values({static_cast<int64_t>(probe.channels().size()), probe.own_rows().last()});
+  const double tt = squared_norm(mine.v), left = tt > 0 ? probe.measure(true, r, {nullptr, &zeros, nullptr}) : 0;
+  if (!failing.explains_candidate(left) || !failing.is_better(left, probe.measure(true, r))) return false;
+  const double xx = squared_norm(right.v), related = tt > 0 && xx > 0 ? correlation(mine.v, right.v) : 0;
+  if (std::fabs(related) < kUnrelatedProduct) {
+    add("convolution.zero_weight", "b alone", "the weight is zeros: it was never loaded", left, 0.7);
+    return true;
+  }
+  double xy = 0, rest = 0;
+  for (size_t i = 0; i < mine.v.size(); ++i) xy += static_cast<double>(mine.v[i]) * right.v[i];
+  const double factor = xy / xx;
+  for (size_t i = 0; i < mine.v.size(); ++i) rest += std::pow(mine.v[i] - factor * right.v[i], 2);
+  if (rest > kScaledProductRest * kScaledProductRest * tt) return false;
+  add("convolution.weight_scaled", fmt::format("{} conv(x, W) + b", number(factor)),
+      "a factor on the weight is missing or applied twice", left * std::sqrt(rest / tt), 1);
+  return true;
+}
+
 // The right product with another factor, order or offset for each output channel.
 void search_products(Case& failing, const ConvProbe& probe, const ConvParams& r, Findings& out) {
   auto [right, mine] = probe.products(r);
-  const auto add = [&](const char* cause, std::string yours, std::string fix, double residual, double complexity) {
-    out.push_back({cause, fmt::format("reference: {}; yours: {}", formula(r, probe), yours), std::move(fix), "",
-                   r.residual, residual, complexity, 0, Blame::kWeights});
-  };
+  const AddFinding add = adder(probe, r, out);
   const size_t places = static_cast<size_t>(right.last());
   double all_xy = 0, all_xx = 0, one = 0, each = 0, offset = 0;
   const double yy = squared_norm(mine.v);
-  if (!(yy > 0)) return add("convolution.zero_weight", "b alone", "the weight is zeros: it was never loaded", 0, 0.7);
+  if (!(yy > 0)) return;
   for (size_t i = 0; i < mine.v.size(); ++i)
     all_xy += static_cast<double>(mine.v[i]) * right.v[i], all_xx += static_cast<double>(right.v[i]) * right.v[i];
   const double factor = all_xx > 0 ? all_xy / all_xx : 0;
@@ -349,6 +379,7 @@ void search_convolution(Case& failing, Findings& out) {
     if (!failing.explains(r.residual)) continue;
     const double with_reference = probe.measure(true, r);
     if (failing.note_local(with_reference)) return;
+    if (search_nothing_but_bias(failing, probe, r, out)) return;
     const std::vector<ConvChange> all = changes(r, probe);
     ConvParams best = best_change(failing, probe, r, all);
     consider_other_weights(failing, probe, *weight, r, best);

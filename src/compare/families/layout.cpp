@@ -12,7 +12,8 @@ namespace {
 
 const char* fix_for(const std::string& id) {
   if (id == "layout.axes") return "permute the axes before use, or read the tensor with the reference's axis order";
-  if (id == "layout.strided") return "make the view contiguous before its memory is read, or honour its strides";
+  if (id == "layout.strided")
+    return "make the view contiguous before its memory is read, or honour its strides (the length of a padded row)";
   if (id == "layout.parts_exchanged") return "split in the reference's order: the parts are exchanged";
   if (id == "layout.interleaved") return "unpack blocks against interleaved elements as the reference does";
   if (id == "layout.heads")
@@ -128,7 +129,10 @@ void search_layout(Case& failing, Findings& out) {
   const auto is_flag = [](float x) { return x == 0 || x == 1; };
   if (std::all_of(failing.r.v.begin(), failing.r.v.end(), is_flag)) return search_order_of_masks(failing, out);
   const size_t before = out.size();
-  for (const Rearrangement& found : find_rearrangements(failing.name, failing.c, failing.r, failing.tolerance)) {
+  std::vector<Rearrangement> all = find_rearrangements(failing.name, failing.c, failing.r, failing.tolerance);
+  if (all.empty())
+    if (auto padded = find_padded_rows(failing.c, failing.r, failing.tolerance)) all.push_back(std::move(*padded));
+  for (const Rearrangement& found : all) {
     if (!failing.explains_candidate(found.residual)) continue;
     out.push_back({found.id, "reference: these values; yours: the same values, " + found.words, fix_for(found.id), "",
                    0, found.residual, 0.9 + 0.2 * found.complexity, 0, Blame::kCapture});

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compare/families/linear_calls.h"
 #include "compare/families/linear_probe.h"
 #include "compare/families/number_formats.h"
 #include "compare/inverse_linear.h"
@@ -130,23 +131,9 @@ void search_other_weights(Case& failing, const LinearProbe& search, double r, Fi
 // Rows of all calls of the module; the weight is then what maps its inputs to its outputs.
 std::optional<Values> solved_weight(Case& failing, int64_t inputs, int64_t outputs, double& residual) {
   if (inputs > kMostSolved) return std::nullopt;
-  const RunView& run = failing.candidate_run();
-  std::vector<std::pair<const Values*, const Values*>> calls;
+  const std::vector<LinearCall> calls = recorded_calls(failing, inputs, outputs, 8 * inputs);
   int64_t rows = 0;
-  size_t latest_input = SIZE_MAX;
-  for (size_t i = 0; i < run.records.size() && rows < 8 * inputs; ++i) {
-    const RecordedTensor& record = run.records[i];
-    if (record.key.name != failing.module || !record.load) continue;
-    if (record.role == Role::kInput) {
-      latest_input = i;
-    } else if (latest_input != SIZE_MAX) {
-      const Values &x = failing.load_candidate(latest_input), &y = failing.load_candidate(i);
-      latest_input = SIZE_MAX;
-      if (x.last() != inputs || y.last() != outputs || x.rows() != y.rows()) continue;
-      calls.emplace_back(&x, &y);
-      rows += x.rows();
-    }
-  }
+  for (const LinearCall& call : calls) rows += call.x->rows();
   const size_t n = static_cast<size_t>(inputs) + 1, m = static_cast<size_t>(outputs);
   if (rows < inputs + 1 + inputs / 8) return std::nullopt;
   std::vector<double> gram(n * n), right(n * m);
@@ -182,6 +169,18 @@ std::optional<Values> solved_weight(Case& failing, int64_t inputs, int64_t outpu
   return w;
 }
 
+// The same numbers, each as often, in each row or over the whole. Two draws of one law differ by more than this.
+bool holds_the_same_numbers(const Values& solved, const Values& right) {
+  const auto alike = [](std::vector<float> a, std::vector<float> b) {
+    std::sort(a.begin(), a.end()), std::sort(b.begin(), b.end());
+    return relative_error(a, b) < std::min(0.02, 0.2 / std::sqrt(static_cast<double>(a.size())));
+  };
+  if (alike(solved.v, right.v)) return true;
+  for (const int64_t j : sample_indices(right.rows(), kProbeColumns))
+    if (!alike({solved.row(j).begin(), solved.row(j).end()}, {right.row(j).begin(), right.row(j).end()})) return false;
+  return right.last() >= 16;
+}
+
 void search_solved(Case& failing, const LinearProbe& search, double r, Findings& out) {
   double residual = INFINITY;
   const auto solved = solved_weight(failing, search.weight().shape[1], search.weight().shape[0], residual);
@@ -192,7 +191,8 @@ void search_solved(Case& failing, const LinearProbe& search, double r, Findings&
   double related = 0;
   for (int64_t j = 0; j < solved->shape[0]; ++j)
     related += std::fabs(correlation(solved->row(j), search.weight().row(j))) / static_cast<double>(solved->shape[0]);
-  const bool random = relation.id == "weights.random" && related < 0.5;
+  const bool moved = related < 0.5 && holds_the_same_numbers(*solved, search.weight());
+  const bool random = relation.id == "weights.random" && related < 0.5 && !moved;
   if (relation.id == "weights.transposed" || relation.id == "weights.rearranged" ||
       relation.id == "weights.parts_exchanged")
     out.push_back({relation.id == "weights.transposed" ? "linear.transposed_weight" : "linear.input_parts_exchanged",
@@ -202,9 +202,9 @@ void search_solved(Case& failing, const LinearProbe& search, double r, Findings&
                    std::min(residual, failing.tolerance), 2, 0, Blame::kWeights});
   out.push_back(
       {random ? "linear.random_weight" : "linear.different_weight",
-       fmt::format("reference: x W^T + b with W = {}.weight; yours: linear in x too, but with a weight that is none of "
-                   "the checkpoint's{}",
-                   failing.module, random ? " (" + relation.words + ")" : ""),
+       fmt::format("reference: x W^T + b with W = {}.weight; yours: linear in x too, but with {}{}", failing.module,
+                   moved ? "W's numbers in another order" : "a weight that is none of the checkpoint's",
+                   random ? " (" + relation.words + ")" : ""),
        random ? fmt::format("{}.weight was never loaded: check its name in the loader", failing.module)
               : fmt::format("compare the loaded {}.weight with the file (lockstep weights compare)", failing.module),
        "", r, std::min(residual, failing.tolerance), 2.2, 0, Blame::kWeights});

@@ -88,9 +88,9 @@ double LinearProbe::candidate(const Values& w, const std::vector<float>* b) cons
   return w.shape == w_.shape ? residual_of(x_c_, y_c_, w, b, columns_) : INFINITY;
 }
 
-double LinearProbe::candidate_rows(const Values& rows) const {
+double LinearProbe::candidate_rows(const Values& rows, bool quick) const {
   double dd = 0, yy = 0;
-  for (int64_t i = 0; i < x_c_.rows(); ++i)
+  for (int64_t i = 0; i < x_c_.rows(); i += quick ? std::max<int64_t>(1, x_c_.rows() / 6) : 1)
     for (size_t k = 0; k < static_cast<size_t>(rows.rows()); ++k) {
       const size_t j = static_cast<size_t>(columns_[k]);
       const auto weights = rows.row(static_cast<int64_t>(k));

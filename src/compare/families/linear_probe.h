@@ -16,7 +16,8 @@ class LinearProbe {
   double with_reference() const { return with_reference_; }
   // ||x W^T + b - y|| / ||y|| for the candidate with another weight, bias or input.
   double candidate(const Values& w, const std::vector<float>* b) const;
-  double candidate_rows(const Values& rows) const;  // the same with these rows of W, of the first columns looked at
+  // The same with these rows of W, of the first columns looked at; `quick`: for a few rows of the input.
+  double candidate_rows(const Values& rows, bool quick = false) const;
   double candidate_with_input(const Values& x, bool quick = false) const;
   double candidate_in(Format input, Format weight, Format bias) const;  // with these held in poorer formats
   bool good(double residual) const;

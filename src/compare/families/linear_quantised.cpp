@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 
 #include "compare/families/linear_probe.h"
 #include "compare/families/linear_report.h"
 #include "compare/families/weight_forms.h"
+#include "compare/families/weight_grid.h"
 #include "compare/families/weight_memory.h"
 #include "tensor/float_formats.h"
 
@@ -18,175 +18,18 @@ namespace {
 
 constexpr double kHopelessReading = 0.4;  // on a few rows: no right reading is so far off
 
-// Which numbers a quantiser may write. kAffine and kSymmetric are those of weight_relation.h; kFullRange also uses the
-// lowest number; kWholeZero has a zero point that is one of the numbers; kExtreme makes the largest value the lowest
-// number; the others are float formats and tables of four bits.
-enum class Levels { kAffine, kSymmetric, kFullRange, kWholeZero, kExtreme, kE4M3, kE5M2, kNf4, kE2M1 };
-
-constexpr double kNf4Levels[] = {-1,        -0.6961928, -0.5250731, -0.3949175, -0.2844414, -0.1847734, -0.0910500, 0,
-                                 0.0795803, 0.1609302,  0.2461123,  0.3379152,  0.4407098,  0.5626170,  0.7229568,  1};
-constexpr double kE2M1Levels[] = {-6, -4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, 6};
-
-double nearest_of(std::span<const double> levels, double x) {
-  return *std::min_element(levels.begin(), levels.end(),
-                           [&](double a, double b) { return std::fabs(a - x) < std::fabs(b - x); });
-}
-
-// The lowest and the highest value of each group of a weight, groups counted through all rows as they lie in a file.
-using Ends = std::vector<std::pair<float, float>>;
-
-Ends ends_of(const Values& weight, int64_t group) {
-  Ends out;
-  out.reserve(static_cast<size_t>(weight.size() / group));
-  for (auto at = weight.v.begin(); weight.v.end() - at >= group; at += group) {
-    const auto [low, high] = std::minmax_element(at, at + group);
-    out.emplace_back(*low, *high);
-  }
-  return out;
-}
-
-struct Quantiser {
-  int bits = 4;
-  int64_t group = 32;
-  Levels levels = Levels::kAffine;
-  std::optional<std::pair<float, float>> range = {};  // one scale for all: its lowest and highest value
-
-  bool has_zero_points() const {
-    return levels == Levels::kAffine || levels == Levels::kWholeZero || levels == Levels::kExtreme;
-  }
-  bool is_usual() const { return (levels == Levels::kAffine || levels == Levels::kSymmetric) && !range; }
-
-  // {step, low} of values between these two.
-  std::pair<double, double> scale_of(double low, double high) const {
-    const double all = (1 << bits) - 1, half = 1 << (bits - 1), largest = std::max(std::fabs(low), std::fabs(high));
-    switch (levels) {
-      case Levels::kAffine:
-        return {(high - low) / all, low};
-      case Levels::kSymmetric:
-        return {largest / (half - 1), 0};
-      case Levels::kFullRange:
-        return {largest / half, 0};
-      case Levels::kWholeZero: {
-        const double step = (std::max(high, 0.0) - std::min(low, 0.0)) / all;
-        return {step, step > 0 ? -std::nearbyint(-std::min(low, 0.0) / step) * step : 0};
-      }
-      case Levels::kExtreme: {
-        const double step = (std::fabs(low) > std::fabs(high) ? low : high) / -half;
-        return {step, -half * step};
-      }
-      case Levels::kE4M3:
-        return {largest / 448, 0};
-      case Levels::kE5M2:
-        return {largest / 57344, 0};
-      case Levels::kNf4:
-        return {largest, 0};
-      case Levels::kE2M1:
-        break;
-    }
-    return {largest / 6, 0};
-  }
-
-  double number_of(double x) const {  // of a value in steps above its low
-    const double all = (1 << bits) - 1, half = 1 << (bits - 1);
-    switch (levels) {
-      case Levels::kFullRange:
-        return std::clamp(std::nearbyint(x), -half, half - 1);
-      case Levels::kWholeZero:
-      case Levels::kExtreme:
-        return std::clamp(levels == Levels::kExtreme ? std::floor(x + 0.5) : std::nearbyint(x), 0.0, all);
-      case Levels::kE4M3:
-        return float_from(float8_e4m3_from(static_cast<float>(x)));
-      case Levels::kE5M2:
-        return float_from(float8_e5m2_from(static_cast<float>(x)));
-      case Levels::kNf4:
-        return nearest_of(kNf4Levels, x);
-      case Levels::kE2M1:
-        return nearest_of(kE2M1Levels, x);
-      default:
-        return std::nearbyint(x);
-    }
-  }
-
-  std::string words() const {
-    static const char* const kNames[] = {", affine",
-                                         "",
-                                         ", full range",
-                                         ", whole zero points",
-                                         ", the largest made the lowest",
-                                         "float8 e4m3",
-                                         "float8 e5m2",
-                                         "4 bits (nf4)",
-                                         "4 bits (e2m1)"};
-    const bool floats = levels >= Levels::kE4M3;
-    const std::string name = kNames[static_cast<size_t>(levels)];
-    return fmt::format("W in {}, {}{}", floats ? name : fmt::format("{} bits", bits),
-                       range ? "one scale for all" : fmt::format("groups of {}", group), floats ? "" : name);
-  }
-};
-
-// The weight taken apart: value = step * number + low. Numbers are made row by row when asked for.
-class Grid {
- public:
-  Grid(const Values& weight, const Quantiser& quantiser, const Ends& ends)
-      : weight_(weight), quantiser_(quantiser), ends_(ends), per_row_(weight.last() / quantiser.group) {}
-
-  double number(int64_t row, int64_t i) {
-    if (row != latest_row_) take_apart(row);
-    return numbers_[static_cast<size_t>(i)];
-  }
-  double step(int64_t group) { return scale(group).first; }
-  double low(int64_t group) { return scale(group).second; }
-  int64_t group_of(int64_t row, int64_t i) const { return row * per_row_ + i / quantiser_.group; }
-  int64_t half_group_of(int64_t row, int64_t i) const { return 2 * row * per_row_ + 2 * i / quantiser_.group; }
-  // Rows taken for columns.
-  int64_t turned_group_of(int64_t row, int64_t i) const { return i * per_row_ + row / quantiser_.group % per_row_; }
-  // The scales lie group by group and are read row by row, and the reverse.
-  int64_t misread_group(int64_t group) const { return group % weight_.rows() * per_row_ + group / weight_.rows(); }
-  int64_t mislaid_group(int64_t group) const { return group % per_row_ * weight_.rows() + group / per_row_; }
-  int64_t first_group(int64_t group) const { return group / per_row_ * per_row_; }
-  int64_t inputs() const { return weight_.last(); }
-  int64_t group_size() const { return quantiser_.group; }
-  int bits() const { return quantiser_.bits; }
-
- private:
-  std::pair<double, double> scale(int64_t group) {
-    if (group == latest_group_) return latest_scale_;
-    const int64_t all = static_cast<int64_t>(ends_.size());
-    const auto& [low, high] =
-        quantiser_.range ? *quantiser_.range : ends_[static_cast<size_t>((group % all + all) % all)];
-    latest_group_ = group, latest_scale_ = quantiser_.scale_of(low, high);
-    return latest_scale_;
-  }
-  void take_apart(int64_t row) {
-    latest_row_ = row;
-    numbers_.resize(static_cast<size_t>(inputs()));
-    for (int64_t i = 0; i < inputs(); ++i) {
-      const auto [step, low] = scale(group_of(row, i));
-      const double value = weight_.row(row)[static_cast<size_t>(i)];
-      numbers_[static_cast<size_t>(i)] = step != 0 ? quantiser_.number_of((value - low) / step) : 0;
-    }
-  }
-  const Values& weight_;
-  const Quantiser quantiser_;
-  const Ends& ends_;
-  int64_t per_row_;
-  std::vector<double> numbers_;
-  int64_t latest_row_ = -1, latest_group_ = INT64_MIN;
-  std::pair<double, double> latest_scale_;
-};
-
 // How the numbers may be put together again.
 struct Reading {
   const char* words;
   const char* fix;
   bool affine;  // needs zero points
-  double (*value)(Grid& w, int64_t row, int64_t i, int64_t group);
+  double (*value)(WeightGrid& w, int64_t row, int64_t i, int64_t group);
 };
 
 constexpr const char* kZero = "add the zero point (the lowest value) of each group";
 constexpr const char* kGroups = "check the size and the order of the quantisation groups";
 
-using G = Grid&;
+using G = WeightGrid&;
 using N = int64_t;
 
 // Numbers of the row in another order.
@@ -293,7 +136,7 @@ const Reading kReadings[] = {
 };
 
 // [columns looked at, inputs], the first `count` of them.
-Values rows_read(const LinearProbe& probe, Grid& grid, const Reading& reading, size_t count) {
+Values rows_read(const LinearProbe& probe, WeightGrid& grid, const Reading& reading, size_t count) {
   Values out = make_values({static_cast<int64_t>(count), grid.inputs()});
   for (size_t k = 0; k < count; ++k) {
     const int64_t row = probe.columns()[k];
@@ -301,29 +144,6 @@ Values rows_read(const LinearProbe& probe, Grid& grid, const Reading& reading, s
       out.row(static_cast<int64_t>(k))[static_cast<size_t>(i)] =
           static_cast<float>(reading.value(grid, row, i, grid.group_of(row, i)));
   }
-  return out;
-}
-
-// All ways in which a weight of this size is usually quantised.
-std::vector<Quantiser> quantisers(const Values& w) {
-  std::vector<Quantiser> out;
-  const auto [low, high] = std::minmax_element(w.v.begin(), w.v.end());
-  const auto range = std::pair(*low, *high);
-  const auto add = [&](int bits, int64_t group, Levels levels, bool whole = false) {
-    if (w.last() % group || w.last() % 4) return;
-    out.push_back({bits, group, levels, {}});
-    if (whole) out.back().range = range;
-  };
-  for (const int bits : {4, 8, 6, 5, 3, 2})
-    for (const int64_t group : {int64_t{32}, int64_t{64}, int64_t{128}, w.last(), int64_t{16}, int64_t{256}})
-      for (const Levels levels : {Levels::kAffine, Levels::kSymmetric}) add(bits, group, levels);
-  for (const Levels levels : {Levels::kE4M3, Levels::kE5M2}) add(8, w.last(), levels), add(8, w.last(), levels, true);
-  for (const int64_t group : {int64_t{32}, int64_t{64}, int64_t{128}, w.last()}) {
-    for (const int bits : {4, 8})
-      for (const Levels levels : {Levels::kWholeZero, Levels::kFullRange, Levels::kExtreme}) add(bits, group, levels);
-    for (const Levels levels : {Levels::kE4M3, Levels::kNf4, Levels::kE2M1}) add(4, group, levels);
-  }
-  for (const Levels levels : {Levels::kAffine, Levels::kSymmetric}) add(8, w.last(), levels, true);
   return out;
 }
 
@@ -344,7 +164,7 @@ bool search_quantised_columns(const LinearProbe& probe, LinearReport& report) {
           low[i] = std::min(low[i], w.row(j)[i]), high[i] = std::max(high[i], w.row(j)[i]);
     }
     for (const int bits : {8, 4})
-      for (const Levels levels : {Levels::kSymmetric, Levels::kAffine}) {
+      for (const QuantLevels levels : {QuantLevels::kSymmetric, QuantLevels::kAffine}) {
         const Quantiser quantiser{bits, group, levels, {}};
         Values made = make_values({static_cast<int64_t>(probe.columns().size()), inputs});
         for (size_t k = 0; k < probe.columns().size(); ++k) {
@@ -360,7 +180,7 @@ bool search_quantised_columns(const LinearProbe& probe, LinearReport& report) {
         if (probe.good(residual))
           return report.add("linear.weight_quantised",
                             fmt::format("W in {} bits, scales for each input over {} outputs{}", bits, group,
-                                        levels == Levels::kAffine ? ", affine" : ""),
+                                        levels == QuantLevels::kAffine ? ", affine" : ""),
                             "expected when the candidate is quantised; else the groups run along the other axis",
                             residual, 1.1);
       }
@@ -377,13 +197,15 @@ bool search_element_forms(const LinearProbe& probe, LinearReport& report) {
   return false;
 }
 
-bool search_memory(const LinearProbe& probe, LinearReport& report) {
+// One row rules most memories out; there are many.
+bool search_memory(const LinearProbe& probe, const std::vector<WeightMemory>& memories, LinearReport& report) {
   const Values& w = probe.weight();
-  for (const WeightMemory& memory : weight_memories(w.shape)) {
-    if (probe.candidate_rows(rows_in_memory(memory, w, probe.columns(), std::min<size_t>(2, probe.columns().size()))) >
-        kHopelessReading)
-      continue;
-    const double residual = probe.candidate_rows(rows_in_memory(memory, w, probe.columns(), probe.columns().size()));
+  for (const WeightMemory& memory : memories) {
+    const auto rows = [&](size_t most) {
+      return rows_in_memory(memory, w, probe.columns(), std::min(most, probe.columns().size()));
+    };
+    if (probe.candidate_rows(rows(1), true) > kHopelessReading) continue;
+    const double residual = probe.candidate_rows(rows(SIZE_MAX));
     if (probe.good(residual))
       return report.add(memory.turned ? "linear.transposed_weight" : "linear.different_weight", memory.words,
                         memory.fix, residual, 1.1);
@@ -396,16 +218,16 @@ bool search_memory(const LinearProbe& probe, LinearReport& report) {
 bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) {
   const Values& w = probe.weight();
   if (w.size() == 0) return false;
-  if (search_element_forms(probe, report) || search_memory(probe, report)) return true;
+  if (search_element_forms(probe, report) || search_memory(probe, weight_memories(w.shape), report)) return true;
   const size_t few = std::min<size_t>(2, probe.columns().size()), all = probe.columns().size();
   // A reading that is right leaves much less of these rows than the weight itself does.
   const std::vector<int64_t> first(probe.columns().begin(), probe.columns().begin() + static_cast<int64_t>(few));
   const double hopeless = std::min(kHopelessReading, 0.9 * probe.candidate_rows(take_rows(w, first)));
-  std::map<int64_t, Ends> ends;  // by the size of the groups
+  std::map<int64_t, GroupEnds> ends;  // by the size of the groups
   for (const Quantiser& quantiser : quantisers(w)) {
-    Ends& of_groups = ends[quantiser.group];
+    GroupEnds& of_groups = ends[quantiser.group];
     if (of_groups.empty()) of_groups = ends_of(w, quantiser.group);
-    Grid grid(w, quantiser, of_groups);
+    WeightGrid grid(w, quantiser, of_groups);
     for (const Reading& reading : kReadings) {
       if (reading.affine && !quantiser.has_zero_points()) continue;
       if (reading.words[0] == 0 && quantiser.is_usual()) continue;  // looked for already
@@ -416,7 +238,7 @@ bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) 
                           reading.fix, residual, 1.1);
     }
   }
-  return search_quantised_columns(probe, report);
+  return search_quantised_columns(probe, report) || search_memory(probe, weight_blocks(w.shape), report);
 }
 
 }  // namespace lockstep

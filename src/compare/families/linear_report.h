@@ -25,4 +25,7 @@ bool search_column_scales(const LinearProbe& probe, LinearReport& report, Findin
 // The weight in few bits, put together otherwise than it was taken apart.
 bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report);
 
+// Its numbers with steps of any size for each group.
+bool search_group_steps(const LinearProbe& probe, LinearReport& report);
+
 }  // namespace lockstep

@@ -67,6 +67,15 @@ bool search_rows_elsewhere(const LinearProbe& probe, double reference_residual, 
     if (moved++ == 0) example = j;
   }
   if (moved == 0 || worst > std::max(4 * failing.tolerance, 1e-3)) return false;
+  if (std::all_of(best.begin(), best.end(), [&](const Row& row) { return row.weight == failing.module + ".weight"; })) {
+    out.push_back({"linear.different_weight",
+                   fmt::format("reference: x W^T + b with W = {}.weight; yours: W's rows (and b) in another order, "
+                               "output {} is row {}",
+                               failing.module, columns[example], best[example].row),
+                   "keep the rows of the weight in the file's order, or put the outputs back", "", reference_residual,
+                   std::min(worst, failing.tolerance), 1.4, 0, Blame::kWeights});
+    return true;
+  }
   out.push_back({"linear.other_weight",
                  fmt::format("reference: x W^T + b with W = {}.weight; yours: rows of its neighbours' weights in "
                              "another order, output {} is row {} of {}",

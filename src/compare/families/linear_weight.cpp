@@ -18,6 +18,8 @@ namespace lockstep {
 namespace {
 
 constexpr double kHopeless = 0.5;
+constexpr double kUnrelated = 0.5;     // correlation below which nothing of the right product is left
+constexpr double kScaledRest = 0.25;   // of a scaled product: more is no rounding of its weight
 constexpr int64_t kMostOrders = 4096;  // inputs beyond which their orders are not tried one by one
 
 using Order = std::vector<int64_t>;
@@ -56,6 +58,14 @@ bool try_orders(int64_t n, const std::function<bool(const Order&, const std::str
     fill([&](int64_t i) { return (a - 1 - i / b) * b + i % b; });
     if (a > 6 && works(order, fmt::format("the input's {} parts in reverse order", a))) return true;
   }
+  for (int64_t block = 4; block <= n / 2; ++block)
+    for (int64_t a = 2; n % block == 0 && a <= block / 2; ++a) {
+      if (block % a) continue;
+      const int64_t b = block / a;
+      fill([&](int64_t i) { return i / block * block + i % block % a * b + i % block / a; });
+      if (works(order, fmt::format("the input's blocks of {} read as {} x {} in place of {} x {}", block, b, a, a, b)))
+        return true;
+    }
   fill([&](int64_t i) { return n - 1 - i; });
   if (works(order, "the input in reverse order")) return true;
   for (const int64_t shift : {1, -1, 2, -2, 4, 8, 16, 32, 64, 128}) {
@@ -66,11 +76,17 @@ bool try_orders(int64_t n, const std::function<bool(const Order&, const std::str
   return false;
 }
 
+// Zeros make the bias alone, and so, nearly, does a weight that is only small: what is left beside the bias tells them
+// apart, as it still goes with the right product.
+bool search_zeros(const LinearProbe& probe, LinearReport& report) {
+  const double residual = probe.candidate(make_values(probe.weight().shape), probe.bias());
+  return probe.good(residual) && std::fabs(correlation(probe.without_bias().v, probe.product().v)) < kUnrelated &&
+         report.add("linear.zero_weight", "0 x + b: every row is the bias", "the weight is zeros: it was never loaded",
+                    residual, 0.7);
+}
+
 bool search_turned(const LinearProbe& probe, LinearReport& report) {
   const Values& w = probe.weight();
-  if (const double residual = probe.candidate(make_values(w.shape), probe.bias()); probe.good(residual))
-    return report.add("linear.zero_weight", "0 x + b: every row is the bias",
-                      "the weight is zeros: it was never loaded", residual, 0.7);
   if (w.shape[0] == w.shape[1]) {
     const double residual = probe.candidate(permuted(w, {1, 0}), probe.bias());
     if (probe.good(residual))
@@ -113,39 +129,43 @@ bool search_orders(const LinearProbe& probe, LinearReport& report) {
   return false;
 }
 
-// t = k P: one factor, or one for each output channel.
+// t = k P: one factor, or one for each output channel. What is left is measured against the whole output, as it is
+// everywhere, and need only be a small part of t: a weight that was scaled is often rounded too.
 bool search_scales(const LinearProbe& probe, LinearReport& report) {
   const Values mine = probe.without_bias(), right = probe.product();
-  double all_xy = 0, all_xx = 0, yy = 0;
+  double all_xy = 0, all_xx = 0, tt = 0, yy = 0;
   const size_t columns = probe.columns().size();
   std::vector<double> xy(columns), xx(columns);
   for (int64_t i = 0; i < mine.rows(); ++i)
     for (size_t k = 0; k < columns; ++k) {
-      const double x = right.row(i)[k], y = mine.row(i)[k];
-      xy[k] += x * y, xx[k] += x * x, yy += y * y;
+      const double x = right.row(i)[k], t = mine.row(i)[k];
+      const double y = t + (probe.bias() ? (*probe.bias())[static_cast<size_t>(probe.columns()[k])] : 0);
+      xy[k] += x * t, xx[k] += x * x, tt += t * t, yy += y * y;
     }
   for (size_t k = 0; k < columns; ++k) all_xy += xy[k], all_xx += xx[k];
-  if (!(all_xx > 0) || !(yy > 0)) return false;
+  if (!(all_xx > 0) || !(tt > 0) || !(yy > 0)) return false;
   const double factor = all_xy / all_xx;
   double one = 0, each = 0;
   for (int64_t i = 0; i < mine.rows(); ++i)
     for (size_t k = 0; k < columns; ++k) {
-      const double x = right.row(i)[k], y = mine.row(i)[k];
+      const double x = right.row(i)[k], t = mine.row(i)[k];
       const double own = xx[k] > 0 ? xy[k] / xx[k] : 0;
-      one += (y - factor * x) * (y - factor * x), each += (y - own * x) * (y - own * x);
+      one += (t - factor * x) * (t - factor * x), each += (t - own * x) * (t - own * x);
     }
-  const double residual_one = std::sqrt(one / yy), residual_each = std::sqrt(each / yy);
-  if (probe.good(residual_one) && std::fabs(factor - 1) > 10 * probe.failing().tolerance) {
+  const auto fits = [&](double squares) {
+    return probe.good(std::sqrt(squares / yy)) && squares < kScaledRest * kScaledRest * tt;
+  };
+  if (fits(one) && std::fabs(factor - 1) > 10 * probe.failing().tolerance) {
     // Without a bias the whole output is scaled, which is said more plainly elsewhere.
     const std::string named = constant_name(factor, probe.weight().shape, probe.failing().tolerance);
     return report.add("linear.weight_scaled",
                       fmt::format("{} x W^T + b{}", number(factor), named.empty() ? "" : " (= " + named + ")"),
                       "a scale of the weight (of its quantisation, of an adapter) is missing or applied twice",
-                      residual_one, probe.bias() ? 1 : 2.1);
+                      std::sqrt(one / yy), probe.bias() ? 1 : 2.1);
   }
-  if (probe.rows() >= 6 && probe.good(residual_each))
+  if (probe.rows() >= 6 && fits(each))
     return report.add("linear.weight_row_scale", "x W^T with a factor of its own for each output channel, plus b",
-                      "the scales of the weight's rows are missing, or those of other rows", residual_each, 1.5);
+                      "the scales of the weight's rows are missing, or those of other rows", std::sqrt(each / yy), 1.5);
   return false;
 }
 
@@ -294,10 +314,11 @@ bool LinearReport::add(const char* cause, const std::string& yours, std::string 
 
 bool search_changed_weight(const LinearProbe& probe, double r, Findings& out) {
   LinearReport report(probe, r, out);
-  return search_turned(probe, report) || search_scales(probe, report) || search_orders(probe, report) ||
-         search_precision_of_weight(probe, report) || search_group_scales(probe, report) ||
-         search_quantised_otherwise(probe, report) || search_low_rank(probe, report) ||
-         search_column_scales(probe, report, out);
+  return search_zeros(probe, report) || search_turned(probe, report) || search_scales(probe, report) ||
+         search_orders(probe, report) || search_precision_of_weight(probe, report) ||
+         search_group_scales(probe, report) || search_quantised_otherwise(probe, report) ||
+         search_low_rank(probe, report) || search_column_scales(probe, report, out) ||
+         search_group_steps(probe, report);
 }
 
 bool search_changed_input(const LinearProbe& probe, double r, Findings& out) {

@@ -10,20 +10,18 @@ namespace lockstep {
 namespace {
 
 struct ToPixels {
-  double factor = 127.5, offset = 127.5;  // to 0 .. 255
-  bool cut = false;                       // towards zero, not to the nearest
-  bool wraps = false;                     // beyond 255 it begins again
-  double wrong = 1;                       // share of pixels that are off by more than rounding may be
+  double factor = 127.5, offset = 127.5;       // to 0 .. 255
+  bool cut = false;                            // towards zero, not to the nearest
+  bool wraps_low = false, wraps_high = false;  // not held there: below 0 or beyond 255 it begins again
+  double wrong = 1;                            // share of pixels that are off by more than rounding may be
 };
 
 double pixel(double v, const ToPixels& p) {
-  const double x = v * p.factor + p.offset;
-  if (p.wraps) {
-    const double whole = std::trunc(x);
-    return whole - 256 * std::floor(whole / 256);
-  }
-  const double held = std::clamp(x, 0.0, 255.0);
-  return p.cut ? std::trunc(held) : std::nearbyint(held);
+  double x = v * p.factor + p.offset;
+  if (!p.wraps_low) x = std::max(x, 0.0);
+  if (!p.wraps_high) x = std::min(x, 255.0);
+  const double whole = p.cut ? std::trunc(x) : std::nearbyint(x);
+  return whole - 256 * std::floor(whole / 256);
 }
 
 double wrong_share(const ToPixels& p, const std::vector<float>& v, const std::vector<float>& y) {
@@ -50,7 +48,13 @@ ToPixels fit(const std::vector<float>& v, const std::vector<float>& y) {
                                            {127.5, 128.0},
                                            {1.0, 0.0},
                                            {127.0, 127.0}})
-        consider({factor, offset, cut, wraps, 1});
+        consider({factor, offset, cut, wraps, wraps, 1});
+  // Few values may be out of range, and on one side alone: what explains those too is no chance.
+  for (const auto& [low, high] : {std::pair{true, false}, {false, true}, {true, true}}) {
+    ToPixels p = best;
+    p.wraps_low = low, p.wraps_high = high, p.wrong = wrong_share(p, v, y);
+    if (p.wrong < 0.3 * best.wrong) best = p;
+  }
   if (best.wrong < 0.01) return best;
   double sx = 0, sy = 0, sxx = 0, sxy = 0, n = 0;  // where nothing is held
   for (size_t i = 0; i < y.size(); ++i)
@@ -58,15 +62,18 @@ ToPixels fit(const std::vector<float>& v, const std::vector<float>& y) {
   const double variance = sxx - sx * sx / std::max(1.0, n);
   if (n > 32 && variance > 0) {
     const double factor = (sxy - sx * sy / n) / variance;
-    consider({factor, (sy - factor * sx) / n, false, false, 1});
-    consider({factor, (sy - factor * sx) / n + 0.5, true, false, 1});
+    consider({factor, (sy - factor * sx) / n, false, false, false, 1});
+    consider({factor, (sy - factor * sx) / n + 0.5, true, false, false, 1});
   }
   return best;
 }
 
 std::string words(const ToPixels& p) {
   return fmt::format("{}({} v {:+.5g}){}", p.cut ? "cut" : "round", number(p.factor), p.offset,
-                     p.wraps ? " modulo 256" : " held to 0 to 255");
+                     p.wraps_low && p.wraps_high ? " modulo 256"
+                     : p.wraps_low               ? " held to 255 and below, modulo 256"
+                     : p.wraps_high              ? " held to 0 and above, modulo 256"
+                                                 : " held to 0 to 255");
 }
 
 }  // namespace
@@ -90,7 +97,8 @@ void search_picture(Case& failing, Findings& out) {
     const ToPixels c = fit(v_c, failing.c.v);
     if (c.wrong > 0.02 || c.wrong > 0.3 * wrong_share(r, v_c, failing.c.v)) return;
     const bool same = c.factor == r.factor && c.offset == r.offset;
-    const char* cause = c.wraps && !r.wraps      ? "precision.clamp_missing"
+    const bool wraps = (c.wraps_low && !r.wraps_low) || (c.wraps_high && !r.wraps_high);
+    const char* cause = wraps                    ? "precision.clamp_missing"
                         : same && c.cut != r.cut ? "precision.integer"
                         : c.factor == r.factor   ? "affine.offset"
                         : c.offset == r.offset   ? "affine.scale"

@@ -1,0 +1,181 @@
+// The right numbers of a quantised weight with the wrong step (and lowest value) for each group, whatever they are:
+// steps whose high or low bits were lost when they were unpacked, that belong to other groups or were rounded once
+// more. They are solved for, one output at a time, from all rows that were recorded.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "compare/families/linear_calls.h"
+#include "compare/families/linear_report.h"
+#include "compare/families/weight_grid.h"
+#include "compare/small_solve.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kRowsOfSteps = 640;   // looked at, at most
+constexpr size_t kOutputsOfSteps = 12;  // solved for once the first fits
+constexpr double kHopelessSteps = 0.2;  // of the first output: no right numbers leave so much
+constexpr double kAnotherStep = 0.05;   // steps are rounded too: what is closer counts as the same
+constexpr size_t kLongestPeriod = 16;   // groups of a block whose steps are packed together
+
+struct RowsOfCalls {
+  std::vector<std::span<const float>> x, y;
+};
+
+RowsOfCalls rows_of_calls(Case& failing, const Shape& weight) {
+  RowsOfCalls out;
+  const std::vector<LinearCall> calls = recorded_calls(failing, weight[1], weight[0], 4 * kRowsOfSteps);
+  int64_t all = 0;
+  for (const LinearCall& call : calls) all += call.x->rows();
+  std::vector<bool> taken(static_cast<size_t>(all));
+  for (const int64_t i : sample_indices(all, kRowsOfSteps)) taken[static_cast<size_t>(i)] = true;
+  size_t at = 0;
+  for (const LinearCall& call : calls)
+    for (int64_t i = 0; i < call.x->rows(); ++i)
+      if (taken[at++]) out.x.push_back(call.x->row(i)), out.y.push_back(call.y->row(i));
+  return out;
+}
+
+// What one output is made of: its numbers, group by group, and for zero points a one for each.
+struct GroupedNumbers {
+  int64_t group;
+  bool zero_points;
+  std::function<double(int64_t row, int64_t i)> number;
+};
+
+struct SolvedSteps {
+  std::vector<double> steps;  // by group
+  double dd = 0, yy = 0;      // what is left, and the output
+};
+
+// y - b = sum over groups of step (x . numbers) + low sum(x).
+std::optional<SolvedSteps> solve_steps(const RowsOfCalls& rows, const GroupedNumbers& numbers, int64_t output,
+                                       double bias) {
+  const size_t inputs = rows.x[0].size(), group = static_cast<size_t>(numbers.group), groups = inputs / group;
+  const size_t n = numbers.zero_points ? 2 * groups : groups;
+  std::vector<double> q(inputs), basis(rows.x.size() * n), gram(n * n), right(n);
+  for (size_t i = 0; i < inputs; ++i) q[i] = numbers.number(output, static_cast<int64_t>(i));
+  for (size_t k = 0; k < rows.x.size(); ++k) {
+    double* row = basis.data() + k * n;
+    for (size_t i = 0; i < inputs; ++i) {
+      row[i / group] += rows.x[k][i] * q[i];
+      if (numbers.zero_points) row[groups + i / group] += rows.x[k][i];
+    }
+    const double y = rows.y[k][static_cast<size_t>(output)] - bias;
+    for (size_t a = 0; a < n; ++a) {
+      right[a] += row[a] * y;
+      for (size_t b = 0; b <= a; ++b) gram[a * n + b] += row[a] * row[b];
+    }
+  }
+  double trace = 0;
+  for (size_t a = 0; a < n; ++a) {
+    for (size_t b = 0; b < a; ++b) gram[b * n + a] = gram[a * n + b];
+    trace += gram[a * n + a];
+  }
+  for (size_t a = 0; a < n; ++a) gram[a * n + a] += 1e-12 * trace / static_cast<double>(n);
+  if (!solve_symmetric(gram, right, n)) return std::nullopt;
+  SolvedSteps out;
+  for (size_t k = 0; k < rows.x.size(); ++k) {
+    const double y = rows.y[k][static_cast<size_t>(output)];
+    double left = y - bias;
+    for (size_t a = 0; a < n; ++a) left -= right[a] * basis[k * n + a];
+    out.dd += left * left, out.yy += y * y;
+  }
+  out.steps.assign(right.begin(), right.begin() + static_cast<std::ptrdiff_t>(groups));
+  return out;
+}
+
+// How the steps found differ from the right ones: how many, by how much, and whether always at the same places.
+class StepsFound {
+ public:
+  void add(int64_t group, double found, double right) {
+    if (!(std::fabs(right) > 0)) return;
+    const double ratio = found / right;
+    ++all_, seen_[static_cast<size_t>(group) % kLongestPeriod] = true;
+    if (std::fabs(ratio - 1) <= kAnotherStep) return;
+    ++other_;
+    least_ = std::min(least_, ratio), most_ = std::max(most_, ratio);
+    places_[static_cast<size_t>(group) % kLongestPeriod] = true;
+  }
+  std::string words() const {
+    if (other_ == 0) return "with steps that are rounded";
+    std::string out = fmt::format("with other steps for {} of {} groups looked at, {:.3g} to {:.3g} of the right ones",
+                                  other_, all_, least_, most_);
+    // The places in a block that are hit, where the length of the block sets them apart best.
+    double share = 1;
+    std::string places;
+    for (size_t period = 2; period <= kLongestPeriod; period *= 2) {
+      std::string which;
+      size_t hit = 0, seen = 0;
+      for (size_t i = 0; i < period; ++i) {
+        bool marked = false, looked_at = false;
+        for (size_t k = i; k < kLongestPeriod; k += period)
+          marked = marked || places_[k], looked_at = looked_at || seen_[k];
+        seen += looked_at;
+        if (marked) which += fmt::format("{}{}", hit++ ? ", " : "", i);
+      }
+      const double part = static_cast<double>(hit) / static_cast<double>(period);
+      if (seen == period && part < 0.95 * share)
+        share = part, places = fmt::format(": number {} of every {}", which, period);
+    }
+    out += places;
+    return out;
+  }
+
+ private:
+  size_t all_ = 0, other_ = 0;
+  double least_ = INFINITY, most_ = -INFINITY;
+  std::vector<bool> places_ = std::vector<bool>(kLongestPeriod), seen_ = places_;
+};
+
+bool search_steps_of(const LinearProbe& probe, const RowsOfCalls& rows, const GroupedNumbers& numbers,
+                     const std::function<double(int64_t)>& right_step, const std::string& words, LinearReport& report) {
+  const int64_t groups = probe.weight().last() / numbers.group;
+  const int64_t unknowns = numbers.zero_points ? 2 * groups : groups;
+  if (groups < 2 || 2 * unknowns > static_cast<int64_t>(rows.x.size())) return false;
+  StepsFound found;
+  double dd = 0, yy = 0;
+  const size_t count = std::min(kOutputsOfSteps, probe.columns().size());
+  for (size_t k = 0; k < count; ++k) {
+    const int64_t output = probe.columns()[k * probe.columns().size() / count];
+    const auto solved =
+        solve_steps(rows, numbers, output, probe.bias() ? (*probe.bias())[static_cast<size_t>(output)] : 0);
+    if (!solved || (k == 0 && solved->dd > kHopelessSteps * kHopelessSteps * solved->yy)) return false;
+    dd += solved->dd, yy += solved->yy;
+    for (int64_t g = 0; g < groups; ++g)
+      found.add(output * groups + g, solved->steps[static_cast<size_t>(g)], right_step(output * groups + g));
+  }
+  const double residual = yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+  return probe.good(residual) &&
+         report.add("linear.weight_quantised", words + ", " + found.words(),
+                    "unpack the steps of the groups as they were packed: all their bits, and each group its own",
+                    residual, 1.6);
+}
+
+}  // namespace
+
+bool search_group_steps(const LinearProbe& probe, LinearReport& report) {
+  const Values& w = probe.weight();
+  if (w.size() == 0 || probe.columns().empty()) return false;
+  const RowsOfCalls rows = rows_of_calls(probe.failing(), w.shape);
+  if (rows.x.empty()) return false;
+  std::map<int64_t, GroupEnds> ends;  // by the size of the groups
+  for (const Quantiser& quantiser : quantisers(w)) {
+    if (quantiser.range || quantiser.group == w.last()) continue;  // a factor for each row is asked elsewhere
+    GroupEnds& of_groups = ends[quantiser.group];
+    if (of_groups.empty()) of_groups = ends_of(w, quantiser.group);
+    WeightGrid grid(w, quantiser, of_groups);
+    const GroupedNumbers numbers{quantiser.group, quantiser.has_zero_points(),
+                                 [&](int64_t row, int64_t i) { return grid.number(row, i); }};
+    if (search_steps_of(
+            probe, rows, numbers, [&](int64_t group) { return grid.step(group); }, quantiser.words(), report))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace lockstep
