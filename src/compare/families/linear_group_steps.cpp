@@ -140,11 +140,13 @@ bool search_steps_of(const LinearProbe& probe, const RowsOfCalls& rows, const Gr
   StepsFound found;
   double dd = 0, yy = 0;
   const size_t count = std::min(kOutputsOfSteps, probe.columns().size());
+  // Right numbers leave much less than the weight itself does: the first output tells.
+  const double hopeless = std::min(kHopelessSteps, 0.5 * probe.with_reference());
   for (size_t k = 0; k < count; ++k) {
     const int64_t output = probe.columns()[k * probe.columns().size() / count];
     const auto solved =
         solve_steps(rows, numbers, output, probe.bias() ? (*probe.bias())[static_cast<size_t>(output)] : 0);
-    if (!solved || (k == 0 && solved->dd > kHopelessSteps * kHopelessSteps * solved->yy)) return false;
+    if (!solved || (k == 0 && solved->dd > hopeless * hopeless * solved->yy)) return false;
     dd += solved->dd, yy += solved->yy;
     for (int64_t g = 0; g < groups; ++g)
       found.add(output * groups + g, solved->steps[static_cast<size_t>(g)], right_step(output * groups + g));

@@ -80,28 +80,29 @@ void search_scaled_integers(Case& failing, Findings& out) {
   if (r.rank() == 0 || r.size() < 256 || failing.error > 0.3) return;
   const int64_t width = r.last(), rows = r.rows();
   constexpr const char* kSpans[] = {"the whole", "each row", "each channel"};
-  for (const int bits : {8, 4, 6})
-    for (const bool affine : {false, true})
-      for (const int span : {0, 1, 2}) {
-        const size_t groups = static_cast<size_t>(span == 0 ? 1 : span == 1 ? rows : width);
-        if (r.v.size() / groups < 8) continue;
-        const auto group_of = [&](size_t i) {
-          return span == 0 ? 0 : span == 1 ? i / static_cast<size_t>(width) : i % static_cast<size_t>(width);
-        };
-        std::vector<float> low(groups, INFINITY), high(groups, -INFINITY);
-        for (size_t i = 0; i < r.v.size(); ++i) {
-          const size_t g = group_of(i);
-          low[g] = std::min(low[g], r.v[i]), high[g] = std::max(high[g], r.v[i]);
-        }
-        double dd = 0, rr = 0;
-        for (size_t i = 0; i < r.v.size(); ++i) {
+  const double rr = squared_norm(r.v), most = std::pow(0.1 * failing.error, 2) * rr;
+  for (const int span : {0, 1, 2}) {
+    const size_t groups = static_cast<size_t>(span == 0 ? 1 : span == 1 ? rows : width);
+    if (r.v.size() / groups < 8) continue;
+    const auto group_of = [&](size_t i) {
+      return span == 0 ? 0 : span == 1 ? i / static_cast<size_t>(width) : i % static_cast<size_t>(width);
+    };
+    std::vector<float> low(groups, INFINITY), high(groups, -INFINITY);
+    for (size_t i = 0; i < r.v.size(); ++i) {
+      const size_t g = group_of(i);
+      low[g] = std::min(low[g], r.v[i]), high[g] = std::max(high[g], r.v[i]);
+    }
+    for (const int bits : {8, 4, 6})
+      for (const bool affine : {false, true}) {
+        double dd = 0;
+        for (size_t i = 0; i < r.v.size() && dd <= most; ++i) {  // most are ruled out by the first few
           const size_t g = group_of(i);
           const double base = affine ? low[g] : 0, levels = affine ? (1 << bits) - 1 : (1 << (bits - 1)) - 1;
           const double step =
               (affine ? static_cast<double>(high[g]) - low[g] : std::max(std::fabs(low[g]), std::fabs(high[g]))) /
               levels;
           const double d = c.v[i] - (step > 0 ? base + step * std::nearbyint((r.v[i] - base) / step) : base);
-          dd += d * d, rr += static_cast<double>(r.v[i]) * r.v[i];
+          dd += d * d;
         }
         const double residual = rr > 0 ? std::sqrt(dd / rr) : INFINITY;
         if (residual > 0.1 * failing.error) continue;
@@ -112,21 +113,23 @@ void search_scaled_integers(Case& failing, Findings& out) {
                        Blame::kNone});
         return;
       }
+  }
 }
 
 // Multiples of one step: a picture of fewer bits, values that were pixels in between.
 void search_steps(Case& failing, Findings& out) {
   if (failing.r.size() < 64 || failing.error > 0.5) return;
+  const double rr = squared_norm(failing.r.v), most = std::pow(0.05 * failing.error, 2) * rr;
   for (const double step :
        {1 / 255.0, 1 / 127.5, 1 / 127.0, 1 / 128.0, 1 / 256.0, 0.001, 0.01, 0.1, 2.0, 4.0, 8.0, 16.0, 32.0})
     for (const bool cut : {false, true}) {
-      double dd = 0, rr = 0;
+      double dd = 0;
       int64_t held = 0;
-      for (size_t i = 0; i < failing.r.v.size(); ++i) {
+      for (size_t i = 0; i < failing.r.v.size() && dd <= most; ++i) {
         const double r = failing.r.v[i], at = cut ? std::floor(r / step + 1e-6) : std::nearbyint(r / step);
         const double d = failing.c.v[i] - step * at;
         held += std::fabs(r - step * std::nearbyint(r / step)) < 1e-4 * step;
-        dd += d * d, rr += r * r;
+        dd += d * d;
       }
       const double residual = rr > 0 ? std::sqrt(dd / rr) : INFINITY;
       if (residual > 0.05 * failing.error || held * 10 > failing.r.size() * 9) continue;
