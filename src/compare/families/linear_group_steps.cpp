@@ -7,6 +7,8 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "compare/families/linear_calls.h"
 #include "compare/families/linear_report.h"
@@ -33,10 +35,17 @@ RowsOfCalls rows_of_calls(Case& failing, const Shape& weight) {
   for (const LinearCall& call : calls) all += call.x->rows();
   std::vector<bool> taken(static_cast<size_t>(all));
   for (const int64_t i : sample_indices(all, kRowsOfSteps)) taken[static_cast<size_t>(i)] = true;
+  // A row that comes again says nothing new: a time embedding is the same for every item and pass of a step, and a few
+  // of them are met by any steps.
+  std::set<size_t> known;
   size_t at = 0;
   for (const LinearCall& call : calls)
-    for (int64_t i = 0; i < call.x->rows(); ++i)
-      if (taken[at++]) out.x.push_back(call.x->row(i)), out.y.push_back(call.y->row(i));
+    for (int64_t i = 0; i < call.x->rows(); ++i) {
+      const auto row = call.x->row(i);
+      const std::string_view bytes(reinterpret_cast<const char*>(row.data()), row.size_bytes());
+      if (taken[at++] && known.insert(std::hash<std::string_view>{}(bytes)).second)
+        out.x.push_back(row), out.y.push_back(call.y->row(i));
+    }
   return out;
 }
 
