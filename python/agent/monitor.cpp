@@ -81,6 +81,10 @@ int pause_here() {
   return result ? 0 : -1;
 }
 
+int pause_if_wanted() {
+  return !pausing.empty() && pausing.count(PyThread_get_thread_ident()) ? pause_here() : 0;
+}
+
 #if PY_VERSION_HEX >= 0x030C0000
 // 1: true or unknown, 0: false, and nothing more is to be done.
 int condition_holds(const Point& point, PyObject* code) {
@@ -120,7 +124,7 @@ int condition_holds(const Point& point, PyObject* code) {
 PyObject* line_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 2) Py_RETURN_NONE;
   if (state.off || busy) Py_RETURN_NONE;
-  if (!pausing.empty() && pausing.count(PyThread_get_thread_ident()) && pause_here() < 0) return nullptr;
+  if (pause_if_wanted() < 0) return nullptr;
   const int line = static_cast<int>(PyLong_AsLong(arguments[1]));
   const std::vector<Py_ssize_t>* points = points_at(arguments[0], line);
   if (!points) return switch_line_off(arguments[0], line);
@@ -148,7 +152,7 @@ PyObject* line_event(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
 // While a thread is to be paused: the lines of a loop in one line are not reported again, its jumps are.
 PyObject* jump_event(PyObject*, PyObject* const*, Py_ssize_t) {
   if (state.off || busy) Py_RETURN_NONE;
-  if (!pausing.empty() && pausing.count(PyThread_get_thread_ident()) && pause_here() < 0) return nullptr;
+  if (pause_if_wanted() < 0) return nullptr;
   Py_RETURN_NONE;
 }
 

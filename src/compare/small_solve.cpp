@@ -36,4 +36,19 @@ bool solve_symmetric(std::vector<double>& a, std::vector<double>& b, size_t n, s
   return true;
 }
 
+void NormalEquations::add(std::span<const double> row, double y) {
+  for (size_t a = 0; a < n_; ++a) {
+    right_[a] += row[a] * y;
+    for (size_t b = 0; b <= a; ++b) gram_[a * n_ + b] += row[a] * row[b];
+  }
+}
+
+std::optional<std::vector<double>> NormalEquations::solve() {
+  double trace = 0;
+  for (size_t a = 0; a < n_; ++a) trace += gram_[a * n_ + a];
+  for (size_t a = 0; a < n_; ++a) gram_[a * n_ + a] += 1e-12 * trace / static_cast<double>(n_);
+  if (!solve_symmetric(gram_, right_, n_)) return std::nullopt;  // it reads the lower half alone
+  return std::move(right_);
+}
+
 }  // namespace lockstep

@@ -49,7 +49,7 @@ def list_breaks(agent, args):
 def _breakpoint(agent, number):
     one = agent.table.get(number)
     if one is None:
-        known = ", ".join(str(id_) for id_ in list(agent.table)[:50]) 
+        known = ", ".join(str(id_) for id_ in list(agent.table)[:50])
         raise Refused("not_found", f"no breakpoint {number}", f"one of {known}" if known else "break, to set one")
     return one
 

@@ -298,18 +298,6 @@ struct Side {
   Values cond, uncond, y;  // [rows, channels]
 };
 
-// Item `at` of a batch, by itself.
-Side item_of(const Side& side, int64_t batch, int64_t at) {
-  const auto part = [&](const Values& x) {
-    const int64_t rows = x.rows() / batch;
-    Values out;
-    out.shape = {rows, x.last()};
-    out.v.assign(x.v.begin() + at * rows * x.last(), x.v.begin() + (at + 1) * rows * x.last());
-    return out;
-  };
-  return {part(side.cond), part(side.uncond), part(side.y)};
-}
-
 void judge(Case& failing, Findings& out, const Side& theirs, const Side& mine, int64_t batch,
            const std::string& where) {
   const Mix of_r(theirs.cond, theirs.uncond, batch), of_c(mine.cond, mine.uncond, batch);
@@ -395,23 +383,30 @@ void search_guidance(Case& failing, Findings& out) {
       return;
   // All rows: some forms scale the whole.
   const auto rows = [](const Values& x) { return reshaped(x, {x.rows(), x.last()}); };
-  const Side theirs{rows(failing.reference_of(*cond)), rows(failing.reference_of(*uncond)), rows(failing.r)};
-  const Side mine{rows(failing.candidate_of(*cond)), rows(failing.candidate_of(*uncond)), rows(failing.c)};
   const int64_t batch = failing.r.rank() > 2 ? failing.r.shape[0] : 1;
+  const auto side = [&](bool mine, int64_t item) {  // of the whole batch where that is -1
+    const auto part = [&](const Values& x) {
+      return rows(item < 0 ? x : batch_item(reshaped(x, failing.r.shape), item, batch));
+    };
+    const auto of = [&](const Item* of_pass) -> const Values& {
+      return mine ? failing.candidate_of(*of_pass) : failing.reference_of(*of_pass);
+    };
+    return Side{part(of(cond)), part(of(uncond)), part(mine ? failing.c : failing.r)};
+  };
   // Where some items of a batch are right, the first wrong one is asked by itself.
+  const size_t each = failing.r.v.size() / static_cast<size_t>(batch);
   int64_t wrong = -1, right = 0;
   for (int64_t at = 0; batch > 1 && at < batch; ++at) {
-    const double error = relative_error(item_of(mine, batch, at).y.v, item_of(theirs, batch, at).y.v);
-    if (error <= failing.tolerance)
+    const auto item = [&](const Values& x) { return std::span(x.v).subspan(static_cast<size_t>(at) * each, each); };
+    if (relative_error(item(failing.c), item(failing.r)) <= failing.tolerance)
       ++right;
     else if (wrong < 0)
       wrong = at;
   }
   if (right > 0 && wrong >= 0)
-    judge(failing, out, item_of(theirs, batch, wrong), item_of(mine, batch, wrong), 1,
-          fmt::format(" (item {} of the batch)", wrong));
+    judge(failing, out, side(false, wrong), side(true, wrong), 1, fmt::format(" (item {} of the batch)", wrong));
   else
-    judge(failing, out, theirs, mine, batch, "");
+    judge(failing, out, side(false, -1), side(true, -1), batch, "");
 }
 
 }  // namespace lockstep

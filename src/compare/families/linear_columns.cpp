@@ -15,28 +15,19 @@ namespace {
 constexpr int64_t kMostInputs = 768;  // the factors of more are not solved for
 
 // y[i, j] = sum_k x[i, k] W[j, k] s[k]: linear in s.
-std::vector<double> solved_factors(const LinearProbe& probe) {
+std::optional<std::vector<double>> solved_factors(const LinearProbe& probe) {
   const Values &x = probe.input(), &w = probe.weight();
   const Values mine = probe.without_bias();
   const size_t n = static_cast<size_t>(w.last()), columns = probe.columns().size();
-  std::vector<double> gram(n * n), right(n), row(n);
+  NormalEquations equations(n);
+  std::vector<double> row(n);
   for (int64_t i = 0; i < x.rows(); ++i)
     for (size_t j = 0; j < columns; ++j) {
       const auto weights = w.row(probe.columns()[j]);
       for (size_t k = 0; k < n; ++k) row[k] = static_cast<double>(x.row(i)[k]) * weights[k];
-      const double y = mine.row(i)[j];
-      for (size_t a = 0; a < n; ++a) {
-        right[a] += row[a] * y;
-        for (size_t b = 0; b <= a; ++b) gram[a * n + b] += row[a] * row[b];
-      }
+      equations.add(row, mine.row(i)[j]);
     }
-  double trace = 0;
-  for (size_t a = 0; a < n; ++a) {
-    for (size_t b = 0; b < a; ++b) gram[b * n + a] = gram[a * n + b];
-    trace += gram[a * n + a];
-  }
-  for (size_t a = 0; a < n; ++a) gram[a * n + a] += 1e-12 * trace / static_cast<double>(n);
-  return solve_symmetric(gram, right, n) ? right : std::vector<double>();
+  return equations.solve();
 }
 
 }  // namespace
@@ -45,8 +36,9 @@ bool search_column_scales(const LinearProbe& probe, LinearReport& report, Findin
   const int64_t inputs = probe.weight().last();
   const int64_t equations = probe.rows() * static_cast<int64_t>(probe.columns().size());
   if (inputs < 4 || inputs > kMostInputs || 2 * equations < 3 * inputs) return false;
-  const std::vector<double> factors = solved_factors(probe);
-  if (factors.empty()) return false;
+  const auto solved = solved_factors(probe);
+  if (!solved) return false;
+  const std::vector<double>& factors = *solved;
   Values scaled = probe.input();
   for (int64_t i = 0; i < scaled.rows(); ++i)
     for (size_t k = 0; k < factors.size(); ++k) scaled.row(i)[k] *= static_cast<float>(factors[k]);

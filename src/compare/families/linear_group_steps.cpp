@@ -66,7 +66,8 @@ std::optional<SolvedSteps> solve_steps(const RowsOfCalls& rows, const GroupedNum
                                        double bias) {
   const size_t inputs = rows.x[0].size(), group = static_cast<size_t>(numbers.group), groups = inputs / group;
   const size_t n = numbers.zero_points ? 2 * groups : groups;
-  std::vector<double> q(inputs), basis(rows.x.size() * n), gram(n * n), right(n);
+  std::vector<double> q(inputs), basis(rows.x.size() * n);
+  NormalEquations equations(n);
   for (size_t i = 0; i < inputs; ++i) q[i] = numbers.number(output, static_cast<int64_t>(i));
   for (size_t k = 0; k < rows.x.size(); ++k) {
     double* row = basis.data() + k * n;
@@ -74,27 +75,18 @@ std::optional<SolvedSteps> solve_steps(const RowsOfCalls& rows, const GroupedNum
       row[i / group] += rows.x[k][i] * q[i];
       if (numbers.zero_points) row[groups + i / group] += rows.x[k][i];
     }
-    const double y = rows.y[k][static_cast<size_t>(output)] - bias;
-    for (size_t a = 0; a < n; ++a) {
-      right[a] += row[a] * y;
-      for (size_t b = 0; b <= a; ++b) gram[a * n + b] += row[a] * row[b];
-    }
+    equations.add({row, n}, rows.y[k][static_cast<size_t>(output)] - bias);
   }
-  double trace = 0;
-  for (size_t a = 0; a < n; ++a) {
-    for (size_t b = 0; b < a; ++b) gram[b * n + a] = gram[a * n + b];
-    trace += gram[a * n + a];
-  }
-  for (size_t a = 0; a < n; ++a) gram[a * n + a] += 1e-12 * trace / static_cast<double>(n);
-  if (!solve_symmetric(gram, right, n)) return std::nullopt;
+  const auto solved = equations.solve();
+  if (!solved) return std::nullopt;
   SolvedSteps out;
   for (size_t k = 0; k < rows.x.size(); ++k) {
     const double y = rows.y[k][static_cast<size_t>(output)];
     double left = y - bias;
-    for (size_t a = 0; a < n; ++a) left -= right[a] * basis[k * n + a];
+    for (size_t a = 0; a < n; ++a) left -= (*solved)[a] * basis[k * n + a];
     out.dd += left * left, out.yy += y * y;
   }
-  out.steps.assign(right.begin(), right.begin() + static_cast<std::ptrdiff_t>(groups));
+  out.steps.assign(solved->begin(), solved->begin() + static_cast<std::ptrdiff_t>(groups));
   return out;
 }
 
