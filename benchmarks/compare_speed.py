@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -24,10 +25,11 @@ def write_run(folder: Path, records) -> None:
     (folder / "tensors").mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"format": "lockstep-run", "version": 1, "id": folder.name, "status": "finished"}))
     with open(folder / "records.jsonl", "w", encoding="utf-8") as lines:
-        for number, (name, role, array) in enumerate(records):
+        for number, (name, role, array, *where) in enumerate(records):  # where: a step, a pass
+            step, *passes = where or [None]
             file = f"tensors/{number}.npy"
             np.save(folder / file, array)
-            lines.write(json.dumps({"seq": number, "name": name, "step": None, "hit": 0, "tags": {}, "role": role,
+            lines.write(json.dumps({"seq": number, "name": name, "step": step, "hit": 0, "tags": {"pass": passes[0]} if passes else {}, "role": role,
                                     "dtype": array.dtype.name, "shape": list(array.shape), "file": file}) + "\n")  # fmt: skip
 
 
@@ -42,12 +44,19 @@ def numpy_metrics(a, b) -> dict:
             "inf": np.isinf(x).sum() + np.isinf(y).sum()}  # fmt: skip
 
 
+# A child's peak begins with that of the process it was forked from, so a small one starts it and measures.
+TIMER = """
+import resource, subprocess, sys, time
+started = time.monotonic()
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+print(time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024, code)
+"""
+
+
 def timed(command) -> tuple[float, float]:
-    started = time.monotonic()
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    assert os.waitstatus_to_exitcode(status) in (0, 1), command
-    return time.monotonic() - started, usage.ru_maxrss / 1024
+    seconds, megabytes, code = subprocess.run([sys.executable, "-c", TIMER, *command], stdout=subprocess.PIPE, check=True).stdout.split()
+    assert code in (b"0", b"1"), command
+    return float(seconds), float(megabytes)
 
 
 def main() -> None:

@@ -71,22 +71,35 @@ double correlation(std::span<const float> a, std::span<const float> b) {
 
 Values permuted(const Values& x, const std::vector<int>& axes) {
   Values out;
-  const Strides strides = contiguous_strides(x.shape);
-  std::vector<int64_t> step(axes.size());
-  for (size_t i = 0; i < axes.size(); ++i) {
-    out.shape.push_back(x.shape[static_cast<size_t>(axes[i])]);
-    step[i] = strides[static_cast<size_t>(axes[i])];
+  const Strides from_all = contiguous_strides(x.shape);
+  Strides from_step;
+  for (const int axis : axes) {
+    out.shape.push_back(x.shape[static_cast<size_t>(axis)]);
+    from_step.push_back(from_all[static_cast<size_t>(axis)]);
   }
+  if (axes.size() < 2 || x.v.empty()) return out.v = x.v, out;
   out.v.resize(x.v.size());
-  if (x.v.empty()) return out;
+  const Strides to_step = contiguous_strides(out.shape);
+  // Two axes, the last of either side, go in squares: both sides then stay in the cache. The others are counted through.
+  constexpr int64_t kSquare = 32;
+  const size_t last = axes.size() - 1,
+               deepest = static_cast<size_t>(std::find(axes.begin(), axes.end(), static_cast<int>(last)) - axes.begin()),
+               other = deepest == last ? last - 1 : deepest;
+  const int64_t rows = out.shape[other], columns = out.shape[last];
   std::vector<int64_t> index(axes.size(), 0);
-  int64_t from = 0;
-  for (float& value : out.v) {
-    value = x.v[static_cast<size_t>(from)];
-    for (size_t axis = axes.size(); axis-- > 0;) {
-      from += step[axis];
+  int64_t from = 0, to = 0;
+  for (int64_t planes = x.size() / (rows * columns); planes > 0; --planes) {
+    for (int64_t i0 = 0; i0 < rows; i0 += kSquare)
+      for (int64_t j0 = 0; j0 < columns; j0 += kSquare)
+        for (int64_t i = i0; i < std::min(i0 + kSquare, rows); ++i)
+          for (int64_t j = j0; j < std::min(j0 + kSquare, columns); ++j)
+            out.v[static_cast<size_t>(to + i * to_step[other] + j)] =
+                x.v[static_cast<size_t>(from + i * from_step[other] + j * from_step[last])];
+    for (size_t axis = last; axis-- > 0;) {
+      if (axis == other) continue;
+      from += from_step[axis], to += to_step[axis];
       if (++index[axis] < out.shape[axis]) break;
-      from -= step[axis] * out.shape[axis];
+      from -= from_step[axis] * out.shape[axis], to -= to_step[axis] * out.shape[axis];
       index[axis] = 0;
     }
   }

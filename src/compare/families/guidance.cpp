@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "compare/families/fit.h"
@@ -19,6 +20,7 @@ enum class Length {
   kSum,
   kLargest
 };  // root of the squares, of the centred ones; of absolute values
+using Lengths = std::array<std::vector<double>, 4>;  // for each kind of length, one for each group
 enum class Of { kOwn, kCond, kUncond };
 // What is held in a poorer format: nothing, the two predictions, every step, the combination.
 enum class HeldIn { kNone, kInputs, kSteps, kResult };
@@ -63,6 +65,13 @@ std::string formula(const Params& p) {
   return out + (p.format ? std::string(kHeld[static_cast<size_t>(p.held)]) + p.format->name : "");
 }
 
+std::vector<double> ratios(const std::vector<double>& over, const std::vector<double>& under) {
+  std::vector<double> out(over.size(), 1);
+  for (size_t g = 0; g < out.size(); ++g)
+    if (under[g] > 0 && over[g] > 0) out[g] = over[g] / under[g];
+  return out;
+}
+
 // The two predictions, [batch, tokens, channels], and what shares a factor in them.
 class Mix {
  public:
@@ -85,34 +94,38 @@ class Mix {
         return 1;
     }
   }
-  size_t group_of(Sharing span, size_t i) const {
-    const size_t width = static_cast<size_t>(a_.last()), row = i / width,
-                 item = i / (a_.v.size() / static_cast<size_t>(batch_));
-    switch (span) {
-      case Sharing::kItem:
-        return item;
-      case Sharing::kToken:
-        return row;
-      case Sharing::kChannel:
-        return item * width + i % width;
-      case Sharing::kPixel:
-        return row * 4 + i % 4;
-      default:
-        return 0;
+  // f(group, element) for all elements.
+  template <typename Function>
+  void each(Sharing span, Function&& f) const {
+    const size_t width = static_cast<size_t>(a_.last()), rows = static_cast<size_t>(a_.rows());
+    const size_t rows_of_item = rows / static_cast<size_t>(batch_);
+    for (size_t row = 0; row < rows; ++row) {
+      const size_t item = row / rows_of_item;
+      const size_t base = span == Sharing::kItem      ? item
+                          : span == Sharing::kToken   ? row
+                          : span == Sharing::kChannel ? item * width
+                          : span == Sharing::kPixel   ? row * 4
+                                                      : 0;
+      // The group of column j is base + (j & mask).
+      const size_t mask = span == Sharing::kChannel ? SIZE_MAX : span == Sharing::kPixel ? 3 : 0;
+      for (size_t j = 0; j < width; ++j) f(base + (j & mask), row * width + j);
     }
   }
-  std::vector<double> lengths(const Values& x, Sharing span, Length kind) const {
-    std::vector<double> sum(groups(span)), squares(sum.size()), out(sum.size()), count(sum.size());
-    for (size_t i = 0; i < x.v.size(); ++i) {
-      const size_t g = group_of(span, i);
+  // Every kind of length of every group, in one pass.
+  Lengths lengths(const Values& x, Sharing span) const {
+    const size_t n = groups(span);
+    std::vector<double> sum(n), squares(n), absolute(n), largest(n), count(n);
+    each(span, [&](size_t g, size_t i) {
       const double value = x.v[i];
-      sum[g] += value, squares[g] += value * value, ++count[g];
-      out[g] = kind == Length::kSum ? out[g] + std::fabs(value) : std::max(out[g], std::fabs(value));
+      sum[g] += value, squares[g] += value * value, absolute[g] += std::fabs(value), ++count[g];
+      largest[g] = std::max(largest[g], std::fabs(value));
+    });
+    std::vector<double> root(n), deviation(n);
+    for (size_t g = 0; g < n; ++g) {
+      root[g] = std::sqrt(squares[g]);
+      deviation[g] = std::sqrt(std::max(0.0, squares[g] - sum[g] * sum[g] / count[g]));
     }
-    if (kind == Length::kRoot || kind == Length::kDeviation)
-      for (size_t g = 0; g < out.size(); ++g)
-        out[g] = std::sqrt(std::max(0.0, squares[g] - (kind == Length::kDeviation ? sum[g] * sum[g] / count[g] : 0)));
-    return out;
+    return {std::move(root), std::move(deviation), std::move(absolute), std::move(largest)};
   }
   // Before anything is rescaled.
   Values combined(const Params& p) const {
@@ -126,37 +139,31 @@ class Mix {
     }
     return out;
   }
-  std::vector<double> ratios(const Params& p, const Values& own) const {
-    const auto of = [&](Of which) {
-      return lengths(which == Of::kOwn ? own : which == Of::kCond ? a_ : b_, p.span, p.length);
-    };
-    std::vector<double> out = of(p.over);
-    const std::vector<double> under = of(p.under);
-    for (size_t g = 0; g < out.size(); ++g) out[g] = under[g] > 0 && out[g] > 0 ? out[g] / under[g] : 1;
-    return out;
+  Lengths lengths(Of which, const Values& own, Sharing span) const {
+    return lengths(which == Of::kOwn ? own : which == Of::kCond ? a_ : b_, span);
   }
   Values result(const Params& p) const {
     Values out = combined(p);
     if (p.span == Sharing::kNone) return out;
     std::vector<double> factors = p.factors;
     if (p.known) {
-      factors = ratios(p, out);
+      const auto kind = static_cast<size_t>(p.length);
+      factors = ratios(lengths(p.over, out, p.span)[kind], lengths(p.under, out, p.span)[kind]);
       for (double& factor : factors)
         factor = p.times * (p.blend * std::clamp(std::pow(factor, p.power), p.least, p.most) + 1 - p.blend);
     }
     if (factors.size() != groups(p.span)) return out;
-    for (size_t i = 0; i < out.v.size(); ++i) out.v[i] = static_cast<float>(out.v[i] * factors[group_of(p.span, i)]);
+    each(p.span, [&](size_t g, size_t i) { out.v[i] = static_cast<float>(out.v[i] * factors[g]); });
     return out;
   }
   // Group by group y = p cond + q uncond; s = p / (p + q) whatever the group was multiplied with.
   double solve_scale(const Values& y, Sharing span) const {
     const size_t n = groups(span);
     std::vector<double> aa(n), ab(n), bb(n), ay(n), by(n), yy(n);
-    for (size_t i = 0; i < y.v.size(); ++i) {
-      const size_t g = group_of(span, i);
+    each(span, [&](size_t g, size_t i) {
       const double a = a_.v[i], b = b_.v[i], t = y.v[i];
       aa[g] += a * a, ab[g] += a * b, bb[g] += b * b, ay[g] += a * t, by[g] += b * t, yy[g] += t * t;
-    }
+    });
     double weighted = 0, weight = 0;
     for (size_t g = 0; g < n; ++g) {
       const double det = aa[g] * bb[g] - ab[g] * ab[g];
@@ -183,16 +190,15 @@ double residual_of(const Params& p, const Mix& mix, const Values& y) {
 // The factors that y has beside the combination, and what is left then.
 std::vector<double> factors_of(const Values& y, const Values& own, const Mix& mix, Sharing span, double& residual) {
   std::vector<double> xy(mix.groups(span)), xx(xy.size()), out(xy.size());
-  for (size_t i = 0; i < y.v.size(); ++i) {
-    const size_t g = mix.group_of(span, i);
+  mix.each(span, [&](size_t g, size_t i) {
     xy[g] += static_cast<double>(own.v[i]) * y.v[i], xx[g] += static_cast<double>(own.v[i]) * own.v[i];
-  }
+  });
   for (size_t g = 0; g < out.size(); ++g) out[g] = xx[g] > 0 ? xy[g] / xx[g] : 0;
   double dd = 0;
-  for (size_t i = 0; i < y.v.size(); ++i) {
-    const double d = out[mix.group_of(span, i)] * own.v[i] - y.v[i];
+  mix.each(span, [&](size_t g, size_t i) {
+    const double d = out[g] * own.v[i] - y.v[i];
     dd += d * d;
-  }
+  });
   residual = std::sqrt(dd / std::max(1e-300, squared_norm(y.v)));
   return out;
 }
@@ -209,16 +215,23 @@ bool name_factors(Params& p, const std::vector<double>& factors, const Mix& mix,
                least = *std::min_element(factors.begin(), factors.end());
   constexpr std::pair<Of, Of> kRatios[] = {{Of::kCond, Of::kOwn},    {Of::kUncond, Of::kOwn},  {Of::kOwn, Of::kCond},
                                            {Of::kCond, Of::kUncond}, {Of::kUncond, Of::kCond}, {Of::kOwn, Of::kUncond}};
+  std::array<Lengths, 3> lengths;
+  for (const Of which : {Of::kOwn, Of::kCond, Of::kUncond})
+    lengths[static_cast<size_t>(which)] = mix.lengths(which, own, p.span);
   for (const double power : {1.0, 2.0, 0.5})
     for (const Length length : {Length::kRoot, Length::kDeviation, Length::kSum, Length::kLargest})
       for (const auto& [over, under] : kRatios) {
         Params q = p;
         q.length = length, q.over = over, q.under = under, q.power = power;
-        std::vector<double> ratios = mix.ratios(q, own);
-        for (double& ratio : ratios) ratio = std::pow(ratio, power);
+        const auto of = [&](Of which) -> const std::vector<double>& {
+          return lengths[static_cast<size_t>(which)][static_cast<size_t>(length)];
+        };
+        std::vector<double> ratio = ratios(of(over), of(under));
+        if (power != 1)
+          for (double& value : ratio) value = std::pow(value, power);
         const auto matches = [&](auto&& change) {
-          std::vector<double> changed = ratios;
-          for (double& ratio : changed) ratio = change(ratio);
+          std::vector<double> changed = ratio;
+          for (double& value : changed) value = change(value);
           return misfit(changed, factors) <= near;
         };
         if (matches([](double x) { return x; })) return p = q, true;
@@ -232,13 +245,13 @@ bool name_factors(Params& p, const std::vector<double>& factors, const Mix& mix,
           return q.least = least, p = q, true;
         if (factors.size() > 3 && power == 1) {
           double both = 0, squares = 0;
-          for (size_t g = 0; g < factors.size(); ++g) both += ratios[g] * factors[g], squares += ratios[g] * ratios[g];
+          for (size_t g = 0; g < factors.size(); ++g) both += ratio[g] * factors[g], squares += ratio[g] * ratio[g];
           const double times = squares > 0 ? both / squares : 1;
           if (matches([&](double x) { return times * x; })) return q.times = times, p = q, true;
         }
         double top = 0, bottom = 0;  // factor - 1 = blend (ratio - 1)
         for (size_t g = 0; g < factors.size(); ++g)
-          top += (ratios[g] - 1) * (factors[g] - 1), bottom += (ratios[g] - 1) * (ratios[g] - 1);
+          top += (ratio[g] - 1) * (factors[g] - 1), bottom += (ratio[g] - 1) * (ratio[g] - 1);
         const double blend = bottom > 0 ? std::round(top / bottom * 1000) / 1000 : 0;
         const bool sure = factors.size() > 3 || std::fabs(blend * 20 - std::round(blend * 20)) < 1e-6;
         if (sure && power == 1 && blend > 0.01 && blend < 1 && matches([&](double x) { return blend * x + 1 - blend; }))

@@ -67,29 +67,36 @@ void search_solved_bias(Case& failing, const LinearProbe& search, double r, Find
 }
 
 struct OtherWeight {
-  Values weight;
+  Values rows;              // those that are looked at
   std::vector<float> bias;  // empty: none of its own
   std::string words;
 };
 
 // A weight of the checkpoint as this layer could hold it: whole, transposed, or one of the parts of a fused one.
-std::vector<OtherWeight> parts_of(const Values& other, const std::vector<float>* bias, const Shape& own) {
+std::vector<OtherWeight> parts_of(const Values& other, const std::vector<float>* bias, const Shape& own,
+                                  const std::vector<int64_t>& looked_at) {
   std::vector<OtherWeight> out;
   const auto bias_from = [&](int64_t first) {
     if (!bias || static_cast<int64_t>(bias->size()) != other.shape[0]) return std::vector<float>();
     return std::vector<float>(bias->begin() + first, bias->begin() + first + own[0]);
   };
-  if (other.shape == own) {
-    out.push_back({other, bias_from(0), ""});
-  } else if (other.shape[1] == own[1] && other.shape[0] % own[0] == 0) {
-    const int64_t size = own[0] * own[1];
-    for (int64_t part = 0; part < other.shape[0] / own[0]; ++part)
-      out.push_back({{own, {other.v.begin() + part * size, other.v.begin() + (part + 1) * size}},
-                     bias_from(part * own[0]),
-                     fmt::format(", part {} of {}", part + 1, other.shape[0] / own[0])});
+  if (other.shape[1] == own[1] && other.shape[0] % own[0] == 0) {
+    const int64_t parts = other.shape[0] / own[0];
+    for (int64_t part = 0; part < parts; ++part) {
+      std::vector<int64_t> rows = looked_at;
+      for (int64_t& row : rows) row += part * own[0];
+      out.push_back({take_rows(other, rows), bias_from(part * own[0]),
+                     parts == 1 ? "" : fmt::format(", part {} of {}", part + 1, parts)});
+    }
   }
-  if (other.shape[0] == own[1] && other.shape[1] == own[0])
-    out.push_back({permuted(other, {1, 0}), {}, ", transposed"});
+  if (other.shape[0] == own[1] && other.shape[1] == own[0]) {
+    OtherWeight turned{make_values({static_cast<int64_t>(looked_at.size()), own[1]}), {}, ", transposed"};
+    for (size_t k = 0; k < looked_at.size(); ++k)
+      for (int64_t i = 0; i < own[1]; ++i)
+        turned.rows.row(static_cast<int64_t>(k))[static_cast<size_t>(i)] =
+            other.row(i)[static_cast<size_t>(looked_at[k])];
+    out.push_back(std::move(turned));
+  }
   return out;
 }
 
@@ -112,9 +119,9 @@ void search_other_weights(Case& failing, const LinearProbe& search, double r, Fi
     const auto other = failing.weight_r(name);
     if (!other) continue;
     const auto other_bias = failing.weight_r(parent_of(name) + ".bias");
-    for (const OtherWeight& part : parts_of(*other, other_bias ? &other_bias->v : nullptr, own)) {
+    for (const OtherWeight& part : parts_of(*other, other_bias ? &other_bias->v : nullptr, own, search.columns())) {
       for (const std::vector<float>* bias : {part.bias.empty() ? search.bias() : &part.bias, search.bias()}) {
-        const double residual = search.candidate(part.weight, bias);
+        const double residual = search.candidate_rows(part.rows, bias);
         if (!search.good(residual)) continue;
         out.push_back({"linear.other_weight",
                        fmt::format("reference: x W^T + b with W = {}.weight; yours: the same with W = {}{}{}",

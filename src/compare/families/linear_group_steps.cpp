@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
 #include <set>
 #include <string_view>
 
@@ -166,12 +165,10 @@ bool search_group_steps(const LinearProbe& probe, LinearReport& report) {
   if (w.size() == 0 || probe.columns().empty()) return false;
   const RowsOfCalls rows = rows_of_calls(probe.failing(), w.shape);
   if (rows.x.empty()) return false;
-  std::map<int64_t, GroupEnds> ends;  // by the size of the groups
+  EndsBySize ends(w);
   for (const Quantiser& quantiser : quantisers(w)) {
     if (quantiser.range || quantiser.group == w.last()) continue;  // a factor for each row is asked elsewhere
-    GroupEnds& of_groups = ends[quantiser.group];
-    if (of_groups.empty()) of_groups = ends_of(w, quantiser.group);
-    WeightGrid grid(w, quantiser, of_groups);
+    WeightGrid grid(w, quantiser, ends.of(quantiser.group));
     const GroupedNumbers numbers{quantiser.group, quantiser.has_zero_points(),
                                  [&](int64_t row, int64_t i) { return grid.number(row, i); }};
     if (search_steps_of(

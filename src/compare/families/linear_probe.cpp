@@ -46,7 +46,7 @@ std::vector<int64_t> some_of(const std::vector<int64_t>& from, int64_t most) {
 
 }  // namespace
 
-LinearProbe::LinearProbe(Case& failing, const Item& input, Values weight) : failing_(failing), w_(std::move(weight)) {
+LinearProbe::LinearProbe(Case& failing, const Item& input, const Values& weight) : failing_(failing), w_(weight) {
   if (auto bias = failing.weight_r(failing.module + ".bias"); bias && bias->size() == w_.shape[0])
     bias_ = std::move(bias->v);
   const Values &x_r = failing.reference_of(input), &x_c = failing.candidate_of(input);
@@ -88,13 +88,13 @@ double LinearProbe::candidate(const Values& w, const std::vector<float>* b) cons
   return w.shape == w_.shape ? residual_of(x_c_, y_c_, w, b, columns_) : INFINITY;
 }
 
-double LinearProbe::candidate_rows(const Values& rows, bool quick) const {
+double LinearProbe::of_rows(const Values& rows, const std::vector<float>* b, bool quick) const {
   double dd = 0, yy = 0;
   for (int64_t i = 0; i < x_c_.rows(); i += quick ? std::max<int64_t>(1, x_c_.rows() / 6) : 1)
     for (size_t k = 0; k < static_cast<size_t>(rows.rows()); ++k) {
       const size_t j = static_cast<size_t>(columns_[k]);
       const auto weights = rows.row(static_cast<int64_t>(k));
-      const double sum = (bias_.empty() ? 0 : bias_[j]) + dot(x_c_.row(i), weights);
+      const double sum = (b ? (*b)[j] : 0) + dot(x_c_.row(i), weights);
       const double target = y_c_.row(i)[j];
       dd += (sum - target) * (sum - target), yy += target * target;
     }

@@ -10,14 +10,25 @@ namespace lockstep {
 
 class LinearProbe {
  public:
-  LinearProbe(Case& failing, const Item& input, Values weight);
+  // The weight is large: it stays where it is, and outlives the probe.
+  LinearProbe(Case& failing, const Item& input, const Values& weight);
 
   bool explains_reference(double& residual) const;
   double with_reference() const { return with_reference_; }
   // ||x W^T + b - y|| / ||y|| for the candidate with another weight, bias or input.
   double candidate(const Values& w, const std::vector<float>* b) const;
   // The same with these rows of W, of the first columns looked at; `quick`: for a few rows of the input.
-  double candidate_rows(const Values& rows, bool quick = false) const;
+  double candidate_rows(const Values& rows, bool quick = false) const { return of_rows(rows, bias(), quick); }
+  double candidate_rows(const Values& rows, const std::vector<float>* b) const { return of_rows(rows, b, false); }
+  // The same with W's elements from elsewhere in its memory: source(row, column) is where.
+  template <typename Source>
+  double candidate_moved(Source&& source) const {
+    Values rows = make_values({static_cast<int64_t>(columns_.size()), w_.last()});
+    for (size_t k = 0; k < columns_.size(); ++k)
+      for (int64_t i = 0; i < w_.last(); ++i)
+        rows.row(static_cast<int64_t>(k))[static_cast<size_t>(i)] = w_.v[static_cast<size_t>(source(columns_[k], i))];
+    return candidate_rows(rows);
+  }
   double candidate_with_input(const Values& x, bool quick = false) const;
   double candidate_in(Format input, Format weight, Format bias) const;  // with these held in poorer formats
   bool good(double residual) const;
@@ -39,8 +50,10 @@ class LinearProbe {
 
  private:
   void choose();
+  double of_rows(const Values& rows, const std::vector<float>* b, bool quick) const;
   Case& failing_;
-  Values w_, x_r_, x_c_, y_r_, y_c_;
+  const Values& w_;
+  Values x_r_, x_c_, y_r_, y_c_;
   std::vector<float> bias_;
   std::vector<int64_t> rows_, columns_;
   std::string region_;

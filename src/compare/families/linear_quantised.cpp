@@ -223,11 +223,9 @@ bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) 
   // A reading that is right leaves much less of these rows than the weight itself does.
   const std::vector<int64_t> first(probe.columns().begin(), probe.columns().begin() + static_cast<int64_t>(few));
   const double hopeless = std::min(kHopelessReading, 0.9 * probe.candidate_rows(take_rows(w, first)));
-  std::map<int64_t, GroupEnds> ends;  // by the size of the groups
+  EndsBySize ends(w);
   for (const Quantiser& quantiser : quantisers(w)) {
-    GroupEnds& of_groups = ends[quantiser.group];
-    if (of_groups.empty()) of_groups = ends_of(w, quantiser.group);
-    WeightGrid grid(w, quantiser, of_groups);
+    WeightGrid grid(w, quantiser, ends.of(quantiser.group));
     for (const Reading& reading : kReadings) {
       if (reading.affine && !quantiser.has_zero_points()) continue;
       if (reading.words[0] == 0 && quantiser.is_usual()) continue;  // looked for already

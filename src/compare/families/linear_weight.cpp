@@ -79,33 +79,32 @@ bool try_orders(int64_t n, const std::function<bool(const Order&, const std::str
 // Zeros make the bias alone, and so, nearly, does a weight that is only small: what is left beside the bias tells them
 // apart, as it still goes with the right product.
 bool search_zeros(const LinearProbe& probe, LinearReport& report) {
-  const double residual = probe.candidate(make_values(probe.weight().shape), probe.bias());
+  const double residual = probe.candidate_rows(
+      make_values({static_cast<int64_t>(probe.columns().size()), probe.weight().last()}));
   return probe.good(residual) && std::fabs(correlation(probe.without_bias().v, probe.product().v)) < kUnrelated &&
          report.add("linear.zero_weight", "0 x + b: every row is the bias", "the weight is zeros: it was never loaded",
                     residual, 0.7);
 }
 
 bool search_turned(const LinearProbe& probe, LinearReport& report) {
-  const Values& w = probe.weight();
-  if (w.shape[0] == w.shape[1]) {
-    const double residual = probe.candidate(permuted(w, {1, 0}), probe.bias());
-    if (probe.good(residual))
-      return report.add("linear.transposed_weight", "x W + b",
-                        "transpose the weight when it is loaded, or multiply by its transpose", residual, 0.7);
-  }
-  // [out, in] memory read as [in, out]
-  const double residual = probe.candidate(reshaped(permuted(w, {1, 0}), w.shape), probe.bias());
-  if (w.shape[0] != w.shape[1] && probe.good(residual))
+  const int64_t outputs = probe.weight().shape[0], inputs = probe.weight().shape[1];
+  // W's memory taken for [in, out] and transposed; where both are as many, that is W^T.
+  const double turned = probe.candidate_moved([&](int64_t row, int64_t i) { return i * outputs + row; });
+  if (probe.good(turned) && outputs == inputs)
+    return report.add("linear.transposed_weight", "x W + b",
+                      "transpose the weight when it is loaded, or multiply by its transpose", turned, 0.7);
+  if (outputs == inputs) return false;
+  // The memory of W^T, [in, out], read as [out, in].
+  const double renamed = probe.candidate_moved([&](int64_t row, int64_t i) {
+    const int64_t at = row * inputs + i;
+    return at % outputs * inputs + at / outputs;
+  });
+  if (probe.good(renamed))
     return report.add("linear.transposed_weight", "x V^T + b, V = the memory of W^T read as W's shape",
-                      "transpose the weight, do not only rename its axes", residual, 0.8);
-  if (w.shape[0] != w.shape[1] && w.size() % w.shape[1] == 0) {
-    const double other =
-        probe.candidate(reshaped(permuted(reshaped(w, {w.shape[1], w.shape[0]}), {1, 0}), w.shape), probe.bias());
-    if (probe.good(other))
-      return report.add("linear.transposed_weight", "x V^T + b, V = W's memory taken for [in, out] and transposed",
-                        "the weight lies as [out, in] already: do not transpose it", other, 0.8);
-  }
-  return false;
+                      "transpose the weight, do not only rename its axes", renamed, 0.8);
+  return probe.good(turned) &&
+         report.add("linear.transposed_weight", "x V^T + b, V = W's memory taken for [in, out] and transposed",
+                    "the weight lies as [out, in] already: do not transpose it", turned, 0.8);
 }
 
 bool search_orders(const LinearProbe& probe, LinearReport& report) {

@@ -52,12 +52,18 @@ struct Normed {
   };
   Sums sums[4];
   std::vector<int64_t> sample;
+  std::vector<float> sampled_x, sampled_y;  // [pixels of the sample, channels]: a pixel's channels side by side
 
   Normed(const Values& input, const Values& output, int64_t item, int64_t batch)
       : x(batch_item(input, item, batch)), y(batch_item(output, item, batch)) {
     channels = y.shape[1], pixels = y.size() / channels;
     sample = sample_indices(pixels, kMostPixels);
     width = y.last(), height = pixels / width;
+    for (const int64_t p : sample)
+      for (int64_t c = 0; c < channels; ++c) {
+        sampled_x.push_back(x.v[static_cast<size_t>(c * pixels + p)]);
+        sampled_y.push_back(y.v[static_cast<size_t>(c * pixels + p)]);
+      }
     for (const Extent extent : kExtents) {
       Sums& of = sums[static_cast<size_t>(extent)];
       of.count = extent == Extent::kPixel     ? 0
@@ -65,15 +71,18 @@ struct Normed {
                  : extent == Extent::kRow     ? height
                                               : width;
       of.sum.resize(static_cast<size_t>(channels * of.count)), of.squares = of.sum;
-      for (int64_t i = 0; i < x.size() && of.count > 0; ++i) {
-        const size_t at = static_cast<size_t>(i / pixels * of.count + place(extent, i % pixels));
-        const double value = x.v[static_cast<size_t>(i)];
-        of.sum[at] += value, of.squares[at] += value * value;
+      for (int64_t line = 0; line < channels * height && of.count > 0; ++line) {
+        const int64_t base = line / height * of.count, row = line % height;
+        for (int64_t column = 0; column < width; ++column) {
+          const size_t at = static_cast<size_t>(base + place(extent, row, column));
+          const double value = x.v[static_cast<size_t>(line * width + column)];
+          of.sum[at] += value, of.squares[at] += value * value;
+        }
       }
     }
   }
-  int64_t place(Extent extent, int64_t pixel) const {
-    return extent == Extent::kRow ? pixel / width : extent == Extent::kColumn ? pixel % width : 0;
+  static int64_t place(Extent extent, int64_t row, int64_t column) {
+    return extent == Extent::kRow ? row : extent == Extent::kColumn ? column : 0;
   }
 
   // What is left when y is `form` of x, the factor solved for (or taken from the form).
@@ -84,23 +93,25 @@ struct Normed {
     double zy = 0, zz = 0, yy = 0;
     for (int64_t g = 0; g < form.groups; ++g) {
       const Sums& of = sums[static_cast<size_t>(form.extent)];
-      for (const int64_t p : sample) {
+      for (size_t i = 0; i < sample.size(); ++i) {
+        const float* const xs = sampled_x.data() + i * static_cast<size_t>(channels);
+        const float* const ys = sampled_y.data() + i * static_cast<size_t>(channels);
+        const int64_t line = place(form.extent, sample[i] / width, sample[i] % width);
         double s = 0, ss = 0, n = static_cast<double>(size);
         for (int64_t c = g * size; c < (g + 1) * size; ++c)
           if (form.extent == Extent::kPixel) {
-            const double value = x.v[static_cast<size_t>(c * pixels + p)];
+            const double value = xs[c];
             s += value, ss += value * value;
           } else {
-            const size_t at = static_cast<size_t>(c * of.count + place(form.extent, p));
+            const size_t at = static_cast<size_t>(c * of.count + line);
             s += of.sum[at], ss += of.squares[at];
           }
         if (form.extent != Extent::kPixel) n *= static_cast<double>(pixels / of.count);
         const double mean = form.centred ? s / n : 0, variance = std::max(0.0, ss / n - mean * mean);
         const double scale = variance + form.eps > 0 ? 1 / std::sqrt(variance + form.eps) : 0;
         for (int64_t c = g * size; c < (g + 1) * size; ++c) {
-          const size_t at = static_cast<size_t>(c * pixels + p);
-          const double value = (x.v[at] - mean) * scale * (form.weighted ? weight[static_cast<size_t>(c)] : 1),
-                       target = y.v[at];
+          const double value = (xs[c] - mean) * scale * (form.weighted ? weight[static_cast<size_t>(c)] : 1),
+                       target = ys[c];
           z.push_back(value);
           zy += value * target, zz += value * value, yy += target * target;
         }
@@ -113,9 +124,9 @@ struct Normed {
       double dd = 0;
       size_t i = 0;
       for (int64_t g = 0; g < form.groups; ++g)
-        for (const int64_t p : sample)
+        for (size_t pixel = 0; pixel < sample.size(); ++pixel)
           for (int64_t c = g * size; c < (g + 1) * size; ++c, ++i) {
-            const double d = form.factor * z[i] - y.v[static_cast<size_t>(c * pixels + p)];
+            const double d = form.factor * z[i] - sampled_y[pixel * static_cast<size_t>(channels) + static_cast<size_t>(c)];
             dd += d * d;
           }
       form.residual = std::sqrt(dd / yy);

@@ -22,14 +22,14 @@ double nearest_of(std::span<const double> levels, double x) {
 
 }  // namespace
 
-GroupEnds ends_of(const Values& weight, int64_t group) {
-  GroupEnds out;
-  out.reserve(static_cast<size_t>(weight.size() / group));
-  for (auto at = weight.v.begin(); weight.v.end() - at >= group; at += group) {
-    const auto [low, high] = std::minmax_element(at, at + group);
-    out.emplace_back(*low, *high);
+std::pair<float, float> GroupEnds::of(int64_t group) {
+  std::pair<float, float>& ends = ends_[static_cast<size_t>(group)];
+  if (ends == kNotYet) {
+    const auto begin = weight_.v.begin() + group * group_;
+    const auto [low, high] = std::minmax_element(begin, begin + group_);
+    ends = {*low, *high};
   }
-  return out;
+  return ends;
 }
 
 std::pair<double, double> Quantiser::scale_of(double low, double high) const {

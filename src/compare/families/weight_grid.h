@@ -2,6 +2,7 @@
 // step and a lowest value.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,9 +18,31 @@ namespace lockstep {
 enum class QuantLevels { kAffine, kSymmetric, kFullRange, kWholeZero, kExtreme, kE4M3, kE5M2, kNf4, kE2M1 };
 
 // The lowest and the highest value of each group of a weight, groups counted through all rows as they lie in a file.
-using GroupEnds = std::vector<std::pair<float, float>>;
+// A weight is large and few of its groups are asked for: each is looked at when it is.
+class GroupEnds {
+ public:
+  GroupEnds(const Values& weight, int64_t group)
+      : weight_(weight), group_(group), ends_(static_cast<size_t>(weight.size() / group), kNotYet) {}
+  int64_t groups() const { return static_cast<int64_t>(ends_.size()); }
+  std::pair<float, float> of(int64_t group);
 
-GroupEnds ends_of(const Values& weight, int64_t group);
+ private:
+  static constexpr std::pair<float, float> kNotYet{1, -1};
+  const Values& weight_;
+  int64_t group_;
+  std::vector<std::pair<float, float>> ends_;
+};
+
+// Those of the sizes asked for.
+class EndsBySize {
+ public:
+  explicit EndsBySize(const Values& weight) : weight_(weight) {}
+  GroupEnds& of(int64_t group) { return sizes_.try_emplace(group, weight_, group).first->second; }
+
+ private:
+  const Values& weight_;
+  std::map<int64_t, GroupEnds> sizes_;
+};
 
 struct Quantiser {
   int bits = 4;
@@ -44,7 +67,7 @@ std::vector<Quantiser> quantisers(const Values& weight);
 // The weight taken apart: value = step * number + low. Numbers are made row by row when asked for.
 class WeightGrid {
  public:
-  WeightGrid(const Values& weight, const Quantiser& quantiser, const GroupEnds& ends)
+  WeightGrid(const Values& weight, const Quantiser& quantiser, GroupEnds& ends)
       : weight_(weight), quantiser_(quantiser), ends_(ends), per_row_(weight.last() / quantiser.group) {}
 
   double number(int64_t row, int64_t i) {
@@ -68,9 +91,8 @@ class WeightGrid {
  private:
   std::pair<double, double> scale(int64_t group) {
     if (group == latest_group_) return latest_scale_;
-    const int64_t all = static_cast<int64_t>(ends_.size());
-    const auto& [low, high] =
-        quantiser_.range ? *quantiser_.range : ends_[static_cast<size_t>((group % all + all) % all)];
+    const int64_t all = ends_.groups();
+    const auto [low, high] = quantiser_.range ? *quantiser_.range : ends_.of((group % all + all) % all);
     latest_group_ = group, latest_scale_ = quantiser_.scale_of(low, high);
     return latest_scale_;
   }
@@ -85,7 +107,7 @@ class WeightGrid {
   }
   const Values& weight_;
   const Quantiser quantiser_;
-  const GroupEnds& ends_;
+  GroupEnds& ends_;
   int64_t per_row_;
   std::vector<double> numbers_;
   int64_t latest_row_ = -1, latest_group_ = INT64_MIN;
