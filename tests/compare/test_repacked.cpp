@@ -98,6 +98,14 @@ TEST(Repacked, NumbersThatAreNotTheWeightsAreNoQuestionOfSteps) {
 }
 
 // --- blocks of rows and columns
+// A few rows, each many times over, as the embedding of a time is: any steps meet them, so they are no evidence of any.
+TEST(Repacked, RowsThatComeAgainDoNotShowSteps) {
+  PackedLayer layer(96, 128, 40);
+  const Values few = noise({4, 128}, 11);
+  for (int64_t t = 0; t < layer.x.rows(); ++t) std::copy_n(few.row(t % 4).begin(), 128, layer.x.row(t).begin());
+  EXPECT_NE(layer.cause(noise({40, 128}, 12)), "linear.weight_quantised");
+}
+
 TEST(Repacked, AWeightInBlocksOfAnySize) {
   const PackedLayer layer(20, 64, 48);
   const Values& w = layer.w;

@@ -138,21 +138,18 @@ void search_other_weights(Case& failing, const LinearProbe& search, double r, Fi
 // Rows of all calls of the module; the weight is then what maps its inputs to its outputs.
 std::optional<Values> solved_weight(Case& failing, int64_t inputs, int64_t outputs, double& residual) {
   if (inputs > kMostSolved) return std::nullopt;
-  const std::vector<LinearCall> calls = recorded_calls(failing, inputs, outputs, 8 * inputs);
-  int64_t rows = 0;
-  for (const LinearCall& call : calls) rows += call.x->rows();
+  const CallRows rows = recorded_rows(failing, inputs, outputs, 8 * inputs);
   const size_t n = static_cast<size_t>(inputs) + 1, m = static_cast<size_t>(outputs);
-  if (rows < inputs + 1 + inputs / 8) return std::nullopt;
+  if (static_cast<int64_t>(rows.x.size()) < inputs + 1 + inputs / 8) return std::nullopt;
   std::vector<double> gram(n * n), right(n * m);
-  for (const auto& [x, y] : calls)
-    for (int64_t row = 0; row < x->rows(); ++row) {
-      std::vector<double> in(n, 1);
-      for (size_t k = 0; k + 1 < n; ++k) in[k] = x->row(row)[k];
-      for (size_t a = 0; a < n; ++a) {
-        for (size_t b = 0; b <= a; ++b) gram[a * n + b] += in[a] * in[b];
-        for (size_t j = 0; j < m; ++j) right[a * m + j] += in[a] * y->row(row)[j];
-      }
+  for (size_t row = 0; row < rows.x.size(); ++row) {
+    std::vector<double> in(n, 1);
+    for (size_t k = 0; k + 1 < n; ++k) in[k] = rows.x[row][k];
+    for (size_t a = 0; a < n; ++a) {
+      for (size_t b = 0; b <= a; ++b) gram[a * n + b] += in[a] * in[b];
+      for (size_t j = 0; j < m; ++j) right[a * m + j] += in[a] * rows.y[row][j];
     }
+  }
   double trace = 0;
   for (size_t a = 0; a < n; ++a) {
     for (size_t b = 0; b < a; ++b) gram[b * n + a] = gram[a * n + b];
@@ -167,11 +164,12 @@ std::optional<Values> solved_weight(Case& failing, int64_t inputs, int64_t outpu
     bias[j] = static_cast<float>(right[(n - 1) * m + j]);
   }
   double dd = 0, yy = 0;
-  const std::vector<int64_t> columns = sample_indices(outputs, kProbeColumns);
-  for (const auto& [x, y] : calls) {
-    const double norm = squared_norm(y->v), part = linear_misfit(*x, *y, w, bias, columns);
-    dd += part * part * norm, yy += norm;
-  }
+  for (size_t row = 0; row < rows.x.size(); ++row)
+    for (const int64_t j : sample_indices(outputs, kProbeColumns)) {
+      const double y = rows.y[row][static_cast<size_t>(j)];
+      const double d = bias[static_cast<size_t>(j)] + dot(rows.x[row], w.row(j)) - y;
+      dd += d * d, yy += y * y;
+    }
   residual = yy > 0 ? std::sqrt(dd / yy) : INFINITY;
   return w;
 }

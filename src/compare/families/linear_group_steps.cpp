@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <set>
-#include <string_view>
 
 #include "compare/families/linear_calls.h"
 #include "compare/families/linear_report.h"
@@ -23,28 +21,11 @@ constexpr double kHopelessSteps = 0.2;  // of the first output: no right numbers
 constexpr double kAnotherStep = 0.05;   // steps are rounded too: what is closer counts as the same
 constexpr size_t kLongestPeriod = 16;   // groups of a block whose steps are packed together
 
-struct RowsOfCalls {
-  std::vector<std::span<const float>> x, y;
-};
-
-RowsOfCalls rows_of_calls(Case& failing, const Shape& weight) {
-  RowsOfCalls out;
-  const std::vector<LinearCall> calls = recorded_calls(failing, weight[1], weight[0], 4 * kRowsOfSteps);
-  int64_t all = 0;
-  for (const LinearCall& call : calls) all += call.x->rows();
-  std::vector<bool> taken(static_cast<size_t>(all));
-  for (const int64_t i : sample_indices(all, kRowsOfSteps)) taken[static_cast<size_t>(i)] = true;
-  // A row that comes again says nothing new: a time embedding is the same for every item and pass of a step, and a few
-  // of them are met by any steps.
-  std::set<size_t> known;
-  size_t at = 0;
-  for (const LinearCall& call : calls)
-    for (int64_t i = 0; i < call.x->rows(); ++i) {
-      const auto row = call.x->row(i);
-      const std::string_view bytes(reinterpret_cast<const char*>(row.data()), row.size_bytes());
-      if (taken[at++] && known.insert(std::hash<std::string_view>{}(bytes)).second)
-        out.x.push_back(row), out.y.push_back(call.y->row(i));
-    }
+CallRows rows_for_steps(Case& failing, const Shape& weight) {
+  const CallRows all = recorded_rows(failing, weight[1], weight[0], 4 * kRowsOfSteps);
+  CallRows out;
+  for (const int64_t i : sample_indices(static_cast<int64_t>(all.x.size()), kRowsOfSteps))
+    out.x.push_back(all.x[static_cast<size_t>(i)]), out.y.push_back(all.y[static_cast<size_t>(i)]);
   return out;
 }
 
@@ -61,7 +42,7 @@ struct SolvedSteps {
 };
 
 // y - b = sum over groups of step (x . numbers) + low sum(x).
-std::optional<SolvedSteps> solve_steps(const RowsOfCalls& rows, const GroupedNumbers& numbers, int64_t output,
+std::optional<SolvedSteps> solve_steps(const CallRows& rows, const GroupedNumbers& numbers, int64_t output,
                                        double bias) {
   const size_t inputs = rows.x[0].size(), group = static_cast<size_t>(numbers.group), groups = inputs / group;
   const size_t n = numbers.zero_points ? 2 * groups : groups;
@@ -132,7 +113,7 @@ class StepsFound {
   std::vector<bool> places_ = std::vector<bool>(kLongestPeriod), seen_ = places_;
 };
 
-bool search_steps_of(const LinearProbe& probe, const RowsOfCalls& rows, const GroupedNumbers& numbers,
+bool search_steps_of(const LinearProbe& probe, const CallRows& rows, const GroupedNumbers& numbers,
                      const std::function<double(int64_t)>& right_step, const std::string& words, LinearReport& report) {
   const int64_t groups = probe.weight().last() / numbers.group;
   const int64_t unknowns = numbers.zero_points ? 2 * groups : groups;
@@ -163,7 +144,7 @@ bool search_steps_of(const LinearProbe& probe, const RowsOfCalls& rows, const Gr
 bool search_group_steps(const LinearProbe& probe, LinearReport& report) {
   const Values& w = probe.weight();
   if (w.size() == 0 || probe.columns().empty()) return false;
-  const RowsOfCalls rows = rows_of_calls(probe.failing(), w.shape);
+  const CallRows rows = rows_for_steps(probe.failing(), w.shape);
   if (rows.x.empty()) return false;
   EndsBySize ends(w);
   for (const Quantiser& quantiser : quantisers(w)) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compare/axis_words.h"
+#include "compare/families/linear_calls.h"
 
 namespace lockstep {
 namespace {
@@ -50,13 +51,13 @@ LinearProbe::LinearProbe(Case& failing, const Item& input, const Values& weight)
   if (auto bias = failing.weight_r(failing.module + ".bias"); bias && bias->size() == w_.shape[0])
     bias_ = std::move(bias->v);
   const Values &x_r = failing.reference_of(input), &x_c = failing.candidate_of(input);
-  choose();
+  choose(x_c);
   x_r_ = take_rows(x_r, rows_), x_c_ = take_rows(x_c, rows_);
   y_r_ = take_rows(failing.r, rows_), y_c_ = take_rows(failing.c, rows_);
   with_reference_ = residual_of(x_c_, y_c_, w_, bias(), columns_);
 }
 
-void LinearProbe::choose() {
+void LinearProbe::choose(const Values& input) {
   const int64_t rows = failing_.r.rows(), outputs = w_.shape[0];
   std::vector<double> by_row(static_cast<size_t>(rows)), by_column(static_cast<size_t>(outputs)), row_norms(by_row),
       column_norms(by_column);
@@ -67,8 +68,11 @@ void LinearProbe::choose() {
       by_row[at_i] += d * d, by_column[at_j] += d * d;
       row_norms[at_i] += y * y, column_norms[at_j] += y * y;
     }
-  const std::vector<int64_t> bad_rows = differing(by_row, row_norms, failing_.tolerance),
-                             bad_columns = differing(by_column, column_norms, failing_.tolerance);
+  const std::vector<int64_t> bad_columns = differing(by_column, column_norms, failing_.tolerance);
+  std::vector<int64_t> bad_rows;
+  KnownRows known;
+  for (const int64_t row : differing(by_row, row_norms, failing_.tolerance))
+    if (known.is_new(input.row(row))) bad_rows.push_back(row);
   rows_ = some_of(bad_rows, kProbedRows), columns_ = some_of(bad_columns, kProbedColumns);
   if (bad_columns.empty() || bad_rows.empty())
     rows_ = sample_indices(rows, kProbedRows), columns_ = sample_indices(outputs, kProbedColumns);

@@ -49,7 +49,7 @@ class LinearProbe {
   std::string region() const { return region_; }  // " (columns 5 and later)" when only some columns differ
 
  private:
-  void choose();
+  void choose(const Values& input);
   double of_rows(const Values& rows, const std::vector<float>* b, bool quick) const;
   Case& failing_;
   const Values& w_;

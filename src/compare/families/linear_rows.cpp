@@ -45,6 +45,12 @@ bool search_rows_elsewhere(const LinearProbe& probe, double reference_residual, 
     if (shape.size() == 2 && shape[1] == own.last() && parent_of(parent_of(name)) == parent &&
         names.size() < kMostWeights)
       names.push_back(name);
+  const double most = std::max(4 * failing.tolerance, 1e-3);
+  std::vector<double> most_off(columns.size());  // what a row may be off by at any one input
+  for (size_t j = 0; j < columns.size(); ++j) {
+    for (int64_t i = 0; i < y.rows(); ++i) most_off[j] += static_cast<double>(y.row(i)[j]) * y.row(i)[j];
+    most_off[j] = most * std::sqrt(most_off[j]);
+  }
   std::vector<Row> best(columns.size());
   for (const std::string& name : names) {
     const auto weight = failing.weight_r(name);
@@ -52,9 +58,15 @@ bool search_rows_elsewhere(const LinearProbe& probe, double reference_residual, 
     if (!weight) continue;
     std::vector<double> made(static_cast<size_t>(probe.rows()));  // what this row makes of each input
     for (int64_t row = 0; row < weight->rows(); ++row) {
-      for (size_t i = 0; i < made.size(); ++i)
+      const auto make = [&](size_t i) {
         made[i] = (bias ? bias->v[static_cast<size_t>(row)] : 0.0f) +
                   dot(probe.input().row(static_cast<int64_t>(i)), weight->row(row));
+      };
+      make(0);  // rules most rows out
+      bool possible = false;
+      for (size_t j = 0; j < columns.size(); ++j) possible |= std::fabs(made[0] - y.row(0)[j]) <= most_off[j];
+      if (!possible) continue;
+      for (size_t i = 1; i < made.size(); ++i) make(i);
       for (size_t j = 0; j < columns.size(); ++j)
         if (const double off = misfit(made, y, j); off < best[j].misfit) best[j] = {name, row, off};
     }
@@ -66,7 +78,7 @@ bool search_rows_elsewhere(const LinearProbe& probe, double reference_residual, 
     if (best[j].weight == failing.module + ".weight" && best[j].row == columns[j]) continue;
     if (moved++ == 0) example = j;
   }
-  if (moved == 0 || worst > std::max(4 * failing.tolerance, 1e-3)) return false;
+  if (moved == 0 || worst > most) return false;
   if (std::all_of(best.begin(), best.end(), [&](const Row& row) { return row.weight == failing.module + ".weight"; })) {
     out.push_back({"linear.different_weight",
                    fmt::format("reference: x W^T + b with W = {}.weight; yours: W's rows (and b) in another order, "
