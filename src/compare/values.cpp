@@ -80,10 +80,12 @@ Values permuted(const Values& x, const std::vector<int>& axes) {
   if (axes.size() < 2 || x.v.empty()) return out.v = x.v, out;
   out.v.resize(x.v.size());
   const Strides to_step = contiguous_strides(out.shape);
-  // Two axes, the last of either side, go in squares: both sides then stay in the cache. The others are counted through.
+  // Two axes, the last of either side, go in squares: both sides then stay in the cache. The others are counted
+  // through.
   constexpr int64_t kSquare = 32;
   const size_t last = axes.size() - 1,
-               deepest = static_cast<size_t>(std::find(axes.begin(), axes.end(), static_cast<int>(last)) - axes.begin()),
+               deepest =
+                   static_cast<size_t>(std::find(axes.begin(), axes.end(), static_cast<int>(last)) - axes.begin()),
                other = deepest == last ? last - 1 : deepest;
   const int64_t rows = out.shape[other], columns = out.shape[last];
   std::vector<int64_t> index(axes.size(), 0);

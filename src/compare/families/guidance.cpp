@@ -19,7 +19,7 @@ enum class Length {
   kDeviation,
   kSum,
   kLargest
-};  // root of the squares, of the centred ones; of absolute values
+};                                                   // root of the squares, of the centred ones; of absolute values
 using Lengths = std::array<std::vector<double>, 4>;  // for each kind of length, one for each group
 enum class Of { kOwn, kCond, kUncond };
 // What is held in a poorer format: nothing, the two predictions, every step, the combination.

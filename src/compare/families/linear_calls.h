@@ -1,6 +1,6 @@
-// The rows of all calls of a linear layer in the candidate's run: what must be solved for needs more of them than one call
-// may have. A row that comes again says nothing new (a time embedding is the same for every item and pass of a step), and
-// a few rows are met by almost anything that is solved for: only different ones count.
+// The rows of all calls of a linear layer in the candidate's run: what must be solved for needs more of them than one
+// call may have. A row that comes again says nothing new (a time embedding is the same for every item and pass of a
+// step), and a few rows are met by almost anything that is solved for: only different ones count.
 #pragma once
 #include <cstddef>
 #include <set>

@@ -79,8 +79,8 @@ bool try_orders(int64_t n, const std::function<bool(const Order&, const std::str
 // Zeros make the bias alone, and so, nearly, does a weight that is only small: what is left beside the bias tells them
 // apart, as it still goes with the right product.
 bool search_zeros(const LinearProbe& probe, LinearReport& report) {
-  const double residual = probe.candidate_rows(
-      make_values({static_cast<int64_t>(probe.columns().size()), probe.weight().last()}));
+  const double residual =
+      probe.candidate_rows(make_values({static_cast<int64_t>(probe.columns().size()), probe.weight().last()}));
   return probe.good(residual) && std::fabs(correlation(probe.without_bias().v, probe.product().v)) < kUnrelated &&
          report.add("linear.zero_weight", "0 x + b: every row is the bias", "the weight is zeros: it was never loaded",
                     residual, 0.7);

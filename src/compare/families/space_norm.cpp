@@ -126,7 +126,8 @@ struct Normed {
       for (int64_t g = 0; g < form.groups; ++g)
         for (size_t pixel = 0; pixel < sample.size(); ++pixel)
           for (int64_t c = g * size; c < (g + 1) * size; ++c, ++i) {
-            const double d = form.factor * z[i] - sampled_y[pixel * static_cast<size_t>(channels) + static_cast<size_t>(c)];
+            const double d =
+                form.factor * z[i] - sampled_y[pixel * static_cast<size_t>(channels) + static_cast<size_t>(c)];
             dd += d * d;
           }
       form.residual = std::sqrt(dd / yy);
