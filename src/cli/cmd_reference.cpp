@@ -36,8 +36,7 @@ void generate_reference(App& app, ReferenceOptions& options) {
   request.argv = {(python_package_folder() / "lockstep" / "reference.py").string(),
                   "--model",
                   model,
-                  "--prompt",
-                  options.prompt,
+                  "--prompt=" + options.prompt,  // in one piece: a prompt may begin with a dash
                   "--seed",
                   std::to_string(options.seed),
                   "--steps",
@@ -52,7 +51,7 @@ void generate_reference(App& app, ReferenceOptions& options) {
                   options.dtype,
                   "--device",
                   options.device};
-  if (negative) request.argv.insert(request.argv.end(), {"--negative-prompt", *negative});
+  if (negative) request.argv.push_back("--negative-prompt=" + *negative);
   const RecordOutcome outcome = record_program(request);
   const fs::path image = outcome.run / "images" / "image.png";
   std::error_code error;
