@@ -63,10 +63,13 @@ class Session:
             view = _views.view_of(value)
             pairs = [(self._text(key), encode(item)) for key, item in tags.items()] if tags else ()
             c_tags = (CTag * len(pairs))(*[CTag(*pair) for pair in pairs]) if pairs else None
+            step = -1 if step is None else int(step)
+            if step >= 2**31:
+                raise ValueError(f"step {step} is beyond 32 bits")
             file, line, function = where or (None, 0, None)
             place = CPlace(
                 self._text(name),
-                -1 if step is None else int(step),
+                max(step, -1),
                 _library.ROLES[role],
                 ctypes.cast(c_tags, ctypes.POINTER(CTag)) if pairs else None,
                 len(pairs),

@@ -21,7 +21,7 @@ class ModuleNames:
         self._announce = announce  # called with {name: [other names]} for modules that sit in two places
         self._names = {}  # id → (weak reference, name or None)
         self._inputs_only = {}  # id → name of a pipeline's root: its outputs are stages of the pipeline
-        self._taken = {}  # root name → weak reference
+        self._taken = {}  # root name → weak references to the root and to the pipeline that holds it
         self._searches = 0
 
     def known(self, module):
@@ -47,9 +47,12 @@ class ModuleNames:
         """For a module without a name of its own whose inputs are still worth recording; else None."""
         return self._inputs_only.get(id(module)) if self.known(module) else None
 
-    def add_root(self, component, root, record_root):
-        """Names a whole tree. Outputs of a pipeline's root modules are recorded as stages, not under a module name."""
-        component = self._free_name(component, root)
+    def add_root(self, component, root, record_root, owner=None):
+        """Names a whole tree. Outputs of a pipeline's root modules are recorded as stages, not under a module name.
+
+        `owner`: the pipeline. What it holds in a component's place bears the component's name, whatever was there before.
+        """
+        component = self._free_name(component, root, owner)
         aliases = {}
         nested_language_model = self._has_nested_language_model(root)
         for path, module in self._walk(root):
@@ -71,13 +74,19 @@ class ModuleNames:
     def _remember(self, module, name):
         self._names[id(module)] = (weakref.ref(module), name)
 
-    def _free_name(self, component, root):
+    def _free_name(self, component, root, owner=None):
         candidate, number = component, 1
-        while candidate in self._taken and self._taken[candidate]() is not None and self._taken[candidate]() is not root:
+        while not self._is_free(candidate, root, owner):
             number += 1
             candidate = f"{component}_{number}"
-        self._taken[candidate] = weakref.ref(root)
+        self._taken[candidate] = (weakref.ref(root), weakref.ref(owner) if owner is not None else None)
         return candidate
+
+    def _is_free(self, candidate, root, owner):
+        holder, holders_owner = self._taken.get(candidate, (None, None))
+        if holder is None or holder() is None or holder() is root:
+            return True
+        return owner is not None and holders_owner is not None and holders_owner() is owner
 
     def _has_nested_language_model(self, root):
         return any(path == "model.language_model" for path, _ in self._walk(root, depth=2))

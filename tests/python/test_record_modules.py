@@ -1,0 +1,49 @@
+"""Modules that are recorded although they are made or give their outputs in a way of their own."""
+
+import pytest
+from recorded import record
+
+
+def test_mlx_activations_and_classes_whose_call_comes_later(tmp_path):
+    """MLX gives nn.SiLU and its like their __call__ after the class was made: they were not recorded."""
+    pytest.importorskip("mlx.core")
+    source = """
+import mlx.core as mx, mlx.nn as nn
+class Late(nn.Module):
+    pass
+Late.__call__ = lambda self, x: x + 1
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.act = nn.SiLU()
+        self.tanh = nn.Tanh()
+        self.late = Late()
+    def __call__(self, x):
+        return self.late(self.tanh(self.act(x)))
+print(Net()(mx.ones((1, 3))).shape)
+"""
+    run = record(tmp_path, source)
+    assert run.done.returncode == 0, run.done.stderr
+    assert run.names() == ["Net.act", "Net.tanh", "Net.late", "Net"]
+
+
+def test_a_model_output_is_opened_but_for_what_its_layers_have_recorded(tmp_path):
+    """The residuals of a ControlNet are a tuple in a BaseOutput: they were left out."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    source = """
+import dataclasses, torch
+from transformers.utils import ModelOutput
+@dataclasses.dataclass
+class Result(ModelOutput):
+    sample: torch.Tensor = None
+    residuals: tuple = None
+    hidden_states: tuple = None
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return Result(sample=x, residuals=(x + 1, [x + 2]), hidden_states=(x, x))
+Net()(torch.ones(2))
+"""
+    run = record(tmp_path, source)
+    assert run.done.returncode == 0, run.done.stderr
+    assert run.names() == ["Net.sample", "Net.residuals.0", "Net.residuals.1.0"]
