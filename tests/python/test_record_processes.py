@@ -99,3 +99,36 @@ def test_a_run_that_cannot_be_made_costs_one_warning_and_leaves_nothing(tmp_path
     assert done.returncode == 0 and done.stdout == "went on\n"
     assert done.stderr.count("\n") == 1 and "nothing is recorded" in done.stderr, done.stderr
     assert list((tmp_path / "home" / "runs").iterdir()) == []
+
+
+def test_a_forked_worker_that_records_first_does_not_take_the_programs_run(tmp_path):
+    """The workers of a data loader run modules before the program does: its own were in another run."""
+    source = """
+import array, os
+from lockstep import checkpoint
+worker = os.fork()
+if worker == 0:
+    checkpoint("worker", array.array("f", [1.0]))
+    os._exit(0)
+os.waitpid(worker, 0)
+checkpoint("program", array.array("f", [2.0]))
+"""
+    program = record(tmp_path, source, "--name", "port")
+    assert program.done.returncode == 0, program.done.stderr
+    assert program.names() == ["program"]
+    assert run_json("--home", tmp_path / "home", "runs", "show", "latest:port.child")[1]["summary"]["records"] == 1
+
+
+def test_a_worker_of_multiprocessing_says_that_it_has_finished(tmp_path):
+    source = """
+import array, multiprocessing
+from lockstep import checkpoint
+def work():
+    checkpoint("worker", array.array("f", [1.0]))
+if __name__ == "__main__":
+    worker = multiprocessing.get_context("fork").Process(target=work)
+    worker.start()
+    worker.join()
+"""
+    record(tmp_path, source, "--name", "port")
+    assert run_json("--home", tmp_path / "home", "runs", "show", "latest:port.child")[1]["run"]["status"] == "finished"
