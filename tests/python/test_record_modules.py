@@ -47,3 +47,46 @@ Net()(torch.ones(2))
     run = record(tmp_path, source)
     assert run.done.returncode == 0, run.done.stderr
     assert run.names() == ["Net.sample", "Net.residuals.0", "Net.residuals.1.0"]
+
+
+REPLACED = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.proj = nn.Linear(2, 2)
+        self.blocks = nn.ModuleList([nn.Linear(2, 2)])
+    def forward(self, x):
+        x = self.proj(x)
+        for block in self.blocks:
+            x = block(x)
+        return x
+class Adapter(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.up = nn.Linear(2, 2)
+    def forward(self, x):
+        return self.base(x) + self.up(x)
+net = Net()
+net(torch.ones(1, 2))
+"""
+
+
+def test_modules_that_came_later_are_called_by_their_place(tmp_path):
+    """A layer that is put into a model that runs already bore its class's name: Net.Linear instead of Net.proj."""
+    pytest.importorskip("torch")
+    source = REPLACED + """
+net.proj = nn.Sequential(nn.Linear(2, 2))
+net.blocks.append(nn.ReLU())
+net(torch.ones(1, 2))
+"""
+    run = record(tmp_path, source)
+    assert run.names()[3:] == ["Net.proj.0", "Net.proj", "Net.blocks.0", "Net.blocks.1", "Net"]
+
+
+def test_a_layer_that_was_wrapped_is_a_part_of_what_took_its_place(tmp_path):
+    pytest.importorskip("torch")
+    run = record(tmp_path, REPLACED + "net.blocks[0] = Adapter(net.blocks[0])\nnet(torch.ones(1, 2))\n")
+    assert run.names()[3:] == ["Net.proj", "Net.blocks.0.base", "Net.blocks.0.up", "Net.blocks.0", "Net"]

@@ -56,11 +56,14 @@ def test_what_replaces_a_component_bears_its_name(tmp_path):
     source = PIPELINE.replace("DENOISER", "transformer") + """
 pipeline.transformer = Port()
 pipeline()
+pipeline.transformer.proj = torch.nn.Sequential(torch.nn.Linear(4, 4))
+pipeline.transformer.proj(torch.ones(1, 4))    # alone, as pipelines call a part of their autoencoder
+pipeline()
 other = Theirs(Net(), DDIMScheduler())         # of two pipelines that live at once, each keeps its own
 other()
 """
     run = record(tmp_path, source)
-    assert list(dict.fromkeys(run.names("output"))) == ["transformer.proj", "transformer_2.proj"]
+    assert list(dict.fromkeys(run.names("output"))) == ["transformer.proj", "transformer.proj.0", "transformer_2.proj"]
 
 
 def test_the_references_value_stands_for_a_bare_tensor(tmp_path):

@@ -21,6 +21,7 @@ class ModuleNames:
         self._announce = announce  # called with {name: [other names]} for modules that sit in two places
         self._names = {}  # id → (weak reference, name or None)
         self._inputs_only = {}  # id → name of a pipeline's root: its outputs are stages of the pipeline
+        self._unnamed = {}  # id → what a module that is not recorded would be called
         self._taken = {}  # root name → weak references to the root and to the pipeline that holds it
         self._searches = 0
 
@@ -36,6 +37,8 @@ class ModuleNames:
         if parent is not None and self.known(parent):
             return self._name_inside(module, parent)
         root = self._root_of(module)
+        if root is not module and self.known(root):  # put there since the whole was named
+            return self._name_inside(module, root)
         self.add_root(type(root).__name__, root, record_root=True)
         entry = self._names.get(id(module))
         if entry is None or entry[0]() is not module:
@@ -66,6 +69,8 @@ class ModuleNames:
                     aliases.setdefault(entry[1], []).append(name)
                 continue
             self._remember(module, None if skipped else name)
+            if skipped:
+                self._unnamed[id(module)] = name
             if not path and not record_root:
                 self._inputs_only[id(module)] = name
         if aliases:
@@ -106,12 +111,22 @@ class ModuleNames:
             stack.extend(reversed(inner))
 
     def _name_inside(self, module, parent):
-        """A module its parent holds in a plain list or dict, or makes as it goes."""
-        parent_name = self._names[id(parent)][1] or type(parent).__name__
+        """A module that its parent got after it was named, holds in a plain list or dict, or makes as it goes."""
+        parent_name = self._names[id(parent)][1] or self._unnamed.get(id(parent)) or type(parent).__name__
+        path = next((path for path, inner in self._walk(parent) if inner is module), None) or self._plain_path(module, parent)
+        name = f"{parent_name}.{path or type(module).__name__}"
+        for inner_path, inner in self._walk(module):
+            # What the new module has taken in was in its place before: a layer that was wrapped is now a part of it.
+            known = self._names[id(inner)][1] if self.known(inner) else name
+            if known is not None and (known == name or known.startswith(f"{name}.")):
+                self._remember(inner, f"{name}.{inner_path}" if inner_path else name)
+        return name
+
+    @staticmethod
+    def _plain_path(module, parent):
         for attribute, value in list(vars(parent).items()):
             if value is module:
-                name = f"{parent_name}.{attribute}"
-                break
+                return attribute
             if isinstance(value, (list, tuple)):
                 index = next((i for i, item in enumerate(value) if item is module), None)
             elif isinstance(value, dict) and not attribute.startswith("_"):
@@ -119,14 +134,8 @@ class ModuleNames:
             else:
                 continue
             if index is not None:
-                name = f"{parent_name}.{attribute}.{index}"
-                break
-        else:
-            name = f"{parent_name}.{type(module).__name__}"
-        for path, inner in self._walk(module):
-            if not self.known(inner):
-                self._remember(inner, f"{name}.{path}" if path else name)
-        return name
+                return f"{attribute}.{index}"
+        return None
 
     def _root_of(self, module):
         """The topmost module that holds this one: its name must not depend on which part is called first."""
