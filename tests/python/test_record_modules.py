@@ -90,3 +90,14 @@ def test_a_layer_that_was_wrapped_is_a_part_of_what_took_its_place(tmp_path):
     pytest.importorskip("torch")
     run = record(tmp_path, REPLACED + "net.blocks[0] = Adapter(net.blocks[0])\nnet(torch.ones(1, 2))\n")
     assert run.names()[3:] == ["Net.proj", "Net.blocks.0.base", "Net.blocks.0.up", "Net.blocks.0", "Net"]
+
+
+@pytest.mark.parametrize("compiled", ["net = torch.compile(net, backend='eager')", "net.compile(backend='eager')"])
+def test_what_is_compiled_is_said_to_hide_its_modules(tmp_path, compiled):
+    pytest.importorskip("torch")
+    source = REPLACED + compiled + "\nnet(torch.ones(1, 2))\nnet(torch.ones(1, 2))\n"
+    run = record(tmp_path, source)
+    assert run.done.returncode == 0 and run.done.stderr.count("TORCH_COMPILE_DISABLE=1") == 1, run.done.stderr
+    assert len(run.records) == 5  # three of the first call, and the whole of each that was compiled
+    run = record(tmp_path, source, environment={"TORCH_COMPILE_DISABLE": "1"})
+    assert run.names().count("Net.blocks.0") == 3, run.names()
