@@ -29,16 +29,12 @@ class Recorded:
         return np.load(self.path / record["file"])
 
 
-def record(folder, source, *options, arguments=(), environment=None):
-    """Runs the source under `lockstep record` with its home in folder/home."""
+def record(folder, source, *options, arguments=(), environment=None, program=None):
+    """Runs the source, or another program, under `lockstep record` with its home in folder/home."""
     script = folder / "their_script.py"
     script.write_text(source, "utf-8")
-    done = subprocess.run(
-        [PROGRAM, "--json", "--home", str(folder / "home"), "record", *options, "--", sys.executable, str(script), *arguments],
-        capture_output=True,
-        text=True,
-        env={**ENVIRONMENT, **(environment or {})},
-        cwd=folder,
-    )
+    command = [PROGRAM, "--json", "--home", str(folder / "home"), "record", *options, "--"]
+    command += program or [sys.executable, str(script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, **(environment or {})}, cwd=folder)
     assert done.stdout, done.stderr
     return Recorded(done, json.loads(done.stdout)["path"])
