@@ -117,7 +117,14 @@ class Run {
     return true;
   }
 
-  // Any dtype, and data that must not change: records only.
+  // Data that must not change: records only.
+  template <typename T>
+  bool checkpoint(const std::string& name, const T* data, const Shape& shape, const At& at = {}) {
+    record(name, data, dtype_of<T>(), shape, at);
+    return false;
+  }
+
+  // The same for any dtype.
   lockstep_status record(const std::string& name, const void* data, lockstep_dtype dtype, const Shape& shape,
                          const At& at = {}) {
     if (!handle_) return LOCKSTEP_OK;

@@ -193,7 +193,7 @@ def _record(name, tensor, step, tags, named, frame, skip=False):
 def _record_locals(session, name, step, tags, frame, where):
     prefix = where[2] if name is None else name
     for key, value in list(frame.f_locals.items()):
-        if not key.startswith("_") and is_tensor(value):
+        if is_tensor(value):
             session.offer(f"{prefix}.{key}", value, role="variable", step=step, tags=tags, where=where)
 
 

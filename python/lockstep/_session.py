@@ -1,6 +1,7 @@
 """The one open recording of this process: opened on the first tensor, closed when the program ends."""
 
 import atexit
+import contextlib
 import ctypes
 import json
 import os
@@ -63,10 +64,13 @@ class Session:
             view = _views.view_of(value)
             pairs = [(self._text(key), encode(item)) for key, item in tags.items()] if tags else ()
             c_tags = (CTag * len(pairs))(*[CTag(*pair) for pair in pairs]) if pairs else None
+            step = -1 if step is None else int(step)
+            if step >= 2**31:
+                raise ValueError(f"step {step} is beyond 32 bits")
             file, line, function = where or (None, 0, None)
             place = CPlace(
                 self._text(name),
-                -1 if step is None else int(step),
+                max(step, -1),
                 _library.ROLES[role],
                 ctypes.cast(c_tags, ctypes.POINTER(CTag)) if pairs else None,
                 len(pairs),
@@ -146,9 +150,27 @@ def current():
     return _session
 
 
+_born = os.getpid()  # a worker that the program forks has another
+
+
+@contextlib.contextmanager
+def _as_a_child():
+    """A worker that is forked before the program has recorded anything must not take the run that is the program's."""
+    before = {name: os.environ.pop(name, None) for name in ("LOCKSTEP_RUN", "LOCKSTEP_RECORD")}
+    name = before["LOCKSTEP_RECORD"] or ""
+    if name or before["LOCKSTEP_RUN"]:
+        os.environ["LOCKSTEP_RECORD"] = f"{program_name() if name in ('', '1', 'true') else name}.child"
+    try:
+        yield
+    finally:
+        os.environ.pop("LOCKSTEP_RECORD", None)
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+
+
 def _open_from_environment():
     handle = ctypes.c_void_p()
-    _library.check(_library.library().lockstep_open_from_environment(encode(program_name()), ctypes.byref(handle)))
+    with contextlib.nullcontext() if os.getpid() == _born else _as_a_child():
+        _library.check(_library.library().lockstep_open_from_environment(encode(program_name()), ctypes.byref(handle)))
     if not handle:
         return None
     session = Session(handle)
@@ -204,3 +226,7 @@ def _close_at_exit(session):
             session.close(_exit_status)
 
     atexit.register(close)
+    # A worker of multiprocessing ends without atexit, in a way of its own.
+    workers = sys.modules.get("multiprocessing.util")
+    if os.getpid() != _born and workers is not None:
+        workers.Finalize(None, close, exitpriority=0)

@@ -60,6 +60,8 @@ def view_of(value):
     if isinstance(value, bool):
         return _scalar_view(ctypes.c_bool(value), "bool")
     if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise Unreadable("an integer beyond 64 bits")
         return _scalar_view(ctypes.c_int64(value), "int64")
     if isinstance(value, float):
         return _scalar_view(ctypes.c_double(value), "float64")

@@ -1,5 +1,6 @@
 // A folder of tensor files that some other program wrote, read as a run.
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "base/error.h"
@@ -35,6 +36,24 @@ bool natural_less(std::string_view a, std::string_view b) {
   return a.size() < b.size();
 }
 
+// What a tensor of a file is called as a stage of a run: by the file alone where that holds one tensor, by its own name
+// alone where there is one file. So a folder of .npy, one of .pt with a dictionary each and one file with all of them
+// are the same run.
+std::map<std::string, std::string> stage_names(const fs::path& folder, const TensorSource& source) {
+  std::map<fs::path, int> tensors_in;
+  for (const TensorInfo& info : source.tensors()) ++tensors_in[info.file.get()];
+  std::map<std::string, std::string> names;
+  for (const TensorInfo& info : source.tensors()) {
+    const std::string file = info.file.get().lexically_relative(folder).replace_extension().string();
+    if (!info.name.starts_with(file + "/")) continue;
+    const std::string name = tensors_in[info.file.get()] == 1 ? file
+                             : tensors_in.size() == 1         ? info.name.substr(file.size() + 1)
+                                                              : info.name;
+    if (!source.find(name)) names[info.name] = name;
+  }
+  return names;
+}
+
 }  // namespace
 
 Run open_plain_folder(const fs::path& path) {
@@ -46,6 +65,7 @@ Run open_plain_folder(const fs::path& path) {
   for (const TensorInfo& info : source->tensors()) found.push_back(&info);
   std::sort(found.begin(), found.end(),
             [](const TensorInfo* a, const TensorInfo* b) { return natural_less(a->name, b->name); });
+  const std::map<std::string, std::string> names = stage_names(fs::path(path / "").parent_path(), *source);
   Run run;
   run.path_ = path;
   run.manifest_ = Json{{"format", "lockstep-run"},         {"version", 1},         {"id", path.filename().string()},
@@ -53,7 +73,8 @@ Run open_plain_folder(const fs::path& path) {
   for (const TensorInfo* info : found) {
     Record record;
     record.seq = static_cast<int64_t>(run.records_.size());
-    record.key.name = info->name;
+    const auto renamed = names.find(info->name);
+    record.key.name = renamed == names.end() ? info->name : renamed->second;
     // Files that we wrote ourselves say their step, pass and hit in their names.
     if (info->file.extension() == ".npy") record.key = key_from_file_stem(info->name, record.role);
     record.dtype = info->dtype;

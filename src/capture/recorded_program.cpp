@@ -1,6 +1,7 @@
 #include "capture/recorded_program.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -12,6 +13,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "capture/recording_tap.h"
 #include "capture/run_folder.h"
 #include "capture/run_lock.h"
 #include "capture/run_reader.h"
@@ -182,8 +184,11 @@ int follow(pid_t pid, Pipe& out, Pipe& err, int log, const RecordRequest& reques
 
 std::string name_after(const std::vector<std::string>& argv) {
   std::string name;
-  for (const std::string& argument : argv) {
+  const bool python = fs::path(argv[0]).filename().string().starts_with("python");
+  for (size_t i = 0; i < argv.size(); ++i) {
+    const std::string& argument = argv[i];
     if (argument.ends_with(".py")) return fs::path(argument).stem().string();
+    if (python && argument == "-m" && i + 1 < argv.size()) return argv[i + 1];
     if (name.empty()) name = fs::path(argument).filename().string();
   }
   return name;
@@ -219,6 +224,11 @@ fs::path python_package_folder() {
 RecordOutcome record_program(const RecordRequest& request) {
   if (request.argv.empty())
     fail(Code::kUsage, "record", "no program to run", {.hint = "lockstep record -- python script.py"});
+  // Before the program runs: it may take hours, and would find out only at its first tensor.
+  if (!request.budget.empty() && !bytes_from_text(request.budget))
+    fail(Code::kUsage, "record", "--budget is not a size",
+         {.expected = "such as 500MB", .got = "'" + request.budget + "'"});
+  steps_from_text(request.steps);
   std::vector<std::string> command = request.argv;
   if (command[0].ends_with(".py")) {
     const std::string told = request.python.empty() ? environment("LOCKSTEP_PYTHON") : request.python;
@@ -253,7 +263,11 @@ RecordOutcome record_program(const RecordRequest& request) {
     Pipe out, err;
     const pid_t pid = spawn(command, environment_for(resolved, made.path, name), request.cwd, out, err);
     store.point_latest(name, made.path);
-    store.archive_older(name, 1);
+    try {
+      store.archive_older(name, 1);
+    } catch (const Error& error) {  // the program runs: an older run that stays where it is must not end its recording
+      fmt::print(stderr, "lockstep: {}\n", error.what());
+    }
     status = follow(pid, out, err, log, request);
   } catch (...) {
     if (log >= 0) ::close(log);

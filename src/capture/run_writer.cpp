@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -37,6 +38,16 @@ void watch_forks() {
   static_cast<void>(once);
 }
 
+// What `lockstep record` knows of the program it starts, for a program that opens its run itself.
+Json this_program() {
+  Json argv = Json::array();
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  for (std::string argument; std::getline(file, argument, '\0');) argv.push_back(argument);
+  std::error_code error;
+  const fs::path cwd = fs::current_path(error);
+  return {{"argv", std::move(argv)}, {"cwd", error ? Json() : Json(cwd.string())}, {"exit_code", nullptr}};
+}
+
 Json new_manifest(const RunOptions& options, const std::string& id) {
   Json manifest{{"format", "lockstep-run"},
                 {"version", 1},
@@ -45,7 +56,7 @@ Json new_manifest(const RunOptions& options, const std::string& id) {
                 {"created", utc_now()},
                 {"finished", nullptr},
                 {"status", "running"},
-                {"program", Json::object()}};
+                {"program", this_program()}};
   merge_into(manifest, options.details);
   return manifest;
 }
@@ -57,10 +68,16 @@ std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
   const Store store(options.home);
   const Store::NewRun run = store.create();
   std::unique_ptr<RunWriter> writer(new RunWriter(run.path, run.id, options));
-  // Before run.json makes it visible: a run that nobody holds counts as killed, and would be archived.
-  if (!writer->lock_.acquire(run.path)) fail(Code::kIo, "record", "cannot lock " + run.path.string());
-  writer->folder_.write_manifest(new_manifest(options, run.id));
-  writer->begin();
+  try {
+    // Before run.json makes it visible: a run that nobody holds counts as killed, and would be archived.
+    if (!writer->lock_.acquire(run.path)) fail(Code::kIo, "record", "cannot lock " + run.path.string());
+    writer->folder_.write_manifest(new_manifest(options, run.id));
+    writer->begin();
+  } catch (const Error&) {
+    std::error_code ignored;
+    fs::remove_all(run.path, ignored);  // nothing is recorded, so there is nothing to keep
+    throw;
+  }
   store.point_latest(options.name, run.path);
   try {
     if (options.keep_runs > 0) store.archive_older(options.name, options.keep_runs);
@@ -94,6 +111,7 @@ void RunWriter::begin() {
   const Store store(options_.home);
   limits_ = store.limits();
   store_bytes_ = store.size_bytes();
+  begun_ = true;
 }
 
 RunWriter::~RunWriter() {
@@ -369,6 +387,11 @@ void RunWriter::update(const Json& patch) noexcept {
 
 void RunWriter::close(std::string_view status, std::optional<int> exit_code) noexcept {
   if (closed_) return;
+  if (!begun_) {  // the run is another process's, or could not be made: what its run.json says is not ours to say
+    spool_.remove();
+    closed_ = true;
+    return;
+  }
   if (forked()) {  // everything belongs to the parent, and the thread exists only there
     static_cast<void>(thread_.release());
     spool_.forget();

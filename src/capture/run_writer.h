@@ -102,7 +102,8 @@ class RunWriter {
   std::deque<Pending> queue_;
   std::map<std::string, std::shared_ptr<Seen>> seen_;  // checksum, dtype and shape → its first record
   int64_t next_seq_ = 0;
-  int in_flight_ = 0;  // queued or being written
+  int in_flight_ = 0;   // queued or being written
+  bool begun_ = false;  // the run is ours and its log is open
   bool stop_ = false;
   std::atomic<bool> closed_ = false, log_broken_ = false, tensors_broken_ = false;  // looked at without the lock
   WriterCounts counts_;

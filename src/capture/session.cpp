@@ -66,8 +66,13 @@ std::unique_ptr<Session> Session::open(const SessionSettings& settings) {
     session->reference_ = std::make_unique<Run>(Run::open(settings.reference, settings.run.home));
   if (settings.record) {
     if (!settings.attach.empty()) session->writer_ = RunWriter::attach(settings.attach, settings.run);
-    // A child of the recorded program finds the run taken and gets one of its own.
-    if (!session->writer_) session->writer_ = RunWriter::create(settings.run);
+    if (!session->writer_) {
+      RunOptions own = settings.run;
+      // A child of the recorded program finds the run taken and gets one of its own. Not by the same name: the latest
+      // run of that name is the program's.
+      if (!settings.attach.empty()) own.name += ".child";
+      session->writer_ = RunWriter::create(own);
+    }
   }
   TapOptions options;
   options.filter = settings.filter;

@@ -119,7 +119,7 @@ fs::path Store::resolve(std::string_view spec) const {
 Store::NewRun Store::create() const {
   std::error_code error;
   fs::create_directories(runs_folder(), error);
-  for (int attempt = 0; attempt < 100; ++attempt) {
+  for (int attempt = 0; !error && attempt < 100; ++attempt) {
     NewRun run;
     run.id = new_id();
     run.path = runs_folder() / run.id;
@@ -127,7 +127,6 @@ Store::NewRun Store::create() const {
       fs::create_directory(run.path / "tensors", error);
       if (!error) return run;
     }
-    if (error) break;
   }
   fail(Code::kIo, "record", "cannot make a run in " + runs_folder().string() + ": " + error.message(),
        {.hint = "--home with a folder you may write to"});
@@ -148,9 +147,15 @@ int Store::archive_older(std::string_view name, size_t keep) const {
   size_t seen = 0;
   for (const RunSummary& run : list()) {
     if (run.name != name || run.archived) continue;
-    if (seen++ < keep || run.live) continue;
-    archive(run.path);
-    ++moved;
+    // Not by its status alone: one whose program has ended may still be held by who watches it.
+    if (seen++ < keep || run_is_live(run.path)) continue;
+    try {
+      archive(run.path);
+      ++moved;
+    } catch (const Error&) {
+      std::error_code error;
+      if (fs::exists(run.path, error)) throw;  // else another program that has just begun was faster
+    }
   }
   return moved;
 }

@@ -13,6 +13,7 @@
 #include "capture/store.h"
 #include "cli/app.h"
 #include "cli/debug_run.h"
+#include "cli/picture_file.h"
 #include "io/image.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
@@ -154,16 +155,6 @@ std::vector<Job> plan_jobs(const Options& options, const ModelDefaults& defaults
   return jobs;
 }
 
-void check_output(const fs::path& path) {
-  const std::string extension = path.extension().string();
-  if (extension != ".png" && extension != ".jpg" && extension != ".jpeg" && extension != ".webp")
-    fail(Code::kUsage, "generate", "--output: unknown picture format \"" + extension + "\"",
-         {.expected = ".png, .jpg or .webp"});
-  const fs::path folder = path.parent_path();
-  if (!folder.empty() && !fs::is_directory(folder))
-    fail(Code::kNotFound, "generate", "--output: the folder " + folder.string() + " does not exist");
-}
-
 void write_result(const Job& job, const GeneratedImage& image, const fs::path& model) {
   const GenerateRequest& request = job.request;
   Image picture{image.pixels, {}};
@@ -213,14 +204,14 @@ void run_generate(App& app, const Options& options) {
   const std::vector<Job> jobs = plan_jobs(options, model.defaults());
   std::vector<GenerateRequest> requests;
   for (const Job& job : jobs) {
-    check_output(job.output);
+    check_picture_file("generate", job.output);
     requests.push_back(job.request);
   }
   const GenerateRequest& first = requests.front();
   if (!app.global.quiet && (first.width % 16 || first.height % 16))
     fmt::print(stderr, "lockstep: sizes are multiples of 16: {}x{} becomes {}x{}\n", first.width, first.height,
                first.width / 16 * 16, first.height / 16 * 16);
-  if (!options.sheet.empty()) check_output(options.sheet);
+  if (!options.sheet.empty()) check_picture_file("generate", options.sheet);
   if (!options.memory_limit.empty()) {
     const std::optional<uint64_t> limit = bytes_from_text(options.memory_limit);
     if (!limit)

@@ -33,9 +33,6 @@ void add_record(App& app) {
   command->add_option("program", request->argv, "after --: the program and its arguments")->required();
   command->positionals_at_end();
   command->callback([&app, request] {
-    if (!request->budget.empty() && !bytes_from_text(request->budget))
-      fail(Code::kUsage, "record", "--budget is not a size",
-           {.expected = "such as 500MB", .got = "'" + request->budget + "'"});
     if (!request->substitute.empty() && request->reference.empty())
       fail(Code::kUsage, "record", "--substitute without a run to take tensors from", {.hint = "--reference RUN"});
     request->home = home_folder(app.global.home);

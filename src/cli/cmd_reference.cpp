@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
+#include <fstream>
 #include <memory>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "capture/recorded_program.h"
 #include "cli/app.h"
+#include "cli/picture_file.h"
+#include "io/image.h"
 #include "pipeline/model_folder.h"
 
 namespace lockstep {
@@ -20,6 +23,13 @@ struct ReferenceOptions {
   bool has_negative = false;
 };
 
+bool names_missing_module(const fs::path& log) {
+  std::ifstream file(log);
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("ModuleNotFoundError") || line.starts_with("ImportError")) return true;
+  return false;
+}
+
 void generate_reference(App& app, ReferenceOptions& options) {
   RecordRequest& request = options.record;
   request.home = home_folder(app.global.home);
@@ -30,14 +40,14 @@ void generate_reference(App& app, ReferenceOptions& options) {
   const std::string model = options.model.empty() ? embedded_model_path().string() : options.model;
   if (model.empty())
     fail(Code::kNotFound, "reference", "no model was named and none came with the program", {.hint = "--model DIR"});
+  if (!options.output.empty()) check_picture_file("reference", options.output);
   const ModelDefaults defaults = read_model_defaults(model);
   const std::optional<std::string> negative =
       options.has_negative ? std::optional(options.negative_prompt) : defaults.negative_prompt;
   request.argv = {(python_package_folder() / "lockstep" / "reference.py").string(),
                   "--model",
                   model,
-                  "--prompt",
-                  options.prompt,
+                  "--prompt=" + options.prompt,  // in one piece: a prompt may begin with a dash
                   "--seed",
                   std::to_string(options.seed),
                   "--steps",
@@ -52,15 +62,12 @@ void generate_reference(App& app, ReferenceOptions& options) {
                   options.dtype,
                   "--device",
                   options.device};
-  if (negative) request.argv.insert(request.argv.end(), {"--negative-prompt", *negative});
+  if (negative) request.argv.push_back("--negative-prompt=" + *negative);
   const RecordOutcome outcome = record_program(request);
   const fs::path image = outcome.run / "images" / "image.png";
   std::error_code error;
   const bool has_image = fs::exists(image, error);
-  if (has_image && !options.output.empty()) {
-    fs::copy_file(image, options.output, fs::copy_options::overwrite_existing, error);
-    if (error) fail(Code::kIo, "reference", options.output + ": " + error.message());
-  }
+  if (has_image && !options.output.empty()) write_image(options.output, read_image(image));
   const std::string shown = options.output.empty() ? image.string() : options.output;
   if (app.global.json)
     fmt::print("{}\n", Json{{"run", outcome.id},
@@ -73,8 +80,10 @@ void generate_reference(App& app, ReferenceOptions& options) {
   else if (outcome.exit_code == 0)
     fmt::print("run {} with {} records\nimage {}\n", outcome.id, outcome.records, shown);
   if (outcome.exit_code != 0) {
-    fmt::print(stderr, "lockstep: [reference] the official pipeline ended with {}; see {}\n", outcome.exit_code,
-               (outcome.run / "output.log").string());
+    const fs::path log = outcome.run / "output.log";
+    fmt::print(stderr, "lockstep: [reference] the official pipeline ended with {}; see {}{}\n", outcome.exit_code,
+               log.string(),
+               names_missing_module(log) ? "; try --python with a Python that has torch and diffusers" : "");
     app.status = exit_status(Code::kIo);
   }
 }
@@ -102,7 +111,7 @@ void add_reference(App& app) {
   generate->add_option("--dtype", options->dtype, "f32 (the default), bf16 or f16")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   generate->add_option("--device", options->device, "torch device, such as cpu or cuda");
-  generate->add_option("--output", options->output, "copy the image to this file");
+  generate->add_option("--output", options->output, "write the image to this file too; .png .jpg .webp");
   generate->add_option("--python", options->record.python, "the Python with diffusers (default python3)");
   generate->add_option("--name", options->record.name, "name of the run (default reference)");
   generate->add_option("--tap", options->record.tap, "record only tensors that match");

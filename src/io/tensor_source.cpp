@@ -10,6 +10,7 @@
 #include "io/checkpoint.h"
 #include "io/npy.h"
 #include "io/npz.h"
+#include "io/safetensors.h"
 #include "io/torch_file.h"
 
 namespace lockstep {
@@ -106,6 +107,28 @@ std::vector<fs::path> tensor_files(const fs::path& folder) {
   return files;
 }
 
+// Several files beside each other that use the same names are no shards of one checkpoint: somebody wrote a file a
+// stage.
+bool repeat_names(const std::vector<fs::path>& files, const std::set<fs::path>& folders) {
+  for (const fs::path& folder : folders) {
+    std::vector<fs::path> beside;
+    for (const fs::path& path : files)
+      if (path.extension() == ".safetensors" && path.parent_path() == folder) beside.push_back(path);
+    bool indexed = false;
+    std::error_code error;
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+      indexed = indexed || at->path().string().ends_with(".safetensors.index.json");
+    if (indexed || beside.size() < 2) continue;  // the index decides; one file cannot repeat itself
+    std::set<std::string> seen;
+    for (const fs::path& path : beside) {
+      const auto file = SafetensorsFile::open(path);
+      for (const TensorInfo& info : file->tensors())
+        if (!seen.insert(info.name).second) return true;
+    }
+  }
+  return false;
+}
+
 void add_folder(TensorSource& source, const fs::path& folder) {
   const std::vector<fs::path> files = tensor_files(folder);
   if (files.empty())
@@ -117,7 +140,7 @@ void add_folder(TensorSource& source, const fs::path& folder) {
     if (path.extension() == ".safetensors") components.insert(path.parent_path());
   const bool model = !components.empty() && std::all_of(files.begin(), files.end(), [](const fs::path& path) {
     return path.extension() == ".safetensors" || path.extension() == ".bin";
-  });
+  }) && !repeat_names(files, components);
   note("open", "{} is taken as {}", folder.string(),
        model ? "a model: one checkpoint a folder" : "a folder of tensor files");
   if (model) {

@@ -80,3 +80,56 @@ def test_records_and_substitutes(program, tmp_path):
     numpy.save(changed / "input.npy", numpy.full((2, 3), 8, "f4"))
     environment["LOCKSTEP_REFERENCE"] = str(changed)
     assert run(program, home, **environment) == "16.5000"
+
+
+def test_a_users_crate_runs_and_records(tmp_path):
+    """Built, but not started: only this crate's own examples were told where the library is."""
+    cargo = "/usr/bin/cargo" if os.path.exists("/usr/bin/cargo") else shutil.which("cargo")
+    if cargo is None:
+        pytest.skip("cargo is absent")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "Cargo.toml").write_text(
+        f"""[package]
+name = "theirs"
+version = "0.1.0"
+edition = "2021"
+[dependencies]
+lockstep = {{ path = "{ROOT / "bindings" / "rust"}" }}
+"""
+    )
+    (tmp_path / "src" / "main.rs").write_text(
+        """fn main() {
+    let mut run = lockstep::Run::from_environment("theirs");
+    let mut x = vec![1.0f32, 2.0];
+    run.checkpoint("x", &mut x, &[2]);
+    run.close();
+}
+"""
+    )
+    environment = {"LOCKSTEP_LIB_DIR": str(BIN.parent / "lib"), "LOCKSTEP_HOME": str(tmp_path / "home"), "LOCKSTEP_RECORD": "theirs"}
+    clean = {key: value for key, value in os.environ.items() if key not in ("LD_LIBRARY_PATH", "CARGO_TARGET_DIR")}
+    done = subprocess.run([cargo, "run", "--offline"], cwd=tmp_path, env={**clean, **environment}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert latest(tmp_path / "home", "theirs")[1][0]["preview"] == [1, 2]
+
+
+def test_cpp_records_what_must_not_change(tmp_path):
+    """A const pointer did not compile."""
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    (tmp_path / "theirs.cpp").write_text(
+        """#include <lockstep/capture.hpp>
+int main() {
+  auto run = lockstep::capture::Run::from_environment("theirs");
+  const float weight[] = {1, 2};
+  run.checkpoint("weight", weight, {2});
+  run.close();
+}
+"""
+    )
+    library = str(BIN.parent / "lib")
+    options = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}", f"-L{library}", f"-Wl,-rpath,{library}"]
+    subprocess.run([compiler, *options, "theirs.cpp", "-llockstep_capture", "-o", "theirs"], cwd=tmp_path, check=True)
+    run(tmp_path / "theirs", tmp_path / "home", LOCKSTEP_RECORD="theirs")
+    assert latest(tmp_path / "home", "theirs")[1][0]["preview"] == [1, 2]

@@ -1,7 +1,5 @@
 """Files that people already have, of three kinds, are runs: compared with each other and with recorded ones."""
 
-import json
-
 import numpy as np
 import pytest
 from program import run_json
@@ -18,7 +16,7 @@ def tensors():
 @pytest.fixture
 def folders(tmp_path):
     made = {}
-    for kind in ("npy", "pt", "pt_dict", "safetensors"):
+    for kind in ("npy", "pt", "pt_dict", "safetensors", "pt_dicts", "safetensors_files", "mixed"):
         folder = made[kind] = tmp_path / kind
         folder.mkdir()
         for name, value in tensors().items():
@@ -26,6 +24,12 @@ def folders(tmp_path):
                 np.save(folder / f"{name}.npy", value.float().numpy())
             elif kind == "pt":
                 torch.save(value, folder / f"{name}.pt")
+            elif kind == "pt_dicts" or (kind == "mixed" and name == "latents"):
+                torch.save({"value": value}, folder / f"{name}.pt")
+            elif kind == "safetensors_files" or (kind == "mixed" and name == "block.2"):
+                safetensors.save_file({"value": value}, folder / f"{name}.safetensors")
+            elif kind == "mixed":
+                np.save(folder / f"{name}.npy", value.float().numpy())
         if kind == "pt_dict":
             torch.save(tensors(), folder / "all.pt")
         elif kind == "safetensors":
@@ -33,17 +37,26 @@ def folders(tmp_path):
     return made
 
 
-@pytest.mark.parametrize("other", ["pt", "pt_dict", "safetensors"])
-def test_every_kind_is_a_run(folders, tmp_path, other):
-    arguments = []
-    if other in ("pt_dict", "safetensors"):  # tensors of one file are named after it
-        rules = {"rules": [{"candidate": "all/*", "reference": "*"}]}
-        (tmp_path / "map.json").write_text(json.dumps(rules))
-        arguments = ["--map", tmp_path / "map.json"]
-    done, document = run_json("compare", folders["npy"], folders[other], *arguments)
+@pytest.mark.parametrize("other", ["pt", "pt_dict", "safetensors", "pt_dicts", "safetensors_files", "mixed"])
+def test_every_kind_is_a_run(folders, other):
+    """One file a stage with whatever name inside, or one file with all: the stages are called the same."""
+    done, document = run_json("compare", folders["npy"], folders[other])
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert document["verdict"] == "match" and document["compared"] == 3
     assert [tensor["name"] for tensor in document["tensors"]] == ["block.2", "block.10", "latents"]  # as people count
+
+
+def test_several_tensors_a_file_keep_the_names_of_both(folders, tmp_path):
+    for kind in ("pt", "safetensors"):
+        (tmp_path / f"two_{kind}").mkdir()
+        for stage in ("block.2", "block.10"):
+            pair = {"hidden": tensors()["block.2"], "temb": tensors()["latents"]}
+            save = torch.save if kind == "pt" else safetensors.save_file
+            save(pair, tmp_path / f"two_{kind}" / f"{stage}.{kind}")
+    done, document = run_json("compare", tmp_path / "two_pt", tmp_path / "two_safetensors")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    expected = ["block.2/hidden", "block.2/temb", "block.10/hidden", "block.10/temb"]
+    assert [tensor["name"] for tensor in document["tensors"]] == expected
 
 
 def test_one_wrong_file_is_named(folders):

@@ -1,5 +1,6 @@
 """`lockstep record`: module calls of programs that know nothing of it."""
 
+import functools
 import json
 import os
 import pathlib
@@ -9,42 +10,18 @@ import sys
 
 import numpy as np
 import pytest
+import recorded
+from recorded import ENVIRONMENT, Recorded
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("LOCKSTEP_BIN", ROOT / "build" / "bin" / "lockstep"))
 pytestmark = pytest.mark.skipif(not BINARY.exists(), reason=f"{BINARY} is not built")
 pytest.importorskip("torch")
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}  # tensors this small cost more to share out than to compute
-
-
-class Recorded:
-    def __init__(self, done, path):
-        self.done = done
-        self.path = pathlib.Path(path)
-        self.manifest = json.loads((self.path / "run.json").read_text("utf-8"))
-        lines = (self.path / "records.jsonl").read_text("utf-8").splitlines() if (self.path / "records.jsonl").exists() else []
-        self.records = [json.loads(line) for line in lines]
-
-    def names(self, role=None):
-        return [record["name"] for record in self.records if role in (None, record["role"])]
-
-    def values(self, name, hit=0):
-        record = next(record for record in self.records if record["name"] == name and record["hit"] == hit)
-        return np.load(self.path / record["file"])
 
 
 @pytest.fixture
 def record(tmp_path):
-    def run(source, *options, arguments=(), environment=None, program=None):
-        script = tmp_path / "their_script.py"
-        script.write_text(source, "utf-8")
-        command = [str(BINARY), "--json", "--home", str(tmp_path / "home"), "record", *options, "--"]
-        command += program or [sys.executable, str(script), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, **(environment or {})}, cwd=tmp_path)
-        assert done.stdout, done.stderr
-        return Recorded(done, json.loads(done.stdout)["path"])
-
-    return run
+    return functools.partial(recorded.record, tmp_path)
 
 
 NET = """

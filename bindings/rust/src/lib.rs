@@ -6,6 +6,10 @@
 //! run.checkpoint("block.0.attn", &mut x, &[2, 3]);
 //! run.close();
 //! ```
+//!
+//! The library is found where `LOCKSTEP_LIB_DIR` says when the crate is built, else in the source tree's `build/lib`.
+//! `cargo run` and `cargo test` find it again; a program that is started otherwise needs it installed, or that folder in
+//! `LD_LIBRARY_PATH`.
 mod ffi;
 
 use std::ffi::{CStr, CString};

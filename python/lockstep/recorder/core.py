@@ -14,6 +14,9 @@ from .import_hook import after_import
 from .names import ModuleNames
 
 
+_REPEATED = ("hidden_states", "attentions", "past_key_values")  # fields of a ModelOutput that gather what layers made
+
+
 class Recorder:
     def __init__(self):
         self.inputs = os.environ.get("LOCKSTEP_INPUTS", "") not in ("", "0")
@@ -127,10 +130,10 @@ class Recorder:
             return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
         if isinstance(value, collections.abc.Mapping):
             # In a ModelOutput the tuple of all hidden states repeats what its layers have recorded.
-            outputs_only = any(kind.__name__ in ("ModelOutput", "BaseOutput") for kind in type(value).__mro__)
+            is_model_output = any(kind.__name__ in ("ModelOutput", "BaseOutput") for kind in type(value).__mro__)
             changed = {}
             for key, item in value.items():
-                if outputs_only and not is_tensor(item):
+                if is_model_output and str(key).endswith(_REPEATED) and not is_tensor(item):
                     continue
                 new = self.open(f"{name}.{key}", item, role, place)
                 if new is not item:

@@ -32,6 +32,17 @@ def patch(module, recorder):
         super(kind, cls).__init_subclass__(**kwargs)
         wrap(cls)
 
+    # A class may get its __call__ after it was made, as MLX's own activations do: each instance looks again.
+    initialise = kind.__init__
+
+    @functools.wraps(initialise)
+    def __init__(self, *args, **kwargs):
+        for cls in type(self).__mro__:
+            if cls is not kind and issubclass(cls, kind):
+                wrap(cls)
+        initialise(self, *args, **kwargs)
+
+    kind.__init__ = __init__
     kind.__init_subclass__ = classmethod(__init_subclass__)
     pending = [kind]
     while pending:

@@ -21,7 +21,8 @@ class ModuleNames:
         self._announce = announce  # called with {name: [other names]} for modules that sit in two places
         self._names = {}  # id → (weak reference, name or None)
         self._inputs_only = {}  # id → name of a pipeline's root: its outputs are stages of the pipeline
-        self._taken = {}  # root name → weak reference
+        self._unnamed = {}  # id → what a module that is not recorded would be called
+        self._taken = {}  # root name → weak references to the root and to the pipeline that holds it
         self._searches = 0
 
     def known(self, module):
@@ -36,6 +37,8 @@ class ModuleNames:
         if parent is not None and self.known(parent):
             return self._name_inside(module, parent)
         root = self._root_of(module)
+        if root is not module and self.known(root):  # put there since the whole was named
+            return self._name_inside(module, root)
         self.add_root(type(root).__name__, root, record_root=True)
         entry = self._names.get(id(module))
         if entry is None or entry[0]() is not module:
@@ -47,9 +50,12 @@ class ModuleNames:
         """For a module without a name of its own whose inputs are still worth recording; else None."""
         return self._inputs_only.get(id(module)) if self.known(module) else None
 
-    def add_root(self, component, root, record_root):
-        """Names a whole tree. Outputs of a pipeline's root modules are recorded as stages, not under a module name."""
-        component = self._free_name(component, root)
+    def add_root(self, component, root, record_root, owner=None):
+        """Names a whole tree. Outputs of a pipeline's root modules are recorded as stages, not under a module name.
+
+        `owner`: the pipeline. What it holds in a component's place bears the component's name, whatever was there before.
+        """
+        component = self._free_name(component, root, owner)
         aliases = {}
         nested_language_model = self._has_nested_language_model(root)
         for path, module in self._walk(root):
@@ -63,6 +69,8 @@ class ModuleNames:
                     aliases.setdefault(entry[1], []).append(name)
                 continue
             self._remember(module, None if skipped else name)
+            if skipped:
+                self._unnamed[id(module)] = name
             if not path and not record_root:
                 self._inputs_only[id(module)] = name
         if aliases:
@@ -71,13 +79,19 @@ class ModuleNames:
     def _remember(self, module, name):
         self._names[id(module)] = (weakref.ref(module), name)
 
-    def _free_name(self, component, root):
+    def _free_name(self, component, root, owner=None):
         candidate, number = component, 1
-        while candidate in self._taken and self._taken[candidate]() is not None and self._taken[candidate]() is not root:
+        while not self._is_free(candidate, root, owner):
             number += 1
             candidate = f"{component}_{number}"
-        self._taken[candidate] = weakref.ref(root)
+        self._taken[candidate] = (weakref.ref(root), weakref.ref(owner) if owner is not None else None)
         return candidate
+
+    def _is_free(self, candidate, root, owner):
+        holder, holders_owner = self._taken.get(candidate, (None, None))
+        if holder is None or holder() is None or holder() is root:
+            return True
+        return owner is not None and holders_owner is not None and holders_owner() is owner
 
     def _has_nested_language_model(self, root):
         return any(path == "model.language_model" for path, _ in self._walk(root, depth=2))
@@ -97,12 +111,22 @@ class ModuleNames:
             stack.extend(reversed(inner))
 
     def _name_inside(self, module, parent):
-        """A module its parent holds in a plain list or dict, or makes as it goes."""
-        parent_name = self._names[id(parent)][1] or type(parent).__name__
+        """A module that its parent got after it was named, holds in a plain list or dict, or makes as it goes."""
+        parent_name = self._names[id(parent)][1] or self._unnamed.get(id(parent)) or type(parent).__name__
+        path = next((path for path, inner in self._walk(parent) if inner is module), None) or self._plain_path(module, parent)
+        name = f"{parent_name}.{path or type(module).__name__}"
+        for inner_path, inner in self._walk(module):
+            # What the new module has taken in was in its place before: a layer that was wrapped is now a part of it.
+            known = self._names[id(inner)][1] if self.known(inner) else name
+            if known is not None and (known == name or known.startswith(f"{name}.")):
+                self._remember(inner, f"{name}.{inner_path}" if inner_path else name)
+        return name
+
+    @staticmethod
+    def _plain_path(module, parent):
         for attribute, value in list(vars(parent).items()):
             if value is module:
-                name = f"{parent_name}.{attribute}"
-                break
+                return attribute
             if isinstance(value, (list, tuple)):
                 index = next((i for i, item in enumerate(value) if item is module), None)
             elif isinstance(value, dict) and not attribute.startswith("_"):
@@ -110,14 +134,8 @@ class ModuleNames:
             else:
                 continue
             if index is not None:
-                name = f"{parent_name}.{attribute}.{index}"
-                break
-        else:
-            name = f"{parent_name}.{type(module).__name__}"
-        for path, inner in self._walk(module):
-            if not self.known(inner):
-                self._remember(inner, f"{name}.{path}" if path else name)
-        return name
+                return f"{attribute}.{index}"
+        return None
 
     def _root_of(self, module):
         """The topmost module that holds this one: its name must not depend on which part is called first."""

@@ -8,6 +8,9 @@ from .. import _session
 from . import core
 
 
+_DENOISERS = ("transformer", "unet", "prior")  # how pipelines call what they run once or twice a step
+
+
 def patch(module, recorder):
     """`module` is diffusers.pipelines.pipeline_utils, just imported."""
     kind = module.DiffusionPipeline
@@ -19,10 +22,7 @@ def patch(module, recorder):
     def register_modules(self, **modules):
         result = original(self, **modules)
         try:
-            for name, part in modules.items():
-                torch = core.loaded("torch")
-                if torch is not None and isinstance(part, torch.nn.Module) and not recorder.torch_names.known(part):
-                    recorder.torch_names.add_root(name, part, record_root=False)
+            _name_components(self, recorder, modules)
             _wrap_methods(type(self), recorder)
         except Exception as error:
             _session.warn_once("pipeline", f"the pipeline's stages are not recorded: {error}")
@@ -30,6 +30,13 @@ def patch(module, recorder):
 
     register_modules._lockstep = True
     kind.register_modules = register_modules
+
+
+def _name_components(owner, recorder, parts):
+    torch = core.loaded("torch")
+    for name, part in parts.items():
+        if torch is not None and isinstance(part, torch.nn.Module) and not recorder.torch_names.known(part):
+            recorder.torch_names.add_root(name, part, record_root=False, owner=owner)
 
 
 def _wrap_methods(cls, recorder):
@@ -90,8 +97,12 @@ class Stages:
     def __init__(self, owner, recorder, signature, args, kwargs):
         self.owner = owner
         self._recorder = recorder
-        self._transformer = getattr(owner, "transformer", None)
-        self._true_guidance = type(owner).__name__.startswith("QwenImage")  # two passes a step instead of one batch
+        parts = {name: getattr(owner, name, None) for name in getattr(owner, "config", ())}
+        _name_components(owner, recorder, parts)  # what the program has put in a component's place since
+        # One may be for the first steps and another for the rest.
+        self._denoisers = [part for name, part in parts.items() if name.startswith(_DENOISERS) and part is not None]
+        self._is_qwen = type(owner).__name__.startswith("QwenImage")
+        self._true_guidance = self._is_qwen or "true_cfg_scale" in signature.parameters  # two passes a step, not one batch
         self._text_calls = 0
         self._restore = []
         recorder.step, recorder.tags = None, {}
@@ -120,7 +131,7 @@ class Stages:
             given = signature.bind(self.owner, *args, **kwargs).arguments
             generator = given.get("generator")
             generator = generator[0] if isinstance(generator, (list, tuple)) and generator else generator
-            parts = self._transformer
+            parts = self._denoisers[0] if self._denoisers else None
             settings = {
                 "prompt": given.get("prompt"),
                 "negative_prompt": given.get("negative_prompt"),
@@ -149,8 +160,11 @@ class Stages:
         except Exception as error:
             _session.warn_once("settings", f"the pipeline's settings are not recorded: {error}")
 
+    def _is_denoiser(self, module):
+        return any(module is one for one in self._denoisers)
+
     def before_module(self, module):
-        if module is not self._transformer:
+        if not self._is_denoiser(module):
             return
         recorder = self._recorder
         if recorder.step is None:
@@ -159,13 +173,16 @@ class Stages:
             recorder.tags = {"pass": "uncond" if recorder.tags.get("pass") == "cond" else "cond"}
 
     def after_module(self, module, output):
-        if module is not self._transformer:
+        if not self._is_denoiser(module):
             return output
         recorder = self._recorder
-        first = output[0]
+        bare = core.is_tensor(output)
+        first = output if bare else output[0]
         new = self._stage("noise_pred", first, step=recorder.step, tags=dict(recorder.tags))
         if new is first:
             return output
+        if bare:
+            return new
         if isinstance(output, tuple):
             return (new, *output[1:])
         output[next(iter(output))] = new
@@ -183,7 +200,7 @@ class Stages:
         prefix = "negative_" if uncond and self._true_guidance else ""
         if not isinstance(result, tuple):
             return result
-        labels = ["prompt_embeds", "prompt_embeds_mask"] if self._true_guidance else []
+        labels = ["prompt_embeds", "prompt_embeds_mask"] if self._is_qwen else []
         labels += [f"encode_prompt.{index}" for index in range(len(labels), len(result))]
         return tuple(
             self._stage(f"{prefix}{label}", value) if core.is_tensor(value) else value for label, value in zip(labels, result)

@@ -2,6 +2,7 @@
 
 import functools
 
+from .. import _session
 from . import core
 from .names import Framework
 
@@ -18,6 +19,8 @@ def patch(module, recorder):
     def __call__(self, *args, **kwargs):
         if _is_traced():
             return original(self, *args, **kwargs)
+        if type(self).__name__ == "OptimizedModule" or getattr(self, "_compiled_call_impl", None) is not None:
+            _session.warn_once("compiled", "modules inside what torch.compile made are not recorded; try TORCH_COMPILE_DISABLE=1")
         return recorder.call(names, original, self, args, kwargs)
 
     __call__._lockstep = True
