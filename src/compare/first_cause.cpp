@@ -23,7 +23,7 @@ RunView in_layout_of(const RunView& reference, const RunView& candidate, const C
     RecordedTensor& c = view.records[result.pair.candidate];
     if (!r.load || !c.load || result.state == PairState::kIncomparable) continue;
     if (result.pair.rule < 0 && r.shape == c.shape) continue;
-    const double tolerance = std::max(kFloorFactor * result.noise_floor, result.error.relative);
+    const double tolerance = result.layout_tolerance;
     const MapRule* rule = result.pair.rule < 0 ? nullptr : &options.map[static_cast<size_t>(result.pair.rule)];
     c.load = [own = c.load, theirs = r.load, rule, tolerance, name = r.key.name] {
       const Tensor tensor = rule ? apply_rule(*rule, own()) : own();
@@ -99,7 +99,8 @@ void explain_first(const RunView& reference, const RunView& candidate, const Str
   failing.floor = result.noise_floor;
   failing.tolerance = std::min(std::max(2e-5, 6 * unit), std::isfinite(failing.error) ? failing.error / 4 : 1);
   if (failing.r.shape == failing.c.shape)
-    out.first->region = describe_region(failing.name, failing.c, failing.r, kFloorFactor * result.noise_floor).words;
+    out.first->region =
+        describe_region(failing.name, failing.c, failing.r, out.floor_factor * result.noise_floor).words;
   auto input = work_back(failing);
   // Several layers agree that their input is wrong, or a single one could also be wrong itself: then it is asked first.
   const bool surely_fed = input && input->from.size() > 1;
