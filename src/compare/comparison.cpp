@@ -1,6 +1,7 @@
 #include "compare/comparison.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -310,13 +311,15 @@ std::string unread_note(const RunView& reference, const RunView& candidate, cons
       record_command(names_to_record(reference, candidate, structure, partner, first->pair.reference)));
 }
 
-// What the user gave and nothing took: a misspelt name must not look like a pass.
-void note_what_was_not_used(const RunView& reference, const RunView& candidate, const CompareOptions& options,
-                            Comparison& out) {
+// What the map does, and what of the user's files nothing took: a misspelt name must not look like a pass.
+void note_the_map(const RunView& reference, const RunView& candidate, const CompareOptions& options, Comparison& out) {
   for (const MapRule& rule : options.map) {
     const auto applies = [&](const RecordedTensor& record) { return mapped_name(rule, record.key.name).has_value(); };
     if (std::none_of(candidate.records.begin(), candidate.records.end(), applies))
       out.notes.push_back(fmt::format("the map's {} is no tensor of yours", rule.candidate));
+    else if (!rule.permute.empty())  // a proposal may have put it there: never silently forgiven
+      out.notes.push_back(
+          fmt::format("{}: the map takes its axes in the order {}", rule.candidate, fmt::join(rule.permute, ", ")));
   }
   for (const auto& [glob, limit] : options.tolerances)
     if (std::none_of(reference.records.begin(), reference.records.end(),
@@ -353,7 +356,7 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
   options.weights_candidate = named_as_in(reference, given.weights_candidate);  // cases speak in the reference's names
   if (options.weights_reference && modules_with_weights(reference, *options.weights_reference) == 0)
     out.notes.push_back("none of the weights given has a name of this run: they are of no use here");
-  note_what_was_not_used(reference, candidate, options, out);
+  note_the_map(reference, candidate, options, out);
   const Structure structure(reference);
   Pairing pairing = pair_runs(reference, candidate, options.map, options.only);
   Walk walk(reference, candidate, structure, options, out);

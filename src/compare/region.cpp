@@ -31,12 +31,8 @@ std::string place_of(size_t element, const Shape& shape) {
 }
 
 // Nothing inside, and something on each of the four sides.
-bool is_border(const std::vector<bool>& bad, const Shape& shape, const std::vector<std::string>& words) {
-  const auto axis_of = [&](const char* word) {
-    return static_cast<size_t>(std::find(words.begin(), words.end(), word) - words.begin());
-  };
-  const size_t row = axis_of("row"), column = axis_of("column");
-  if (row == words.size() || column == words.size() || shape[row] < 3 || shape[column] < 3) return false;
+bool is_border(const std::vector<bool>& bad, const Shape& shape, size_t row, size_t column) {
+  if (shape[row] < 3 || shape[column] < 3) return false;
   const auto stride_of = [&](size_t axis) {
     int64_t stride = 1;
     for (size_t i = axis + 1; i < shape.size(); ++i) stride *= shape[i];
@@ -54,6 +50,16 @@ bool is_border(const std::vector<bool>& bad, const Shape& shape, const std::vect
     for (size_t side = 0; side < 4; ++side) sides[side] += on[side];
   }
   return inside * 100 <= count && std::all_of(sides, sides + 4, [&](size_t n) { return n * 16 > count; });
+}
+
+// A frame is a picture's, whatever the axes are called; where the words know the rows these alone are asked.
+bool is_border(const std::vector<bool>& bad, const Shape& shape, const std::vector<std::string>& words) {
+  for (size_t axis = 0; axis + 1 < words.size(); ++axis) {
+    const bool rows = words[axis] == "row" && words[axis + 1] == "column",
+               unknown = words.size() == 4 && axis > 0 && words[axis].starts_with("index");
+    if ((rows || unknown) && is_border(bad, shape, axis, axis + 1)) return true;
+  }
+  return false;
 }
 
 }  // namespace

@@ -40,18 +40,19 @@ def test_another_layout_is_recognised_although_rounding_has_grown(tmp_path, form
     assert {t["state"] for t in result["tensors"]} == {"layout"}
 
 
-def test_a_bug_in_a_channels_last_port_is_measured_not_called_another_capture(tmp_path):
+@pytest.mark.parametrize("name", ["conv1", "stem"])
+def test_a_bug_in_a_channels_last_port_is_measured_not_called_another_capture(tmp_path, name):
     x = normal(1, 48, 8, 6)
     y = x.copy()
     y[:, :, [0, -1]] += 0.5 * normal(1, 48, 2, 6, seed=1)
     y[:, :, :, [0, -1]] += 0.5 * normal(1, 48, 8, 2, seed=2)
-    a = run(tmp_path / "a", {"conv1": x, "out": x[0, :4] * 2})
-    b = run(tmp_path / "b", {"conv1": y.transpose(0, 2, 3, 1), "out": y[0, :4] * 2})
+    a = run(tmp_path / "a", {name: x, "out": x[0, :4] * 2})
+    b = run(tmp_path / "b", {name: y.transpose(0, 2, 3, 1), "out": y[0, :4] * 2})
     first = json.loads(compare(a, b, "--json").stdout)["first_divergence"]
-    assert (first["name"], first["kind"]) == ("conv1", "glue") and first["error"]["relative"] < 1
+    assert (first["name"], first["kind"]) == (name, "glue") and first["error"]["relative"] < 1
     assert first["region"] == "only the border rows and columns"
     # Nothing in common: the sizes still say which axis is which, and it is no matter of the capture.
-    b = run(tmp_path / "c", {"conv1": normal(1, 8, 6, 48, seed=5), "out": normal(4, 8, 6, seed=6)})
+    b = run(tmp_path / "c", {name: normal(1, 8, 6, 48, seed=5), "out": normal(4, 8, 6, seed=6)})
     first = json.loads(compare(a, b, "--json").stdout)["first_divergence"]
     assert first["kind"] == "glue" and 1 < first["error"]["relative"] < 2
 
@@ -186,3 +187,39 @@ def test_where_in_the_tensor(tmp_path, name, shape, part, words):
     y[part] += 2 + np.abs(normal(*np.shape(y[part]), seed=9))
     first = json.loads(compare(run(tmp_path / "a", {name: x}), run(tmp_path / "b", {name: y}), "--json").stdout)["first_divergence"]
     assert first["region"] == words
+
+
+def blocks(names, bad_from=99, seed=0):
+    """Six blocks of four tensors under `names`, wrong from block `bad_from` on."""
+    out = {}
+    for i in range(6):
+        for part, name in enumerate(names):
+            x = normal(1, 48, 48, seed=i * 10 + part) * (part + 1)
+            wrong = normal(1, 48, 48, seed=seed + i * 10 + part + 500) * (part + 1)
+            out[name.format(i)] = x if i < bad_from else wrong
+    return out
+
+
+THEIRS = ["net.blocks.{}.norm", "net.blocks.{}.attn.key", "net.blocks.{}.attn.out", "net.blocks.{}.fc2"]
+OURS = {"layer{}/ln1": "net.blocks.*.norm", "layer{}/attn": "net.blocks.*.attn.out", "layer{}/mlp": "net.blocks.*.fc2"}
+
+
+@pytest.mark.parametrize("bad_from", [2, 0])
+def test_blocks_counted_in_a_word_teach_each_other(tmp_path, bad_from):
+    mine = blocks(["layer{}/ln1", "left out {}", "layer{}/attn", "layer{}/mlp"], bad_from)
+    mine = {name: x for name, x in mine.items() if not name.startswith("left out")}
+    if bad_from == 0:  # nothing is right; most blocks are still in order, and one looks like another tensor
+        mine["layer4/attn"] = blocks(THEIRS)["net.blocks.4.attn.key"] * 1.2
+    a, b = run(tmp_path / "a", blocks(THEIRS)), run(tmp_path / "b", mine)
+    done = compare(a, b, "--propose-map", tmp_path / "map.json", "--json")
+    rules = {rule["candidate"]: rule["reference"] for rule in json.loads((tmp_path / "map.json").read_text())["rules"]}
+    assert rules == {name.format("*"): reference for name, reference in OURS.items()}
+    assert json.loads(done.stdout)["first_divergence"]["name"] == f"net.blocks.{bad_from}.norm"
+
+
+def test_a_proposal_says_that_axes_are_moved(tmp_path):
+    x = normal(1, 16, 8, 12)
+    a, b = run(tmp_path / "a", {"vae.conv_in": x}), run(tmp_path / "b", {"stem": x.transpose(0, 2, 3, 1)})
+    done = compare(a, b, "--propose-map", tmp_path / "map.json")
+    assert "stem is probably vae.conv_in (equal content, axes in the order 0, 3, 1, 2)" in done.stderr
+    assert "the map takes its axes in the order 0, 3, 1, 2" in done.stdout
