@@ -33,6 +33,7 @@ if (D.ledger) {
   box.append(make("h2", "Error ledger"));
   box.append(make("div", `${told.length} of ${D.ledger.entries.length} stages carry an error; a source makes one of its own` +
       `${told.length > most ? `; the first ${most} are shown` : ""}`, "dim"));
+  for (const n of D.ledger.notes) box.append(make("div", n, "card"));
   for (const k of ["word", "total", "local", "inherited", "gain", "stage"]) head.append(make("th", k, k === "word" || k === "stage" ? "" : "number"));
   table.append(head);
   for (const e of told.slice(0, most)) {
