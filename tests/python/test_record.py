@@ -97,7 +97,10 @@ def test_torch_modules(record):
     assert run.manifest["aliases"]["Net.first"] == ["Net.again"]
     hits = [record["hit"] for record in run.records if record["name"] == "Net.first.proj"]
     assert hits == [0, 1, 2, 3, 4]
-    assert run.records[0]["role"] == "output" and run.records[0]["where"]["function"] == "Linear.forward"
+    # Nobody mends torch's own code: a layer of the framework is found at the line that calls it.
+    where = run.records[0]["where"]
+    assert run.records[0]["role"] == "output" and where["file"].endswith("their_script.py")
+    assert "self.proj(x)" in NET.splitlines()[where["line"] - 1] and where["function"].endswith("forward")
     assert run.records[2]["where"]["file"].endswith("their_script.py")
     assert run.manifest["versions"]["torch"]
 
