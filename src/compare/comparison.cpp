@@ -352,6 +352,7 @@ std::string_view state_name(PairState state) {
 Comparison compare_runs(const RunView& reference, const RunView& candidate, const CompareOptions& given) {
   Comparison out;
   CompareOptions options = given;
+  out.map = given.map;
   options.weights_reference = named_as_in(reference, given.weights_reference);
   options.weights_candidate = named_as_in(reference, given.weights_candidate);  // cases speak in the reference's names
   if (options.weights_reference && modules_with_weights(reference, *options.weights_reference) == 0)

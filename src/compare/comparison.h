@@ -77,6 +77,7 @@ struct Comparison {
   size_t compared = 0;
   std::vector<PairResult> results;  // in the reference's execution order
   std::vector<size_t> only_reference, only_candidate;
+  std::vector<MapRule> map;  // that the pairs' rules are of
   std::optional<Divergence> first;
   std::vector<Finding> causes;     // at most three, best first
   std::vector<std::string> notes;  // layouts, other independent differences, what was not compared and why

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/interrupt.h"
+#include "compare/layout_view.h"
 #include "compare/pictures.h"
 #include "report/base64.h"
 #include "report/page.h"
@@ -112,7 +113,7 @@ std::string html_report(const Comparison& comparison, const RunView& reference, 
   Json data = {{"summary", summary},
                {"rows", rows(comparison, reference)},
                {"first", comparison.first ? Json(comparison.first->result) : Json()},
-               {"maps", all_maps(comparison, reference, candidate)},
+               {"maps", all_maps(comparison, reference, in_layout_of(reference, candidate, comparison))},
                {"pictures", pictures(comparison, reference, candidate)},
                {"ledger", ledger ? json_from(*ledger) : Json()},
                {"factor", comparison.floor_factor}};
