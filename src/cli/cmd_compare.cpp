@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
+#include <set>
 
 #include "base/error.h"
 #include "capture/run_reader.h"
@@ -55,6 +57,24 @@ std::function<std::string(const std::vector<int32_t>&)> text_of_tokens(const fs:
   };
 }
 
+// Why there was nothing to compare: each reason has its own remedy.
+Detail nothing_compared(const RunView& reference, const RunView& candidate, const Comparison& comparison,
+                        const CompareArguments& arguments) {
+  if (reference.records.empty() || candidate.records.empty())
+    return {"two runs that hold records", "", "recording again; 'lockstep runs show RUN' says how the program ended"};
+  if (!comparison.results.empty())
+    return {"values that were kept on both sides", "", "recording without --stats-only, or with a larger --budget"};
+  if (!arguments.only.empty() && comparison.only_reference.empty())
+    return {"a name that fits --only " + arguments.only, "", "'lockstep runs show RUN' for the names"};
+  std::set<std::string> names;
+  for (const size_t i : comparison.only_reference) names.insert(reference.records[i].key.name);
+  for (const size_t i : comparison.only_candidate)
+    if (names.contains(candidate.records[i].key.name))
+      return {"names recorded under the same steps, hits and passes, or equally often", "",
+              "naming step and pass alike on both sides"};
+  return {"runs that share names, or a map", "", "--propose-map FILE, --map FILE, or record both with the same names"};
+}
+
 void run_compare(App& app, const CompareArguments& arguments) {
   const fs::path home = home_folder(app.global.home);
   const RunView reference = open_view(arguments.reference, home), candidate = open_view(arguments.candidate, home);
@@ -73,7 +93,9 @@ void run_compare(App& app, const CompareArguments& arguments) {
     for (const ProposedRule& each : proposal) {
       options.map.push_back(each.rule);
       if (!app.global.quiet)
-        fmt::print(stderr, "lockstep: {} is probably {} ({})\n", each.rule.candidate, each.rule.reference, each.why);
+        fmt::print(
+            stderr, "lockstep: {} is probably {} ({}{})\n", each.rule.candidate, each.rule.reference, each.why,
+            each.rule.permute.empty() ? "" : fmt::format(", axes in the order {}", fmt::join(each.rule.permute, ", ")));
     }
     if (!app.global.quiet)
       fmt::print(stderr, "lockstep: {} rules proposed in {}; read it, mend it, give it as --map\n", proposal.size(),
@@ -96,11 +118,10 @@ void run_compare(App& app, const CompareArguments& arguments) {
       app.status = exit_status(Code::kBadInput);
       return;
     }
-    fail(Code::kBadInput, "compare", "no tensor of the two runs could be compared",
-         {.expected = "runs that share names, or a map",
-          .got = fmt::format("{} and {} records, {} pairs", reference.records.size(), candidate.records.size(),
-                             comparison.results.size()),
-          .hint = "--propose-map FILE, --map FILE, or record both with the same names"});
+    Detail why = nothing_compared(reference, candidate, comparison, arguments);
+    why.got = fmt::format("{} and {} records, {} pairs", reference.records.size(), candidate.records.size(),
+                          comparison.results.size());
+    fail(Code::kBadInput, "compare", "no tensor of the two runs could be compared", why);
   }
   app.status = comparison.verdict == "match" ? 0 : 1;
 }

@@ -39,8 +39,10 @@ void run_ledger(App& app, const LedgerArguments& arguments) {
     request.name = name;
     const RecordOutcome outcome = record_program(request);
     if (outcome.exit_code != 0)
-      fail(Code::kBadInput, "ledger", fmt::format("the program ended with status {}", outcome.exit_code),
-           {.expected = "a program that runs to its end", .hint = "run it alone first"});
+      fail(Code::kIo, "ledger", fmt::format("the program ended with status {}", outcome.exit_code),
+           {.expected = "a program that runs to its end",
+            .hint = fmt::format("lockstep compare {} {}, which judges what it recorded before", arguments.reference,
+                                outcome.run.string())});
     return outcome.run.string();
   };
   const std::string as_it_is = run("ledger-as-it-is");
@@ -52,7 +54,7 @@ void run_ledger(App& app, const LedgerArguments& arguments) {
   if (ledger.entries.empty())
     fail(Code::kBadInput, "ledger", "no tensor was recorded in all three runs",
          {.expected = "a program that uses our checkpoints, hooks or taps, under the reference's names",
-          .hint = "lockstep compare shows what is unpaired"});
+          .hint = "lockstep compare, which shows what is unpaired"});
   if (!arguments.report.empty()) {
     CompareOptions options;
     options.only = arguments.only;

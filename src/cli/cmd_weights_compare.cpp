@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/error.h"
 #include "compare/weights_compare.h"
 
 namespace lockstep {
@@ -17,9 +18,9 @@ struct Arguments {
 }  // namespace
 
 void add_weights_compare(App& app, CLI::App& group) {
-  CLI::App* command = group.add_subcommand(
-      "compare",
-      "two checkpoints by content: missing, unused, renamed, duplicated, transposed, another layer's, quantised");
+  CLI::App* command = group.add_subcommand("compare",
+                                           "two checkpoints by content: missing, unused, renamed, put together, "
+                                           "duplicated, transposed, another layer's, quantised");
   command->footer(
       "lockstep weights compare model/transformer my_port/transformer\nlockstep weights compare a.safetensors "
       "b.safetensors --json");
@@ -31,7 +32,12 @@ void add_weights_compare(App& app, CLI::App& group) {
       ->type_name("N")
       ->capture_default_str();
   command->callback([&app, arguments] {
-    const WeightsComparison comparison = compare_weights(*open_weights(arguments->a), *open_weights(arguments->b));
+    const auto a = open_weights(arguments->a), b = open_weights(arguments->b);
+    if (a->shapes().empty() || b->shapes().empty())
+      fail(Code::kBadInput, "weights compare", "there is nothing to compare",
+           {.expected = "checkpoints with tensors",
+            .got = fmt::format("{} and {} tensors", a->shapes().size(), b->shapes().size())});
+    const WeightsComparison comparison = compare_weights(*a, *b);
     if (app.global.json)
       print_json(json_from(comparison));
     else

@@ -13,6 +13,38 @@ bool is_picture(std::string_view name, const Shape& shape) {
   return name.starts_with("image") && shape.size() >= 3;
 }
 
+bool is_attention(std::string_view name) {
+  for (const std::string_view part : {"attn", "attention", "head", "rope", "rotary", "score", "softmax"})
+    if (name.find(part) != std::string_view::npos) return true;
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t end = std::min(name.find_first_of("._/", begin), name.size());
+    for (const std::string_view word : {"q", "k", "v", "query", "key", "value", "queries", "keys", "values"})
+      if (name.substr(begin, end - begin) == word) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+std::vector<std::string> numbered_axes(size_t rank) {
+  std::vector<std::string> out;
+  for (size_t axis = 0; axis < rank; ++axis) out.push_back(fmt::format("index of axis {}", axis));
+  return out;
+}
+
+// Pictures with channels first or last, or heads before or behind the tokens: the name says, else sizes that leave no
+// doubt, else nobody does.
+std::vector<std::string> four_axis_words(std::string_view name, const Shape& shape) {
+  const std::vector<std::string> first{"batch item", "channel", "row", "column"},
+      last{"batch item", "row", "column", "channel"};
+  const bool square_last = shape[1] == shape[2] && shape[2] != shape[3],
+             square_first = shape[2] == shape[3] && shape[1] != shape[2];
+  if (is_picture(name, shape)) return square_last ? last : first;
+  if (!is_attention(name)) return square_first ? first : square_last ? last : numbered_axes(4);
+  if (square_first && shape[1] < shape[2]) return {"batch item", "head", "query", "key"};
+  if (shape[1] < shape[2]) return {"batch item", "head", "token", "channel"};
+  return {"batch item", "token", "head", "channel"};
+}
+
 }  // namespace
 
 std::vector<std::string> axis_words(std::string_view name, const Shape& shape) {
@@ -32,15 +64,11 @@ std::vector<std::string> axis_words(std::string_view name, const Shape& shape) {
       return {"batch item", "token", "channel"};
     case 4:
       if (channels_last) return {"batch item", "row", "column", "channel"};
-      if (is_picture(name, shape)) return {"batch item", "channel", "row", "column"};
-      return {"batch item", "token", "head", "channel"};
+      return four_axis_words(name, shape);
     case 5:
       return {"batch item", "channel", "frame", "row", "column"};
-    default: {
-      std::vector<std::string> out;
-      for (size_t axis = 0; axis < rank; ++axis) out.push_back(fmt::format("index of axis {}", axis));
-      return out;
-    }
+    default:
+      return numbered_axes(rank);
   }
 }
 
@@ -50,6 +78,11 @@ std::string plural(std::string_view word) {
 }
 
 std::string index_set_words(const std::string& word, const std::vector<bool>& marked) {
+  constexpr std::string_view kNumbered = "index of";
+  if (word.starts_with(kNumbered)) {  // "only index 2 of axis 1"
+    const std::string set = index_set_words("index", marked);
+    return set.empty() ? set : set + word.substr(5);
+  }
   const size_t n = marked.size();
   const size_t count = static_cast<size_t>(std::count(marked.begin(), marked.end(), true));
   size_t first = 0, last = n - 1;
@@ -68,7 +101,7 @@ std::string index_set_words(const std::string& word, const std::vector<bool>& ma
     bool regular = true;
     for (size_t i = 0; i < n && regular; ++i) regular = marked[i] == (i % stride == first % stride);
     if (regular && stride == 2) return fmt::format("every {} {}", first % 2 ? "odd" : "even", word);
-    if (regular) return fmt::format("every {}th {} from {}", stride, word, first);
+    if (regular) return fmt::format("every {}{} {} from {}", stride, stride == 3 ? "rd" : "th", word, first);
   }
   for (size_t parts = 2; parts <= 8; ++parts) {  // equal parts, wholly marked or wholly free
     if (n % parts) continue;

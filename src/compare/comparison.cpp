@@ -1,6 +1,7 @@
 #include "compare/comparison.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +15,7 @@
 #include "compare/diagnose.h"
 #include "compare/divergence.h"
 #include "compare/first_cause.h"
+#include "compare/other_calls.h"
 #include "compare/pictures.h"
 #include "compare/record_plan.h"
 #include "compare/region.h"
@@ -23,7 +25,8 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostInside = 80;      // records of a call whose error may have gone into its result
+constexpr size_t kMostInside = 80;  // records of a call whose error may have gone into its result
+constexpr size_t kMostCauses = 3;
 constexpr int kMostConfirmations = 64;  // stages looked at closely before an error is believed
 constexpr double kLoud = 1e-3;          // errors below are told from rounding by their size alone
 constexpr double kLocalUnits = 4;       // unit roundoffs a stage may add, its formula recomputed from its own inputs
@@ -53,6 +56,7 @@ class Walk {
         candidate_precision_(candidate),
         result_of_(reference.records.size(), SIZE_MAX) {
     if (!options.noise) return;
+    out.floor_factor = kNoiseRunFactor;
     const Pairing noise = pair_runs(reference, *options.noise, {}, options.only);
     for (const Pair& pair : noise.pairs) noise_of_[pair.reference] = pair.candidate;
   }
@@ -73,10 +77,7 @@ class Walk {
     }
     ++out_.compared;
     const FloorWalk::Limits limits = limits_for(pair.reference, r, c, unit, result.error);
-    result.noise_floor = limits.floor;
-    result.in_floors = limits.floor > 0            ? result.error.relative / limits.floor
-                       : result.error.relative > 0 ? INFINITY
-                                                   : 0;
+    set_floor(limits.floor, result);
     const bool bad = is_bad(r, result, limits, unit, pair.reference);
     if (bad ? !only_amplifies(pair, unit, result) : adds_to_the_noise(pair, unit, result))
       result.state = PairState::kBad;
@@ -119,8 +120,9 @@ class Walk {
     const Tensor expected = r.load();
     Tensor actual = c.load();
     if (rule >= 0) actual = apply_rule(options_.map[static_cast<size_t>(rule)], actual);
-    const Alignment alignment =
-        align(r.key.name, actual, expected, kFloorFactor * rounding_floor(unit, longest_axis(r.shape)));
+    // As in a tensor of the same layout, the error of the stages before is no surprise.
+    result.layout_tolerance = kFloorFactor * walk_.limits(rounding_floor(unit, longest_axis(r.shape)), 0, 0).floor;
+    const Alignment alignment = align(r.key.name, actual, expected, result.layout_tolerance);
     if (!alignment.comparable) {
       result.state = PairState::kIncomparable;
       result.note = alignment.words;
@@ -241,22 +243,41 @@ class Walk {
     return stage;
   }
 
+  static void set_floor(double floor, PairResult& result) {
+    result.noise_floor = floor;
+    result.in_floors = floor > 0 ? result.error.relative / floor : result.error.relative > 0 ? INFINITY : 0;
+  }
+
+  // The most specific glob decides: "*" stands for what nothing else names.
+  std::optional<double> tolerance_of(const std::string& name) const {
+    std::optional<double> out;
+    std::ptrdiff_t most = -1;
+    for (const auto& [glob, limit] : options_.tolerances) {
+      const auto letters = std::count_if(glob.begin(), glob.end(), [](char c) { return c != '*' && c != '?'; });
+      if (letters > most && glob_match(glob, name)) out = limit, most = letters;
+    }
+    return out;
+  }
+
   bool is_bad(const RecordedTensor& r, PairResult& result, FloorWalk::Limits limits, double unit, size_t record) {
     if (result.error.identical) return false;
-    for (const auto& [glob, limit] : options_.tolerances)
-      if (glob_match(glob, r.key.name)) {
-        result.noise_floor = limit;
-        return !(result.error.relative <= limit);
-      }
+    if (const std::optional<double> limit = tolerance_of(r.key.name)) {
+      result.tolerance = limit;
+      set_floor(*limit / out_.floor_factor, result);
+      return !(result.error.relative <= *limit);
+    }
     if (const auto noise = noise_of_.find(record); noise != noise_of_.end()) {
       const RecordedTensor& n = options_.noise->records[noise->second];
       if (n.load && n.shape == r.shape) {
         const PairError of_noise = pair_error(n.load(), r.load());
-        const double floor = std::max(of_noise.relative, rounding_floor(unit, 4 * longest_axis(r.shape)));
-        result.noise_floor = floor, result.in_floors = result.error.relative / floor;
-        return !(result.error.relative <= kNoiseRunFactor * floor);
+        set_floor(std::max(of_noise.relative, rounding_floor(unit, 4 * longest_axis(r.shape))), result);
+        return !(result.error.relative <= kNoiseRunFactor * result.noise_floor);
       }
     }
+    // Without a partner in the noise run a tensor keeps its limit, told in the floors that all are told in.
+    if (options_.noise) set_floor(limits.floor * kFloorFactor / out_.floor_factor, result);
+    if (is_picture_dtype(r) && result.error.max_abs <= 1 && r.load)
+      return !is_rounding_of_levels(candidate_.records[result.pair.candidate].load(), r.load());
     if (!is_floating(r.dtype) && !is_picture_dtype(r)) return true;  // ids and masks are equal or they are not
     return is_beyond(result.error, limits, unit);
   }
@@ -290,6 +311,22 @@ std::string unread_note(const RunView& reference, const RunView& candidate, cons
       record_command(names_to_record(reference, candidate, structure, partner, first->pair.reference)));
 }
 
+// What the map does, and what of the user's files nothing took: a misspelt name must not look like a pass.
+void note_the_map(const RunView& reference, const RunView& candidate, const CompareOptions& options, Comparison& out) {
+  for (const MapRule& rule : options.map) {
+    const auto applies = [&](const RecordedTensor& record) { return mapped_name(rule, record.key.name).has_value(); };
+    if (std::none_of(candidate.records.begin(), candidate.records.end(), applies))
+      out.notes.push_back(fmt::format("the map's {} is no tensor of yours", rule.candidate));
+    else if (!rule.permute.empty())  // a proposal may have put it there: never silently forgiven
+      out.notes.push_back(
+          fmt::format("{}: the map takes its axes in the order {}", rule.candidate, fmt::join(rule.permute, ", ")));
+  }
+  for (const auto& [glob, limit] : options.tolerances)
+    if (std::none_of(reference.records.begin(), reference.records.end(),
+                     [&, &pattern = glob](const RecordedTensor& r) { return glob_match(pattern, r.key.name); }))
+      out.notes.push_back(fmt::format("the tolerance for {} fits no tensor of the reference", glob));
+}
+
 bool counts_as_bad(const PairResult& result) {
   return result.state == PairState::kBad || result.state == PairState::kIncomparable;
 }
@@ -315,10 +352,12 @@ std::string_view state_name(PairState state) {
 Comparison compare_runs(const RunView& reference, const RunView& candidate, const CompareOptions& given) {
   Comparison out;
   CompareOptions options = given;
+  out.map = given.map;
   options.weights_reference = named_as_in(reference, given.weights_reference);
   options.weights_candidate = named_as_in(reference, given.weights_candidate);  // cases speak in the reference's names
   if (options.weights_reference && modules_with_weights(reference, *options.weights_reference) == 0)
     out.notes.push_back("none of the weights given has a name of this run: they are of no use here");
+  note_the_map(reference, candidate, options, out);
   const Structure structure(reference);
   Pairing pairing = pair_runs(reference, candidate, options.map, options.only);
   Walk walk(reference, candidate, structure, options, out);
@@ -326,6 +365,7 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
     check_interrupt("compare");
     walk.visit(pair);
   }
+  out.notes.insert(out.notes.end(), pairing.other_counts.begin(), pairing.other_counts.end());
   out.only_reference = std::move(pairing.only_reference);
   out.only_candidate = std::move(pairing.only_candidate);
   out.floor_source =
@@ -350,6 +390,12 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
         reference, candidate, structure, options, [&](size_t i) { return walk.is_good(i); }, unit, out);
   }
   const Pair& bad = out.results[out.first->result].pair;
+  if (auto other =
+          find_other_call(reference, candidate, bad, out.floor_factor * out.results[out.first->result].noise_floor)) {
+    out.causes.insert(out.causes.begin(), std::move(*other));
+    if (out.causes.size() > kMostCauses) out.causes.pop_back();
+    out.first->kind = "capture";
+  }
   if (has_no_inputs(candidate) && candidate.records[bad.candidate].load) {
     out.first->hint.clear();
     if (out.causes.empty())

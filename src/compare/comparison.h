@@ -28,10 +28,12 @@ struct PairResult {
   Pair pair;
   PairState state = PairState::kGood;
   PairError error;
-  double noise_floor = 0;  // of the relative error
-  double in_floors = 0;    // relative error / noise floor
-  std::string note;        // layout, pairing, what was not kept
-  bool isolated = false;   // bad, but nothing after it is
+  double noise_floor = 0;           // of the relative error
+  double in_floors = 0;             // relative error / noise floor
+  std::string note;                 // layout, pairing, what was not kept
+  bool isolated = false;            // bad, but nothing after it is
+  double layout_tolerance = 0;      // what another layout was looked for with
+  std::optional<double> tolerance;  // of the tolerance file, in place of the floor
 };
 
 struct Divergence {
@@ -56,6 +58,7 @@ struct ImagePair {
   std::string name;
   double psnr = 0, ssim = 0;
   size_t result = 0;
+  size_t item = 0;  // of the batch
 };
 
 struct CompareOptions {
@@ -74,6 +77,7 @@ struct Comparison {
   size_t compared = 0;
   std::vector<PairResult> results;  // in the reference's execution order
   std::vector<size_t> only_reference, only_candidate;
+  std::vector<MapRule> map;  // that the pairs' rules are of
   std::optional<Divergence> first;
   std::vector<Finding> causes;     // at most three, best first
   std::vector<std::string> notes;  // layouts, other independent differences, what was not compared and why
@@ -81,6 +85,7 @@ struct Comparison {
   Growth growth;
   std::vector<ImagePair> images;
   std::string floor_source;
+  double floor_factor = kFloorFactor;  // an error this many floors high is no rounding
 };
 
 Comparison compare_runs(const RunView& reference, const RunView& candidate, const CompareOptions& options);

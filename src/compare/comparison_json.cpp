@@ -79,7 +79,7 @@ Json json_from(const Comparison& comparison, const RunView& reference, const Run
                              {"fix", cause.fix},
                              {"look_at", cause.look_at}});
   out["notes"] = comparison.notes;
-  out["noise"] = {{"source", comparison.floor_source}, {"factor", kFloorFactor}};
+  out["noise"] = {{"source", comparison.floor_source}, {"factor", comparison.floor_factor}};
   out["growth"] = {{"kind", comparison.growth.kind},
                    {"rate", json_number(comparison.growth.rate)},
                    {"jump", json_number(comparison.growth.jump)},

@@ -143,14 +143,14 @@ void fill_curve(const RunView& reference, Comparison& out) {
   for (const PairResult* result : chosen) {
     const TensorKey& key = reference.records[result->pair.reference].key;
     out.curve.push_back({key.name, key.step, result->error.relative, result->noise_floor});
+    if (result->state == PairState::kIncomparable) continue;  // another shape is no size of an error
     errors.push_back(result->error.relative);
     names.push_back(to_string(key));
   }
   out.growth = fit_growth(errors, names);
   // An error that starts at its full height also grows without a jump; it is no rounding when a tensor is beyond the
   // noise.
-  const bool mismatch = std::any_of(out.results.begin(), out.results.end(),
-                                    [](const PairResult& result) { return result.state == PairState::kBad; });
+  const bool mismatch = std::any_of(out.results.begin(), out.results.end(), is_bad);
   if (mismatch && out.growth.kind == "smooth") out.growth.words.clear();
 }
 
@@ -171,23 +171,17 @@ void fill_notes(const RunView& reference, const RunView& candidate, Comparison& 
     const bool shared = result.error.rms_candidate < 4 * result.error.rms_reference;
     out.notes.push_back(fmt::format("{}: {}{}", name, alarm, shared ? "; so do the reference's" : ""));
   }
-  const auto count_names = [](const RunView& run, const std::vector<size_t>& records) {
+  const auto left_over = [&](const RunView& run, const std::vector<size_t>& records, const char* whose) {
+    if (records.empty()) return;
     std::set<std::string> names;
     for (const size_t i : records) names.insert(run.records[i].key.name);
-    return names;
+    const bool one = records.size() == 1;
+    out.notes.push_back(fmt::format("{} tensor{} of {} {} no partner, {} name{}; the first is {}", records.size(),
+                                    one ? "" : "s", whose, one ? "has" : "have", names.size(),
+                                    names.size() == 1 ? "" : "s", to_string(run.records[records[0]].key)));
   };
-  if (!out.only_reference.empty()) {
-    const auto names = count_names(reference, out.only_reference);
-    out.notes.push_back(fmt::format("{} tensors of the reference have no partner, {} names; the first is {}",
-                                    out.only_reference.size(), names.size(),
-                                    reference.records[out.only_reference[0]].key.name));
-  }
-  if (!out.only_candidate.empty()) {
-    const auto names = count_names(candidate, out.only_candidate);
-    out.notes.push_back(fmt::format("{} tensors of yours have no partner, {} names; the first is {}",
-                                    out.only_candidate.size(), names.size(),
-                                    candidate.records[out.only_candidate[0]].key.name));
-  }
+  left_over(reference, out.only_reference, "the reference");
+  left_over(candidate, out.only_candidate, "yours");
 }
 
 }  // namespace lockstep

@@ -5,35 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compare/alignment.h"
 #include "compare/diagnose.h"
 #include "compare/divergence.h"
+#include "compare/layout_view.h"
 #include "compare/region.h"
 #include "compare/work_back.h"
 
 namespace lockstep {
 namespace {
-
-// The candidate with every paired tensor in the reference's layout: families read one layout, not two.
-RunView in_layout_of(const RunView& reference, const RunView& candidate, const CompareOptions& options,
-                     const Comparison& out) {
-  RunView view = candidate;
-  for (const PairResult& result : out.results) {
-    const RecordedTensor& r = reference.records[result.pair.reference];
-    RecordedTensor& c = view.records[result.pair.candidate];
-    if (!r.load || !c.load || result.state == PairState::kIncomparable) continue;
-    if (result.pair.rule < 0 && r.shape == c.shape) continue;
-    const double tolerance = std::max(kFloorFactor * result.noise_floor, result.error.relative);
-    const MapRule* rule = result.pair.rule < 0 ? nullptr : &options.map[static_cast<size_t>(result.pair.rule)];
-    c.load = [own = c.load, theirs = r.load, rule, tolerance, name = r.key.name] {
-      const Tensor tensor = rule ? apply_rule(*rule, own()) : own();
-      const Alignment aligned = align(name, tensor, theirs(), tolerance);
-      return aligned.comparable ? aligned.candidate : tensor;
-    };
-    c.shape = r.shape;
-  }
-  return view;
-}
 
 // A constant or a factor for each channel says what is different, not what was done.
 bool names_a_mistake(const std::vector<Finding>& causes) {
@@ -71,7 +50,7 @@ void explain_first(const RunView& reference, const RunView& candidate, const Str
                    Comparison& out) {
   const PairResult& result = out.results[out.first->result];
   const size_t record = result.pair.reference;
-  const RunView view = in_layout_of(reference, candidate, options, out);
+  const RunView view = in_layout_of(reference, candidate, out);
   std::map<size_t, size_t> partners;
   for (const PairResult& each : out.results) partners[each.pair.reference] = each.pair.candidate;
   const auto partner = [&partners](size_t i) {
@@ -99,7 +78,8 @@ void explain_first(const RunView& reference, const RunView& candidate, const Str
   failing.floor = result.noise_floor;
   failing.tolerance = std::min(std::max(2e-5, 6 * unit), std::isfinite(failing.error) ? failing.error / 4 : 1);
   if (failing.r.shape == failing.c.shape)
-    out.first->region = describe_region(failing.name, failing.c, failing.r, kFloorFactor * result.noise_floor).words;
+    out.first->region =
+        describe_region(failing.name, failing.c, failing.r, out.floor_factor * result.noise_floor).words;
   auto input = work_back(failing);
   // Several layers agree that their input is wrong, or a single one could also be wrong itself: then it is asked first.
   const bool surely_fed = input && input->from.size() > 1;

@@ -12,7 +12,7 @@ struct LedgerEntry {
   TensorKey key;
   Role role = Role::kOutput;
   double total = 0;      // as it is
-  double local = 0;      // on the reference's inputs
+  double local = 0;      // on the reference's inputs; NaN where it was not given them
   double inherited = 0;  // the difference between the two runs
   double gain = 0;       // total / the error of what it was made from; 0 when that was none
   double floor = 0;      // beyond which a local error counts
@@ -22,6 +22,8 @@ struct LedgerEntry {
 struct Ledger {
   std::vector<LedgerEntry> entries;  // in the reference's order
   std::vector<size_t> sources;       // independent mistakes, in execution order
+  std::vector<std::string> missing;  // tensors of the reference that the candidate did not record
+  std::vector<std::string> notes;    // what could not be judged, and why
 };
 
 Ledger make_ledger(const RunView& reference, const RunView& as_it_is, const RunView& substituted);

@@ -143,23 +143,57 @@ std::vector<int> axis_order(const RecordedTensor& r, const RecordedTensor& c) {
   return {};
 }
 
-// "blocks.12.attn" → "blocks.*.attn" and {"12"}.
-std::pair<std::string, std::vector<std::string>> generalised(const std::string& name) {
-  std::string pattern;
-  std::vector<std::string> numbers;
-  for (size_t i = 0; i < name.size();) {
-    const bool begins = i == 0 || name[i - 1] == '.' || name[i - 1] == '_' || name[i - 1] == '/';
-    size_t end = i;
-    while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
-    const bool ends = end == name.size() || name[end] == '.' || name[end] == '_' || name[end] == '/';
-    if (end > i && begins && ends) {
-      pattern += '*', numbers.push_back(name.substr(i, end - i)), i = end;
-    } else {
-      pattern += name[i++];
+bool ends_a_word(char c) {
+  return c == '.' || c == '_' || c == '/' || c == '-' || c == '[' || c == ']';
+}
+
+// "blocks.12.attn" → "blocks.*.attn" and {"12"}. A number behind a word (layer12) is an index too where the names count
+// with it: 0, 1, 2 ... That fc1 and fc2 end in numbers does not make them two of one kind.
+class Patterns {
+ public:
+  void add(const std::vector<Name>& names) {
+    for (const Name& each : names)
+      for_each_number(each.name, [&](size_t begin, size_t end) {
+        if (const std::string word = word_before(each.name, begin); !word.empty())
+          counted_[word].insert(each.name.substr(begin, end - begin));
+      });
+  }
+  std::pair<std::string, std::vector<std::string>> generalised(const std::string& name) const {
+    std::string pattern;
+    std::vector<std::string> numbers;
+    size_t done = 0;
+    for_each_number(name, [&](size_t begin, size_t end) {
+      if (const std::string word = word_before(name, begin); !word.empty() && !is_counted(word)) return;
+      pattern += name.substr(done, begin - done) + "*";
+      numbers.push_back(name.substr(begin, end - begin));
+      done = end;
+    });
+    return {pattern + name.substr(done), numbers};
+  }
+
+ private:
+  // Numbers that end a word.
+  template <typename Function>
+  static void for_each_number(const std::string& name, Function&& use) {
+    for (size_t i = 0; i < name.size();) {
+      size_t end = i;
+      while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
+      if (end > i && (end == name.size() || ends_a_word(name[end]))) use(i, end);
+      i = std::max(end, i + 1);
     }
   }
-  return {pattern, numbers};
-}
+  static std::string word_before(const std::string& name, size_t end) {
+    size_t begin = end;
+    while (begin > 0 && !ends_a_word(name[begin - 1])) --begin;
+    return name.substr(begin, end - begin);
+  }
+  bool is_counted(const std::string& word) const {
+    const auto found = counted_.find(word);
+    if (found == counted_.end()) return false;
+    return found->second.size() > 4 || (found->second.size() > 2 && found->second.contains("0"));
+  }
+  std::map<std::string, std::set<std::string>> counted_;
+};
 
 // The pattern with the numbers that do not vary put back: "blocks.*.mlp.*" → "blocks.*.mlp.2".
 std::string with_numbers(const std::string& pattern, const std::vector<std::string>& numbers,
@@ -177,48 +211,88 @@ std::string with_numbers(const std::string& pattern, const std::vector<std::stri
   return out;
 }
 
-// Blocks that were right teach those that came after the bug: what layers.0.ff is in block 0, layers.7.ff is in
-// block 7.
-void learn_from_equals(const std::vector<Name>& r, const std::vector<Name>& c,
-                       std::vector<std::pair<size_t, size_t>>& pairs) {
-  struct Example {
-    std::vector<std::string> numbers;
-    std::string pattern;
-    std::vector<std::string> reference_numbers;
-  };
-  std::map<std::string, Example> examples;
-  std::set<size_t> exact_r, exact_c;
-  for (const auto& [i, j] : pairs) {
-    if (!r[i].sketch || !c[j].sketch || cost(r[i], c[j]) != 0) continue;
-    exact_r.insert(i), exact_c.insert(j);
-    const auto [pattern, numbers] = generalised(c[j].name);
-    const auto [of, reference_numbers] = generalised(r[i].name);
-    examples.try_emplace(pattern, Example{numbers, of, reference_numbers});
-  }
+// One block's pair, told as patterns: what layers.0.ff is in block 0, layers.7.ff is in block 7.
+struct Example {
+  std::vector<std::string> numbers;
+  std::string pattern;
+  std::vector<std::string> reference_numbers;
+};
+using Examples = std::map<std::string, std::vector<Example>>;  // by the candidate's pattern
+
+// The name in the reference that `example` gives a name with these numbers.
+std::string named_like(const Example& example, const std::vector<std::string>& numbers) {
+  std::vector<std::string> expected = example.reference_numbers;
+  for (std::string& number : expected)
+    for (size_t k = 0; k < numbers.size(); ++k)
+      if (number == example.numbers[k] && numbers[k] != example.numbers[k]) {
+        number = numbers[k];
+        break;
+      }
+  return with_numbers(example.pattern, expected, std::vector<bool>(expected.size(), false));
+}
+
+// Pairs that are not sure yet are made as the examples say.
+void pair_like(const Examples& examples, const Patterns& patterns, const std::vector<Name>& r,
+               const std::vector<Name>& c, std::set<size_t>& sure_r, std::set<size_t>& sure_c,
+               std::vector<std::pair<size_t, size_t>>& pairs) {
   std::map<std::string, size_t> by_name;
   for (size_t i = 0; i < r.size(); ++i)
     if (!r[i].input) by_name.emplace(r[i].name, i);
   for (size_t j = 0; j < c.size(); ++j) {
-    if (exact_c.contains(j)) continue;
-    const auto [pattern, numbers] = generalised(c[j].name);
+    if (sure_c.contains(j)) continue;
+    const auto [pattern, numbers] = patterns.generalised(c[j].name);
     const auto found = examples.find(pattern);
     if (found == examples.end() || numbers.empty()) continue;
-    std::vector<std::string> expected = found->second.reference_numbers;
-    for (std::string& number : expected)
-      for (size_t k = 0; k < numbers.size(); ++k)
-        if (number == found->second.numbers[k]) {
-          number = numbers[k];
-          break;
-        }
-    const auto target =
-        by_name.find(with_numbers(found->second.pattern, expected, std::vector<bool>(expected.size(), false)));
-    if (target == by_name.end() || exact_r.contains(target->second) || std::isinf(cost(r[target->second], c[j])))
-      continue;
-    std::erase_if(pairs, [&, j](const auto& pair) { return pair.first == target->second || pair.second == j; });
-    pairs.emplace_back(target->second, j);
-    exact_r.insert(target->second), exact_c.insert(j);
+    // The nearest first: of layers.1.mlp.0 and layers.1.mlp.2 the one with the same number behind the block's.
+    std::vector<Example> nearest = found->second;
+    const auto apart = [&of = numbers](const Example& example) {
+      size_t out = 0;
+      for (size_t k = 0; k < of.size(); ++k) out += example.numbers[k] != of[k];
+      return out;
+    };
+    std::stable_sort(nearest.begin(), nearest.end(),
+                     [&](const Example& a, const Example& b) { return apart(a) < apart(b); });
+    for (const Example& example : nearest) {
+      const auto target = by_name.find(named_like(example, numbers));
+      if (target == by_name.end() || sure_r.contains(target->second) || std::isinf(cost(r[target->second], c[j])))
+        continue;
+      std::erase_if(pairs, [&, j](const auto& pair) { return pair.first == target->second || pair.second == j; });
+      pairs.emplace_back(target->second, j);
+      sure_r.insert(target->second), sure_c.insert(j);
+      break;
+    }
   }
   std::sort(pairs.begin(), pairs.end());
+}
+
+// Blocks that were right teach those that came after the bug; where none was right, what most of them are is what all
+// are.
+void learn_from_blocks(const Patterns& patterns, const std::vector<Name>& r, const std::vector<Name>& c,
+                       std::vector<std::pair<size_t, size_t>>& pairs) {
+  constexpr size_t kLeastBlocks = 3;
+  Examples equal;
+  std::map<std::string, std::map<std::string, std::vector<Example>>> others;  // by both patterns
+  std::set<size_t> sure_r, sure_c;
+  for (const auto& [i, j] : pairs) {
+    const auto [pattern, numbers] = patterns.generalised(c[j].name);
+    const auto [of, reference_numbers] = patterns.generalised(r[i].name);
+    if (r[i].sketch && c[j].sketch && cost(r[i], c[j]) == 0) {
+      sure_r.insert(i), sure_c.insert(j);
+      equal[pattern].push_back({numbers, of, reference_numbers});
+    } else {
+      others[pattern][of].push_back({numbers, of, reference_numbers});
+    }
+  }
+  pair_like(equal, patterns, r, c, sure_r, sure_c, pairs);
+  Examples usual;
+  for (const auto& [pattern, by_reference] : others) {
+    if (equal.contains(pattern)) continue;
+    size_t all = 0;
+    for (const auto& [of, examples] : by_reference) all += examples.size();
+    for (const auto& [of, examples] : by_reference)
+      if (examples.size() >= kLeastBlocks && 2 * examples.size() > all) usual[pattern] = examples;
+  }
+  pair_like(usual, patterns, r, c, sure_r, sure_c, pairs);
 }
 
 // Which of the names' numbers are not the same in all of them.
@@ -237,24 +311,24 @@ std::vector<std::string> chosen(const std::vector<std::string>& numbers, const s
 }
 
 // Blocks that repeat make one rule, where every one of them agrees.
-std::vector<ProposedRule> with_blocks_as_one(const std::vector<ProposedRule>& single) {
+std::vector<ProposedRule> with_blocks_as_one(const Patterns& patterns, const std::vector<ProposedRule>& single) {
   std::map<std::pair<std::string, std::string>, std::vector<size_t>> groups;  // both patterns → rules
   std::map<std::string, std::set<std::string>> targets;
   for (size_t i = 0; i < single.size(); ++i) {
-    const std::string from = generalised(single[i].rule.candidate).first,
-                      to = generalised(single[i].rule.reference).first;
+    const std::string from = patterns.generalised(single[i].rule.candidate).first,
+                      to = patterns.generalised(single[i].rule.reference).first;
     groups[{from, to}].push_back(i);
     targets[from].insert(to);
   }
   std::vector<ProposedRule> out;
   for (size_t i = 0; i < single.size(); ++i) {
-    const std::string from = generalised(single[i].rule.candidate).first,
-                      to = generalised(single[i].rule.reference).first;
+    const std::string from = patterns.generalised(single[i].rule.candidate).first,
+                      to = patterns.generalised(single[i].rule.reference).first;
     const std::vector<size_t>& members = groups[{from, to}];
     std::vector<std::vector<std::string>> of_candidate, of_reference;
     for (const size_t member : members) {
-      of_candidate.push_back(generalised(single[member].rule.candidate).second);
-      of_reference.push_back(generalised(single[member].rule.reference).second);
+      of_candidate.push_back(patterns.generalised(single[member].rule.candidate).second);
+      of_reference.push_back(patterns.generalised(single[member].rule.reference).second);
     }
     const std::vector<bool> stars_c = varying(of_candidate), stars_r = varying(of_reference);
     bool general = members.size() > 1 && targets[from].size() == 1;
@@ -281,7 +355,10 @@ std::vector<ProposedRule> propose_map(const RunView& reference, const RunView& c
                           c = names_of(candidate, pairing.only_candidate);
   std::vector<std::pair<size_t, size_t>> pairs = aligned(r, c);
   add_out_of_order(r, c, pairs);
-  learn_from_equals(r, c, pairs);
+  Patterns patterns;
+  patterns.add(r);
+  patterns.add(c);
+  learn_from_blocks(patterns, r, c, pairs);
   std::vector<ProposedRule> single;
   for (const auto& [i, j] : pairs) {
     if (r[i].name == c[j].name) continue;
@@ -298,7 +375,7 @@ std::vector<ProposedRule> propose_map(const RunView& reference, const RunView& c
                         : "order and shape",
          1});
   }
-  return with_blocks_as_one(single);
+  return with_blocks_as_one(patterns, single);
 }
 
 Json json_from(const std::vector<ProposedRule>& proposal) {

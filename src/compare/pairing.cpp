@@ -1,7 +1,12 @@
 #include "compare/pairing.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
+#include <climits>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "base/error.h"
@@ -10,6 +15,10 @@
 
 namespace lockstep {
 namespace {
+
+// "why" and "names" are what a proposal says of itself.
+constexpr std::array<std::string_view, 8> kRuleFields{"candidate", "reference", "permute", "slice",
+                                                      "reshape",   "dtype",     "why",     "names"};
 
 // An input never answers an output; a checkpoint, a variable and an output may.
 bool is_input(const RecordedTensor& record) {
@@ -25,6 +34,35 @@ std::string normal_name(const RecordedTensor& record, const std::vector<MapRule>
   return record.key.name;
 }
 
+// "steps 0 to 2, pass=cond, pass=uncond": which calls these records are.
+std::string calls_of(const RunView& run, const std::vector<size_t>& records) {
+  int low = INT_MAX, high = INT_MIN;
+  std::set<std::string> tags;
+  for (const size_t i : records) {
+    const TensorKey& key = run.records[i].key;
+    low = std::min(low, key.step), high = std::max(high, key.step);
+    for (const auto& [name, value] : key.tags) tags.insert(name + "=" + value);
+  }
+  std::string out = high < 0     ? "no step"
+                    : low < 0    ? fmt::format("steps up to {}", high)
+                    : low < high ? fmt::format("steps {} to {}", low, high)
+                                 : fmt::format("step {}", low);
+  if (tags.empty()) return out + ", no pass";
+  for (const std::string& tag : tags) out += ", " + tag;
+  return out;
+}
+
+// A map is written by hand: what it says must be understood, or it is refused.
+template <typename T>
+T field_of(const Json& rule, const char* name, const char* expected) {
+  try {
+    return rule.at(name).get<T>();
+  } catch (const Json::exception&) {
+    fail(Code::kBadInput, "map", fmt::format("\"{}\" of a rule cannot be read", name),
+         {.expected = expected, .got = rule.dump()});
+  }
+}
+
 }  // namespace
 
 std::vector<MapRule> read_map(const fs::path& file) {
@@ -38,9 +76,18 @@ std::vector<MapRule> read_map(const fs::path& file) {
       fail(Code::kBadInput, "map", "a rule without names",
            {.expected = R"("candidate" and "reference")", .got = rule.dump()});
     MapRule next{rule["candidate"].get<std::string>(), rule["reference"].get<std::string>(), {}, {}, {}, {}};
-    if (rule.contains("permute")) next.permute = rule["permute"].get<std::vector<int>>();
-    if (rule.contains("slice")) next.slice = rule["slice"].get<std::vector<int64_t>>();
-    if (rule.contains("reshape")) next.reshape = rule["reshape"].get<Shape>();
+    for (const auto& [key, value] : rule.items())
+      if (std::find(kRuleFields.begin(), kRuleFields.end(), key) == kRuleFields.end())
+        fail(Code::kBadInput, "map", fmt::format("a rule has the unknown field \"{}\"", key),
+             {.expected = "candidate, reference, permute, slice, reshape or dtype", .got = rule.dump()});
+    if (std::count(next.reference.begin(), next.reference.end(), '*') >
+        std::count(next.candidate.begin(), next.candidate.end(), '*'))
+      fail(Code::kBadInput, "map", fmt::format("{} has more stars than {}", next.reference, next.candidate),
+           {.expected = "a star of the candidate for each of the reference"});
+    if (rule.contains("permute"))
+      next.permute = field_of<std::vector<int>>(rule, "permute", "axes of the candidate, such as [0, 3, 1, 2]");
+    if (rule.contains("slice")) next.slice = field_of<std::vector<int64_t>>(rule, "slice", "[axis, begin, end]");
+    if (rule.contains("reshape")) next.reshape = field_of<Shape>(rule, "reshape", "a shape, such as [1, 16, 64]");
     if (rule.contains("dtype")) {
       next.dtype = rule["dtype"].is_string() ? dtype_from_name(rule["dtype"].get<std::string>()) : std::nullopt;
       if (!next.dtype)
@@ -79,11 +126,26 @@ std::optional<std::string> mapped_name(const MapRule& rule, const std::string& n
   return out;
 }
 
-Tensor apply_rule(const MapRule& rule, const Tensor& tensor) {
+namespace {
+
+Tensor moved_by(const MapRule& rule, const Tensor& tensor) {
   Tensor out = tensor;
   if (!rule.slice.empty()) out = out.slice(static_cast<int>(rule.slice[0]), rule.slice[1], rule.slice[2]);
   if (!rule.permute.empty()) out = out.permute(rule.permute);
   if (rule.reshape) out = out.contiguous().reshape(*rule.reshape);
+  return out;
+}
+
+}  // namespace
+
+Tensor apply_rule(const MapRule& rule, const Tensor& tensor) {
+  Tensor out;
+  try {
+    out = moved_by(rule, tensor);
+  } catch (const Error& error) {
+    fail(Code::kBadInput, "map",
+         fmt::format("the rule for {} does not fit {}: {}", rule.candidate, to_string(tensor.shape()), error.what()));
+  }
   if (rule.dtype && *rule.dtype != out.dtype()) {
     const Tensor packed = out.contiguous();
     Tensor rounded = Tensor::empty(*rule.dtype, out.shape());
@@ -123,14 +185,21 @@ Pairing pair_runs(const RunView& reference, const RunView& candidate, const std:
       rest[{reference.records[i].key.name, is_input(reference.records[i])}].first.push_back(i);
   for (size_t i = 0; i < candidate.records.size(); ++i)
     if (!used[i] && wanted(names[i])) rest[{names[i], is_input(candidate.records[i])}].second.push_back(i);
+  Pairing out;
   for (const auto& [name, sides] : rest) {
-    if (sides.first.size() != sides.second.size()) continue;
+    if (sides.first.size() != sides.second.size()) {
+      if (!sides.first.empty() && !sides.second.empty())
+        out.other_counts.push_back(fmt::format(
+            "{}: {} of the reference ({}) against {} of yours ({}): not paired, for steps, hits or passes differ",
+            name.first, sides.first.size(), calls_of(reference, sides.first), sides.second.size(),
+            calls_of(candidate, sides.second)));
+      continue;
+    }
     for (size_t k = 0; k < sides.first.size(); ++k) {
       partner[sides.first[k]] = sides.second[k], used[sides.second[k]] = true;
       how[sides.first[k]] = "by order: step, hit or tags differ";
     }
   }
-  Pairing out;
   for (size_t i = 0; i < reference.records.size(); ++i) {
     if (!wanted(reference.records[i].key.name)) continue;
     if (partner[i] == SIZE_MAX)

@@ -32,6 +32,7 @@ struct Pair {
 struct Pairing {
   std::vector<Pair> pairs;  // in the reference's order
   std::vector<size_t> only_reference, only_candidate;
+  std::vector<std::string> other_counts;  // names that both have, but not equally often: said, and not paired
 };
 
 Pairing pair_runs(const RunView& reference, const RunView& candidate, const std::vector<MapRule>& map,

@@ -26,6 +26,7 @@ RunView view_of(std::shared_ptr<const Run> run) {
     seen.shape = record.shape;
     seen.checksum = record.checksum;
     seen.stats = record.stats;
+    seen.substituted = record.substituted;
     if (!record.where.file.empty())
       seen.where = fmt::format("{}:{} {}", record.where.file, record.where.line, record.where.function);
     if (run->has_values(record)) seen.load = [run, i] { return run->tensor(run->records()[i]); };

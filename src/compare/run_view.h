@@ -25,6 +25,7 @@ struct RecordedTensor {
   std::string checksum;  // of the bytes; equal checksums of equal dtype and shape need no reading
   std::optional<Statistics> stats;
   std::function<Tensor()> load;  // empty: only statistics were kept
+  bool substituted = false;      // the program went on with the reference's value
 };
 
 struct RunView {

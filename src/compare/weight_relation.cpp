@@ -115,6 +115,9 @@ WeightRelation relate_weights(const std::string& name, const Values& candidate, 
     return out;
   }
   out.error = relative_error(candidate.v, reference.v);
+  if (const auto bad = std::count_if(candidate.v.begin(), candidate.v.end(), [](float v) { return !std::isfinite(v); });
+      bad > std::count_if(reference.v.begin(), reference.v.end(), [](float v) { return !std::isfinite(v); }))
+    return {"weights.not_finite", fmt::format("{} of {} values are NaN or infinite", bad, candidate.size()), INFINITY};
   if (candidate.shape == reference.shape && out.error == 0) return {"identical", "", 0};
   const auto rounds = [&](float (*round)(float)) { return all_held(candidate, round) && !all_held(reference, round); };
   if (candidate.shape == reference.shape && out.error < 0.2) {
@@ -127,7 +130,8 @@ WeightRelation relate_weights(const std::string& name, const Values& candidate, 
     for (const int bits : {8, 4})
       for (const int64_t group : {int64_t{32}, int64_t{64}, int64_t{128}, candidate.last()})
         for (const bool affine : {false, true})
-          if (relative_error(candidate.v, quantised(reference, bits, group, affine).v) < 0.05 * out.error)
+          if (candidate.last() % group == 0 &&
+              relative_error(candidate.v, quantised(reference, bits, group, affine).v) < 0.05 * out.error)
             return {"weights.quantised", fmt::format("{}-bit in groups of {}{}", bits, group, affine ? ", affine" : ""),
                     out.error};
   }
@@ -137,7 +141,11 @@ WeightRelation relate_weights(const std::string& name, const Values& candidate, 
   if (has_rows && candidate.shape == reference.shape)
     if (auto form = find_form(reshaped(candidate, matrix), reshaped(reference, matrix), out.error)) return *form;
   if (candidate.shape == reference.shape && out.error < 0.02)
-    return {"weights.small_error", fmt::format("off by {:.2g}: dequantisation or rounding", out.error), out.error};
+    return {"weights.small_error",
+            fmt::format("off by {:.2g}, by no rounding or quantisation that is known here: another quantiser, another "
+                        "version of the weights, or damage",
+                        out.error),
+            out.error};
   const auto found = find_rearrangements("weight", candidate, reference, std::min(1e-3, out.error / 4));
   if (!found.empty()) {
     const bool transposed = found[0].id == "layout.axes" || found[0].id == "layout.strided";
@@ -163,6 +171,11 @@ WeightRelation relate_weights(const std::string& name, const Values& candidate, 
     return {"weights.random", random_words(candidate), out.error};
   const Region region = describe_region(name, candidate, reference, 1e-3);
   out.words = fmt::format("relative error {:.3g}, {}", out.error, region.words);
+  if (std::fabs(related) > 0.9) {
+    const double factor = dot(candidate.v, reference.v) / std::max(1e-300, squared_norm(reference.v));
+    out.words += fmt::format("; still {:.3g} times the reference up to {:.2g}: dequantised wrongly?", factor,
+                             std::sqrt(1 - related * related));
+  }
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "io/checkpoint.h"
+#include "io/tensor_source.h"
 
 namespace lockstep {
 
@@ -50,6 +51,27 @@ class CheckpointWeights : public WeightSource {
   std::map<std::string, Shape> shapes_;
 };
 
+// Files of other kinds: torch, .npz, or a folder of such.
+class FileWeights : public WeightSource {
+ public:
+  explicit FileWeights(const fs::path& path) : source_(open_tensors(path)) {
+    for (const TensorInfo& info : source_->tensors()) shapes_[info.name] = info.shape;
+  }
+  std::optional<Values> find(const std::string& name) const override {
+    if (!shapes_.contains(name)) return std::nullopt;
+    return values_from(source_->tensor(name));
+  }
+  const std::map<std::string, Shape>& shapes() const override { return shapes_; }
+
+ private:
+  std::unique_ptr<TensorSource> source_;
+  std::map<std::string, Shape> shapes_;
+};
+
+bool is_other_file(const fs::path& path) {
+  return !fs::is_directory(path) && path.extension() != ".safetensors" && has_tensor_extension(path);
+}
+
 bool holds_checkpoint(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string file = entry.path().filename().string();
@@ -61,6 +83,7 @@ bool holds_checkpoint(const fs::path& folder) {
 }  // namespace
 
 std::shared_ptr<const WeightSource> open_weights(const fs::path& path) {
+  if (is_other_file(path)) return std::make_shared<FileWeights>(path);
   auto out = std::make_shared<CheckpointWeights>();
   if (!fs::is_directory(path) || holds_checkpoint(path)) {
     out->add("", Checkpoint::open(path));
@@ -71,10 +94,11 @@ std::shared_ptr<const WeightSource> open_weights(const fs::path& path) {
     if (entry.is_directory() && holds_checkpoint(entry.path())) folders.push_back(entry.path());
   std::sort(folders.begin(), folders.end());
   for (const fs::path& folder : folders) out->add(folder.filename().string(), Checkpoint::open(folder));
-  if (folders.empty())
-    fail(Code::kNotFound, "weights", "no checkpoint in " + path.string(),
-         {.expected = ".safetensors files, here or one folder below"});
-  return out;
+  if (!folders.empty()) return out;
+  for (const auto& entry : fs::directory_iterator(path))
+    if (is_other_file(entry.path())) return std::make_shared<FileWeights>(path);
+  fail(Code::kNotFound, "weights", "no checkpoint in " + path.string(),
+       {.expected = ".safetensors files, here or one folder below, or torch or NumPy files"});
 }
 
 }  // namespace lockstep

@@ -10,8 +10,8 @@
 namespace lockstep {
 
 struct WeightFinding {
-  std::string
-      kind;  // "missing", "unused", "renamed", "duplicated", "other_layer", or a relation: "weights.transposed", ...
+  std::string kind;   // "missing", "unused", "renamed", "part_of", "taken_apart", "duplicated", "other_layer", or a
+                      // relation: "weights.transposed", ...
   std::string name;   // in A; in B for "unused" and "duplicated"
   std::string other;  // the tensor it turned out to be
   std::string words;
@@ -21,7 +21,7 @@ struct WeightFinding {
 
 struct WeightsComparison {
   size_t compared = 0, identical = 0;
-  std::vector<WeightFinding> findings;  // in the order of A's names
+  std::vector<WeightFinding> findings;  // serious ones first, in the order of A's names
   bool match() const;                   // nothing serious
 };
 

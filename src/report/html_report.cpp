@@ -1,9 +1,12 @@
 #include "report/html_report.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/file.h"
 #include "base/interrupt.h"
+#include "compare/layout_view.h"
+#include "compare/pictures.h"
 #include "report/base64.h"
 #include "report/page.h"
 #include "report/tensor_maps.h"
@@ -43,15 +46,16 @@ Json all_maps(const Comparison& comparison, const RunView& reference, const RunV
   return out;
 }
 
-Json picture(const Tensor& tensor) {
-  const Tensor pixels = tensor.contiguous();
-  const int64_t height = pixels.dim(0), width = pixels.dim(1), channels = pixels.dim(2);
+Json picture(const Values& pixels) {
+  const int64_t height = pixels.shape[0], width = pixels.shape[1], channels = pixels.shape[2];
   const int64_t step = std::max<int64_t>(1, (std::max(height, width) + kPictureSide - 1) / kPictureSide);
   std::vector<uint8_t> rgb;
-  const uint8_t* data = pixels.data<uint8_t>();
   for (int64_t y = 0; y < height; y += step)
     for (int64_t x = 0; x < width; x += step)
-      for (int64_t c = 0; c < 3; ++c) rgb.push_back(data[(y * width + x) * channels + std::min(c, channels - 1)]);
+      for (int64_t c = 0; c < 3; ++c) {
+        const int64_t at = (y * width + x) * channels + (channels < 3 ? 0 : c);
+        rgb.push_back(static_cast<uint8_t>(std::lround(pixels.v[static_cast<size_t>(at)])));
+      }
   return {{"height", (height + step - 1) / step}, {"width", (width + step - 1) / step}, {"rgb", base64(rgb)}};
 }
 
@@ -59,11 +63,12 @@ Json pictures(const Comparison& comparison, const RunView& reference, const RunV
   Json out = Json::array();
   for (const ImagePair& image : comparison.images) {
     const Pair& pair = comparison.results[image.result].pair;
+    const Pictures shown = pictures_of(reference.records[pair.reference], candidate.records[pair.candidate]);
     out.push_back({{"name", image.name},
                    {"psnr", json_number(image.psnr)},
                    {"ssim", json_number(image.ssim)},
-                   {"reference", picture(reference.records[pair.reference].load())},
-                   {"candidate", picture(candidate.records[pair.candidate].load())}});
+                   {"reference", picture(shown.reference[image.item])},
+                   {"candidate", picture(shown.candidate[image.item])}});
     if (out.size() == 4) break;
   }
   return out;
@@ -108,10 +113,10 @@ std::string html_report(const Comparison& comparison, const RunView& reference, 
   Json data = {{"summary", summary},
                {"rows", rows(comparison, reference)},
                {"first", comparison.first ? Json(comparison.first->result) : Json()},
-               {"maps", all_maps(comparison, reference, candidate)},
+               {"maps", all_maps(comparison, reference, in_layout_of(reference, candidate, comparison))},
                {"pictures", pictures(comparison, reference, candidate)},
                {"ledger", ledger ? json_from(*ledger) : Json()},
-               {"factor", kFloorFactor}};
+               {"factor", comparison.floor_factor}};
   return page_with(script_safe(data.dump(-1, ' ', false, Json::error_handler_t::replace)));
 }
 

@@ -33,10 +33,15 @@ if (D.ledger) {
   box.append(make("h2", "Error ledger"));
   box.append(make("div", `${told.length} of ${D.ledger.entries.length} stages carry an error; a source makes one of its own` +
       `${told.length > most ? `; the first ${most} are shown` : ""}`, "dim"));
+  const times = {};
+  for (const e of D.ledger.entries) if (e.word === "source") times[e.name] = (times[e.name] || 0) + 1;
+  const sources = Object.keys(times).map(n => times[n] > 1 ? `${n} (${times[n]} times)` : n);
+  box.append(make("div", sources.length ? `sources: ${sources.join(", ")}` : "no source", "card"));
+  for (const n of D.ledger.notes) box.append(make("div", n, "card"));
   for (const k of ["word", "total", "local", "inherited", "gain", "stage"]) head.append(make("th", k, k === "word" || k === "stage" ? "" : "number"));
   table.append(head);
   for (const e of told.slice(0, most)) {
-    const r = make("tr", undefined, e.word), words = [short(e.total), short(e.local), short(e.inherited), short(e.gain)];
+    const r = make("tr", undefined, e.word), words = [short(e.total), e.local === "NaN" ? "–" : short(e.local), short(e.inherited), short(e.gain)];
     r.append(make("td", e.word), ...words.map(v => make("td", v, "number")));
     r.append(make("td", (e.role === "input" ? "→ " : "") + e.name + (e.step === null ? "" : ` · step ${e.step}`)));
     table.append(r);

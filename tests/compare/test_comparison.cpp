@@ -193,5 +193,30 @@ TEST(Growth, StepAgainstSmooth) {
   EXPECT_EQ(step.jump_at, 3u);
 }
 
+TEST(Growth, ASmallStepStandsOutWhereRoundingGrowsEvenly) {
+  std::vector<std::string> names;
+  std::vector<double> even, stepped;
+  for (int i = 0; i < 24; ++i) {
+    names.push_back("block " + std::to_string(i));
+    even.push_back(4.6e-3 * std::pow(1.03, i) * (i % 2 ? 1.03 : 1));
+    stepped.push_back(even.back() * (i < 13 ? 1 : 2.4));
+  }
+  EXPECT_EQ(fit_growth(even, names).kind, "smooth");
+  const Growth step = fit_growth(stepped, names);
+  EXPECT_EQ(step.kind, "step");
+  EXPECT_EQ(step.jump_at, 13u);
+  EXPECT_NE(step.words.find("block 13"), std::string::npos);
+  stepped.back() = even.back();  // it does not last
+  EXPECT_EQ(fit_growth(stepped, names).kind, "smooth");
+}
+
+TEST(Growth, WordsFitTheNumbers) {
+  const std::vector<std::string> names{"a", "b", "c", "d", "e", "f"};
+  EXPECT_EQ(fit_growth({0, 2e-3, 0}, {"a", "b", "c"}).words.find("rounding grows"), std::string::npos);
+  EXPECT_EQ(fit_growth({1e-7, 1e-7, 2e-7, INFINITY, INFINITY, INFINITY}, names).words,
+            "NaN or infinities begin at d: a bug there");
+  EXPECT_EQ(fit_growth({0, 0, 0, 3e-3, 3e-3, 3e-3}, names).words, "the error begins at d: a bug there, not rounding");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -74,8 +74,11 @@ def test_torch_modules(record):
     assert run.manifest["aliases"]["Net.first"] == ["Net.again"]
     hits = [record["hit"] for record in run.records if record["name"] == "Net.first.proj"]
     assert hits == [0, 1, 2, 3, 4]
-    assert run.records[0]["role"] == "output" and run.records[0]["where"]["function"] == "Linear.forward"
-    assert run.records[2]["where"]["file"].endswith("their_script.py")
+    # Nobody mends torch's own code: a layer of the framework is found at the line that calls it.
+    assert run.records[0]["role"] == "output"
+    for number, call in ((0, "net.first.proj("), (1, "self.proj(x)"), (2, "def forward(self, x, scale"), (8, "layer(x)")):
+        where = run.records[number]["where"]
+        assert where["file"].endswith("their_script.py") and call in NET.splitlines()[where["line"] - 1], where
     assert run.manifest["versions"]["torch"]
 
 

@@ -215,3 +215,18 @@ def test_the_cause_is_told(tmp_path):
         page.open(tmp_path / "out.html")
         assert "modulate.shift_scale_exchanged" in text(page, "#divergence")
         assert page.errors == []
+
+
+def test_another_layout_is_shown_as_the_reference_lays_it_out(tmp_path):
+    """The difference of a channels-last port is a map like any other; without its axes moved there would be none."""
+    x = normal(1, 48, 16, 12)
+    y = x.copy()
+    y[:, :, 0] += 1
+    a = write_run(tmp_path / "a", [("conv1", "output", x), ("out", "output", x[0, :4])])
+    b = write_run(tmp_path / "b", [("conv1", "output", y.transpose(0, 2, 3, 1)), ("out", "output", y[0, :4])])
+    assert compare(a, b, "--report", tmp_path / "out.html").returncode == 1
+    with Browser(tmp_path) as page:
+        page.open(tmp_path / "out.html")
+        shown = page.run("[...document.querySelectorAll('#tensor figure')].map(f => f.textContent)")
+        assert len(shown) == 4 and shown[0].split(":")[1] == shown[1].split(":")[1] and shown[2].startswith("difference")
+        assert page.errors == []

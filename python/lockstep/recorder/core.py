@@ -13,6 +13,22 @@ from .._views import is_tensor
 from .import_hook import after_import
 from .names import ModuleNames
 
+_FRAMEWORKS = ("torch.", "mlx.")
+_MOST_FRAMES = 24
+
+
+def _calling_line(frame):
+    """File, line and function of the nearest frame that is neither the framework's nor ours."""
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            return None
+        module = frame.f_globals.get("__name__") or ""
+        if not module.startswith((*_FRAMEWORKS, "lockstep.")):
+            code = frame.f_code
+            return (code.co_filename, frame.f_lineno, getattr(code, "co_qualname", code.co_name))
+        frame = frame.f_back
+    return None
+
 
 _REPEATED = ("hidden_states", "attentions", "past_key_values")  # fields of a ModelOutput that gather what layers made
 
@@ -52,7 +68,7 @@ class Recorder:
                 self.pipeline.before_module(module)
             inputs_of = name if name is not None or not self.inputs else names.input_name_of(module)
             if inputs_of is not None:
-                place = self._place_of(module)
+                place = self._place_of(module, sys._getframe(1))
                 if self.inputs and (name is not None or self._is_wanted(inputs_of)):
                     args, kwargs = self._offer_inputs(inputs_of, type(module), args, kwargs, place)
         except Exception as error:
@@ -80,7 +96,8 @@ class Recorder:
             self._wanted[name] = wanted
         return wanted
 
-    def _place_of(self, module):
+    def _place_of(self, module, frame):
+        """Where to look: the module's own code, or, where that is the framework's, the line that calls it."""
         kind = type(module)
         place = self._places.get(kind)
         if place is None:
@@ -92,6 +109,8 @@ class Recorder:
             if code is not None:
                 place = (code.co_filename, code.co_firstlineno, getattr(forward, "__qualname__", code.co_name))
             self._places[kind] = place
+        if kind.__module__.startswith(_FRAMEWORKS):
+            return _calling_line(frame) or place
         return place
 
     def _parameters_of(self, kind):
