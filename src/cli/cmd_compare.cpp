@@ -9,6 +9,7 @@
 #include "capture/store.h"
 #include "cli/app.h"
 #include "cli/terminal.h"
+#include "compare/batched_passes.h"
 #include "compare/comparison.h"
 #include "compare/map_proposal.h"
 #include "report/html_report.h"
@@ -77,7 +78,7 @@ Detail nothing_compared(const RunView& reference, const RunView& candidate, cons
 
 void run_compare(App& app, const CompareArguments& arguments) {
   const fs::path home = home_folder(app.global.home);
-  const RunView reference = open_view(arguments.reference, home), candidate = open_view(arguments.candidate, home);
+  RunView reference = open_view(arguments.reference, home), candidate = open_view(arguments.candidate, home);
   RunView noise;
   CompareOptions options;
   options.only = arguments.only;
@@ -87,6 +88,8 @@ void run_compare(App& app, const CompareArguments& arguments) {
     noise = open_view(arguments.noise, home);
     options.noise = &noise;
   }
+  if (std::string note = take_passes_apart(reference, candidate, options.map); !note.empty())
+    options.notes.push_back(std::move(note));
   if (!arguments.propose_map.empty()) {
     const std::vector<ProposedRule> proposal = propose_map(reference, candidate, options.map, options.only);
     write_atomically(arguments.propose_map, json_from(proposal).dump(2) + "\n");

@@ -353,6 +353,7 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
   Comparison out;
   CompareOptions options = given;
   out.map = given.map;
+  out.notes = given.notes;
   options.weights_reference = named_as_in(reference, given.weights_reference);
   options.weights_candidate = named_as_in(reference, given.weights_candidate);  // cases speak in the reference's names
   if (options.weights_reference && modules_with_weights(reference, *options.weights_reference) == 0)

@@ -70,6 +70,7 @@ struct CompareOptions {
   // Says what tokens were, where the model's tokenizer is known.
   std::function<std::string(const std::vector<int32_t>&)> text_of_tokens;
   bool diagnose = true;
+  std::vector<std::string> notes;  // what was done to the runs before: said with the result
 };
 
 struct Comparison {

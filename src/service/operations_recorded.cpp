@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "capture/recorded_program.h"
+#include "compare/batched_passes.h"
 #include "compare/comparison.h"
 #include "compare/metrics_json.h"
 #include "service/groups.h"
@@ -115,11 +116,12 @@ Json compare(Service& service, const Json& arguments, CallControl&) {
   const auto open = [&](const char* name) {
     return view_of(std::make_shared<const Run>(Run::open(text_argument(arguments, name), service.home())));
   };
-  const RunView reference = open("reference"), candidate = open("candidate");
-  RunView noise;
+  RunView reference = open("reference"), candidate = open("candidate"), noise;
   CompareOptions options;
   options.only = text_argument(arguments, "only");
   if (arguments.contains("map")) options.map = read_map(text_argument(arguments, "map"));
+  if (std::string note = take_passes_apart(reference, candidate, options.map); !note.empty())
+    options.notes.push_back(std::move(note));
   if (arguments.contains("noise")) {
     noise = open("noise");
     options.noise = &noise;
