@@ -15,14 +15,16 @@ using namespace synthetic;
 struct Grid {
   int64_t rows = 7, columns = 4;
   double row_step = 1, row_start = 0;
-  bool down = false;  // walked column by column
+  bool down = false;                       // walked column by column
+  int64_t negative_on = 0, column_on = 0;  // rows before the middle, the last column: so many places further on
   Values table() const {
     Values out = make_values({rows * columns, 10, 2});
     for (int64_t t = 0; t < rows * columns; ++t)
       for (int64_t i = 0; i < 10; ++i) {
         const int64_t y = down ? t % rows : t / columns, x = down ? t / rows : t % columns;
         const double position =
-            i < 4 ? row_step * static_cast<double>(y - rows / 2) + row_start : static_cast<double>(x - columns / 2);
+            i < 4 ? row_step * static_cast<double>(y - rows / 2 + (y < rows / 2 ? negative_on : 0)) + row_start
+                  : static_cast<double>(x - columns / 2 + (x + 1 == columns ? column_on : 0));
         const double angle = position * (i < 4 ? std::pow(1e4, -static_cast<double>(i) / 4)
                                                : std::pow(1e4, -static_cast<double>(i - 4) / 6));
         out.v[static_cast<size_t>((t * 10 + i) * 2)] = static_cast<float>(std::cos(angle));
@@ -44,6 +46,21 @@ TEST(RotaryPositions, AreReadBackFromTheAngles) {
   EXPECT_EQ(cause_of_table({.row_start = 1}), "rotary.offset");
   EXPECT_EQ(cause_of_table({.row_step = 2}), "rotary.factor");
   EXPECT_EQ(cause_of_table({.row_step = -1, .row_start = 2}), "rotary.sign");
+}
+
+TEST(RotaryPositions, APartOfAnAxisFarAway) {
+  EXPECT_EQ(cause_of_table({.negative_on = 4096}), "rotary.positions");
+  EXPECT_EQ(cause_of_table({.negative_on = 100000}), "rotary.positions");
+  EXPECT_EQ(cause_of_table({.column_on = 1024}), "rotary.positions");
+  // Angles that belong to no place.
+  RunMaker a;
+  a.add("net.pos_embed", Grid().table());
+  Values other = Grid().table();
+  const Values e = noise({28, 10}, 3);
+  for (size_t i = 0; i < 140; ++i) other.v[2 * i] = std::cos(e.v[i]), other.v[2 * i + 1] = std::sin(e.v[i]);
+  RunMaker c;
+  c.add("net.pos_embed", other);
+  EXPECT_NE(first_cause(a, c), "rotary.positions");
 }
 
 TEST(RotaryPositions, ATensorRecordedAfterItsRotation) {
@@ -69,6 +86,16 @@ TEST(RotaryPositions, ATensorRecordedAfterItsRotation) {
   EXPECT_EQ(first_cause(right, run_of(turned(-1, false))), "rotary.sign");
   EXPECT_EQ(first_cause(right, run_of(turned(1, true))), "rotary.style");
   EXPECT_EQ(first_cause(right, run_of(x)), "rotary.missing");
+  // Nothing shows what it was made from.
+  const auto alone = [&](const Values& y) {
+    RunMaker out;
+    out.add("net.pos_embed", table).add("net.norm_k", y);
+    return out;
+  };
+  EXPECT_EQ(first_cause(alone(x), alone(turned(1, false))), "rotary.added");
+  EXPECT_EQ(first_cause(alone(x), alone(turned(1, true))), "rotary.added");
+  EXPECT_EQ(first_cause(alone(turned(1, false)), alone(x)), "rotary.missing");
+  EXPECT_FALSE(first_cause(alone(x), alone(noise({1, 28, 2, 20}, 6))).starts_with("rotary"));
 }
 
 std::string cause_of_timestep(double (*wrong)(double),

@@ -12,6 +12,7 @@
 #include "compare/axis_words.h"
 #include "compare/families/attention_formula.h"
 #include "compare/families/fit.h"
+#include "compare/families/rotary_turning.h"
 
 namespace lockstep {
 namespace {
@@ -48,6 +49,15 @@ AttentionFormula fit_reference(const AttentionInputs& inputs, const Attention& a
       for (const double scale : {0.0, 1.0})
         if (consider(plain_formula(rotation, causal, scale))) return best;
   }
+  // Halves of each axis's part turn together.
+  if (inputs.has_tables() && inputs.variants().axes().size() > 1)
+    for (const bool causal : {false, true}) {
+      AttentionFormula p = plain_formula(Rotation::kInterleaved, causal, 0);
+      for (auto& stream : p.of)
+        for (const size_t operand : {0, 1})
+          stream[operand].turning = with_halves_of_axes(stream[operand].turning, inputs.variants().axes());
+      if (consider(p)) return best;
+    }
   // A prompt shorter than the batch's longest is padded, and what pads it is hidden.
   const int64_t text = inputs.batch > 1 ? inputs.tokens_of(*inputs.streams[0].v, 1) : 0;
   for (const Rotation rotation : {Rotation::kInterleaved, Rotation::kHalves, Rotation::kNone})
@@ -112,25 +122,32 @@ AttentionFormula best_number(const Attention& attention, const AttentionFormula&
   return best;
 }
 
-// One change; else a number of any size; else the most promising changes with one more each.
-AttentionFormula best_change(const Case& failing, const Attention& attention,
-                             const std::vector<AttentionChange>& changes, const AttentionFormula& r, size_t streams,
-                             std::chrono::milliseconds most) {
-  const std::chrono::nanoseconds started = worked();
+struct Changes {
+  std::vector<AttentionChange> usual, rarer;
+};
+
+// One change; else a number of any size; else one of the rarer changes; else the most promising changes with one more
+// each.
+AttentionFormula best_change(const Case& failing, const Attention& attention, const Changes& changes,
+                             const AttentionFormula& r, size_t streams, std::chrono::milliseconds most) {
+  std::chrono::nanoseconds started = worked();
   const auto late = [&] { return worked() - started > most; };
   attention.measure(r);  // the attention keeps what this made, and most changes leave most of it as it is
   std::vector<AttentionFormula> singles;
-  for (const AttentionChange& change : changes) {  // the likeliest come first
-    AttentionFormula p = r;
-    change(p);
-    p.residual = late() ? INFINITY : attention.measure(p);
-    singles.push_back(p);
-  }
-  const auto by_residual = [](const AttentionFormula& a, const AttentionFormula& b) { return a.residual < b.residual; };
-  AttentionFormula best = *std::min_element(singles.begin(), singles.end(), by_residual);
-  // Some are the same by other words (a negative angle, positions in reverse): the plainest comes first.
-  best = *std::find_if(singles.begin(), singles.end(),
-                       [&](const AttentionFormula& p) { return p.residual <= 1.5 * best.residual; });
+  const auto try_all = [&](const std::vector<AttentionChange>& list) {
+    for (const AttentionChange& change : list) {  // the likeliest come first
+      AttentionFormula p = r;
+      change(p);
+      p.residual = late() ? INFINITY : attention.measure(p);
+      singles.push_back(p);
+    }
+    double least = INFINITY;
+    for (const AttentionFormula& p : singles) least = std::min(least, p.residual);
+    // Some are the same by other words (a negative angle, positions in reverse): the plainest comes first.
+    return *std::find_if(singles.begin(), singles.end(),
+                         [&](const AttentionFormula& p) { return p.residual <= 1.5 * least; });
+  };
+  AttentionFormula best = try_all(changes.usual);
   const auto is_exact = [&] { return best.residual <= std::max(2 * failing.tolerance, failing.floor); };
   if (is_exact() || late()) return best;
   if (AttentionFormula hidden = attention.with_hidden_keys(r, late); hidden.residual < 0.35 * best.residual) {
@@ -142,8 +159,11 @@ AttentionFormula best_change(const Case& failing, const Attention& attention,
   for (const FreeNumber& number : free_numbers(r, streams)) {
     const AttentionFormula free = best_number(attention, r, number, late);
     if (free.residual < 0.35 * best.residual) best = free;
-    if (is_exact() || late()) return best;
+    if (is_exact() || late()) break;
   }
+  if (is_exact()) return best;
+  if (late()) started = worked() - most + most / 4;  // where tokens are many the usual changes took all the time
+  if (const AttentionFormula rare = try_all(changes.rarer); rare.residual < 0.35 * best.residual) best = rare;
   if (failing.explains_candidate(best.residual)) return best;
   std::vector<size_t> order(singles.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -155,7 +175,7 @@ AttentionFormula best_change(const Case& failing, const Attention& attention,
   }
   constexpr size_t kMostPromising = 6;
   for (size_t i = 0; i < std::min(order.size(), kMostPromising); ++i)
-    for (const AttentionChange& other : changes) {
+    for (const AttentionChange& other : changes.usual) {
       if (late()) return best;
       AttentionFormula p = singles[order[i]];
       other(p);
@@ -199,8 +219,8 @@ struct ExplainedItem {
 };
 
 // The item in which the two sides differ most, or the whole where there is no batch.
-std::optional<ExplainedItem> explain_item(Case& failing, const AttentionInputs& r_in, const AttentionInputs& c_in,
-                                          int64_t d, bool& is_reference_known) {
+std::optional<ExplainedItem> explain_item(Case& failing, const AttentionInputs& r_in, AttentionInputs& c_in, int64_t d,
+                                          bool& is_reference_known) {
   Values y_r = batch_item(failing.r, r_in.item, r_in.batch), y_c = batch_item(failing.c, r_in.item, r_in.batch);
   if (r_in.picture) y_r = channels_last(y_r, 1), y_c = channels_last(y_c, 1);
   const int64_t width = y_r.last();
@@ -214,7 +234,8 @@ std::optional<ExplainedItem> explain_item(Case& failing, const AttentionInputs& 
   if (!is_reference_known) return std::nullopt;
   const double with_reference = c_attention.measure(r);
   if (failing.note_local(with_reference)) return std::nullopt;
-  const std::vector<AttentionChange> changes = attention_changes(r, c_in, d, width);
+  c_in.find_earlier_calls(failing);
+  const Changes changes{attention_changes(r, c_in, d, width), rarer_attention_changes(r, c_in, d, width)};
   AttentionFormula best = best_change(failing, chooser, changes, r, c_in.streams.size(), kTimeForAll);
   best.residual = c_attention.measure(best);
   std::string where;
@@ -283,7 +304,8 @@ void look_at_other_masks(const Case& failing, const ExplainedItem& worst, int64_
     }
     Case alone = with_item_alone(failing, failing.c, i);
     if (alone.explains(alone.error)) continue;
-    const AttentionInputs r_in(alone, false), c_in(alone, true);
+    const AttentionInputs r_in(alone, false);
+    AttentionInputs c_in(alone, true);
     bool known = false;
     const auto other = r_in.complete() && c_in.complete() ? explain_item(alone, r_in, c_in, d, known) : std::nullopt;
     if (!other) continue;
@@ -300,7 +322,8 @@ void look_at_other_masks(const Case& failing, const ExplainedItem& worst, int64_
 
 void search_attention(Case& failing, Findings& out) {
   if (failing.r.rank() < 2 || !std::isfinite(failing.error)) return;
-  const AttentionInputs r_in(failing, false), c_in(failing, true);
+  const AttentionInputs r_in(failing, false);
+  AttentionInputs c_in(failing, true);
   if (!r_in.complete() || !c_in.complete() || r_in.streams.size() != c_in.streams.size()) return;
   for (const int64_t d : r_in.head_sizes(r_in.picture ? failing.r.shape[1] : failing.r.last())) {
     bool known = false;

@@ -1,17 +1,11 @@
 // What may be different about an attention: one change each, the likeliest first, since time may run out on large ones.
-// A change of an operand is made to q, k or v, of both streams or of one: code for two streams is written twice.
 #include <algorithm>
 
-#include "compare/families/attention_formula.h"
+#include "compare/families/attention_grammar.h"
 #include "compare/families/rotary_turning.h"
 
 namespace lockstep {
 namespace {
-
-using OperandChange = std::function<void(OperandFormula&)>;
-
-constexpr unsigned kQ = 1, kK = 2, kV = 4, kQK = kQ | kK;
-constexpr unsigned kBothStreams = 3;
 
 struct QkvOrder {
   int q, k, v;
@@ -19,14 +13,9 @@ struct QkvOrder {
 constexpr QkvOrder kQkvOrders[] = {{1, 0, 2}, {2, 1, 0}, {0, 2, 1}, {1, 2, 0}, {2, 0, 1},
                                    {0, 1, 1}, {0, 0, 2}, {1, 1, 2}, {0, 2, 2}, {0, 1, 0}};
 
-class Grammar {
+class Grammar : public AttentionGrammar {
  public:
-  Grammar(const AttentionFormula& base, const AttentionInputs& inputs, int64_t d, int64_t width)
-      : base_(base), in_(inputs), d_(d), width_(width), two_(inputs.streams.size() == 2) {
-    text_ = static_cast<int>(in_.tokens_of(*in_.streams[0].v, d_));
-    all_ = text_ + (two_ ? static_cast<int>(in_.tokens_of(*in_.streams[1].v, d_)) : 0);
-  }
-
+  using AttentionGrammar::AttentionGrammar;
   void add_rotations();
   void add_scores();
   void add_masks();
@@ -38,41 +27,11 @@ class Grammar {
   void add_rarer_masks();
   void add_rarer_operands();
   void add_formats();
-  std::vector<AttentionChange> list;
-
- private:
-  void add(const AttentionChange& change) {
-    AttentionFormula p = base_;
-    change(p);
-    if (!p.same_as(base_)) list.push_back(change);
-  }
-  void on(unsigned streams, unsigned operands, const OperandChange& change) {
-    add([=](AttentionFormula& p) {
-      for (size_t s = 0; s < 2; ++s)
-        for (size_t o = 0; o < 3; ++o)
-          if ((streams >> s & 1) && (operands >> o & 1)) change(p.of[s][o]);
-    });
-  }
-  // In one stream alone, for a joint attention.
-  void on_each_stream(unsigned operands, const OperandChange& change) {
-    if (two_) on(1, operands, change), on(2, operands, change);
-  }
-  void mask(const std::function<void(MaskFormula&)>& change) {
-    add([=](AttentionFormula& p) { change(p.mask); });
-  }
-  const Turning& turning() const { return base_.of[0][0].turning; }
-  bool turns() const { return turning().rotation != Rotation::kNone; }
-
-  AttentionFormula base_;
-  const AttentionInputs& in_;
-  int64_t d_, width_;
-  bool two_;
-  int text_ = 0, all_ = 0;  // tokens
 };
 
 void Grammar::add_rotations() {
   if (!in_.has_tables()) return;
-  for (const Turning& other : changed_turnings(turning()))
+  for (const Turning& other : changed_turnings(turning(), in_.variants().axes()))
     on(kBothStreams, kQK, [=](OperandFormula& p) { p.turning = other; });
   if (!turns()) return;
   for (const unsigned operand : {kQ, kK}) on(kBothStreams, operand, [](OperandFormula& p) { p.turning = {}; });
@@ -91,7 +50,7 @@ void Grammar::add_rotations() {
 void Grammar::add_rarer_rotations() {
   if (!in_.has_tables() || !turns()) return;
   std::vector<OperandChange> changes;
-  for (const Turning& other : changed_turnings(turning()))
+  for (const Turning& other : changed_turnings(turning(), in_.variants().axes()))
     if (other.share == 1 || (other.share == 0.5 && !other.at_end && other.columns == Columns::kFirst))
       changes.push_back([=](OperandFormula& p) { p.turning = other; });
   if (two_) changes.push_back([](OperandFormula& p) { p.other_table = true; });
@@ -144,6 +103,10 @@ void Grammar::add_scores() {
       add([=](AttentionFormula& p) { p.counted[1] = times; });
     }
   }
+  // The mask of the tokens, if there is one, falls on the heads, or is left out.
+  add([](AttentionFormula& p) { p.weighting = Weighting::kAcrossHeads; });
+  if (base_.mask.hides_something())
+    add([](AttentionFormula& p) { p.weighting = Weighting::kAcrossHeads, p.mask = {}; });
   add([](AttentionFormula& p) { p.zero_keys = 1; });
   for (const int size : {8, 16, 32, 64, 128, 256, 512})
     for (const int tokens : {all_, text_, all_ - text_})
@@ -244,10 +207,6 @@ void Grammar::add_operands() {
 }
 
 void Grammar::add_rarer_operands() {
-  const auto everywhere = [this](unsigned operands, const OperandChange& change) {
-    on_each_stream(operands, change);
-    on(kBothStreams, operands, change);
-  };
   for (const Unit unit : {Unit::kRms, Unit::kLength, Unit::kLayer})
     for (const unsigned operands : {kQ, kK, kV, kQK}) everywhere(operands, [=](OperandFormula& p) { p.unit = unit; });
   // Another norm than its own, or its own without the weight: -1; or over all heads together.
@@ -263,7 +222,6 @@ void Grammar::add_rarer_operands() {
 
 void Grammar::add_heads() {
   const int64_t groups = in_.key_heads(d_), heads = width_ / d_;
-  constexpr unsigned kKV = kK | kV;
   if (groups < heads)
     for (const unsigned operands : {kKV, kK, kV})
       for (const KeyGroups other : {KeyGroups::kTiled, KeyGroups::kFirst, KeyGroups::kReversed})

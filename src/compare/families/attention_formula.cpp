@@ -8,7 +8,6 @@ namespace {
 
 // The softmax over the queries needs all of them: beyond this many it is not tried.
 constexpr int64_t kMostQueries = 1024;
-constexpr int64_t kMostChannelProducts = int64_t{1} << 27;
 constexpr int64_t kMadeElements = int64_t{6} << 20;  // of keys and values kept at a time
 
 void make_unit(std::vector<double>& x, Unit unit, double rms_of_all) {
@@ -73,7 +72,7 @@ Attention::Attention(const AttentionInputs& inputs, const Values& target, int64_
 
 double Attention::measure(const AttentionFormula& p) const {
   if (y_.last() % head_size(p)) return INFINITY;
-  totals_by_key_.clear(), by_head_.clear();
+  totals_by_key_.clear(), by_head_.clear(), earlier_.clear();
   std::map<std::pair<int64_t, int64_t>, Row> attended;
   double dd = 0, yy = 0;
   for (const int64_t block : sample_.heads)
@@ -117,7 +116,7 @@ int64_t Attention::key_head(const AttentionFormula& p, size_t stream, size_t ope
 }
 
 const Values* Attention::values(const OperandFormula& how, size_t stream) const {
-  const AttentionStream& s = in_.streams[stream];
+  const AttentionStream& s = stream_of(how, stream);
   if (how.source == 0) return how.early ? s.early_q : s.q;
   if (how.source == 1) return how.early ? s.early_k : s.k;
   return s.v;
@@ -130,7 +129,7 @@ bool Attention::turned_block(const OperandFormula& how, size_t stream, int64_t h
   const int64_t tokens = in_.tokens_of(*from, d_), width = from->size() / tokens, count = width / d_;
   if ((head + 1) * d_ > width || token >= tokens) return false;
   const float* row = from->v.data() + token * width;
-  const Values* fused = how.fused == Fused::kParts ? nullptr : in_.streams[stream].fused;
+  const Values* fused = how.fused == Fused::kParts ? nullptr : stream_of(how, stream).fused;
   if (fused)
     row = fused->v.data() + token * 3 * width;
   else if (how.fused != Fused::kParts)
@@ -148,7 +147,8 @@ bool Attention::turned_block(const OperandFormula& how, size_t stream, int64_t h
       out[static_cast<size_t>(j)] *= in_.norm_weights[static_cast<size_t>(how.weight)].second[static_cast<size_t>(j)];
   if (how.turning.rotation != Rotation::kNone && (how.turned_heads == 0 || turned_head < how.turned_heads)) {
     const size_t other = in_.streams.size() == 2 ? 1 - stream : stream;
-    const RotaryTable* table = &in_.streams[how.other_table ? other : stream].table;
+    const RotaryTable* table = &stream_of(how, how.other_table ? other : stream).table;
+    if (how.variant >= 0) table = &in_.variants().table(static_cast<size_t>(how.variant), stream);
     int64_t at = how.by_head ? turned_head : how.backwards ? tokens - 1 - position : position + how.shift;
     if (how.wraps) at = round_trip(at, tokens);
     if (how.repeats) at = round_trip(at, how.repeats);
@@ -162,6 +162,7 @@ bool Attention::turned_block(const OperandFormula& how, size_t stream, int64_t h
     if (!table->rotate(out, at, how.turning)) return false;
   }
   for (double& value : out) value = in_format(how.factor * value, how.held_turned);
+  if (how.steps == Steps::kByRow) round_in_steps(out, largest_in(out), how.in_steps);
   return true;
 }
 
@@ -223,6 +224,7 @@ std::shared_ptr<const Attention::Rows> Attention::all_rows(const AttentionFormul
     else
       std::copy(row.begin(), row.end(), rows.begin() + t * head_size(p));
   }
+  if (complete) hold_in_steps(p, operand, rows);
   Made made{operand, head, head_size(p), how, complete ? std::make_shared<const Rows>(std::move(rows)) : nullptr};
   if (made_.size() < most_made_) return made_.emplace_back(std::move(made)).rows;
   // The first half stays: it is the reference's own formula, which most changes leave as it is.
@@ -236,7 +238,7 @@ bool Attention::scores(const AttentionFormula& p, int64_t head, int64_t query, R
   const double scale = p.scale == 0 ? 1 / std::sqrt(static_cast<double>(d)) : p.scale;
   const auto k = all_rows(p, 1, head);
   Row q;
-  if (!k || !make_row(p, 0, head, query, q)) return false;
+  if (!k || !query_row(p, head, query, q)) return false;
   out.assign(static_cast<size_t>(tokens_.all), -INFINITY);
   for (int64_t t = 0; t < tokens_.all; ++t) {
     const bool hidden = p.weighting != Weighting::kMaskedLate && is_hidden(p.mask, tokens_, query, t);
@@ -362,38 +364,10 @@ bool Attention::transposed_weights(const AttentionFormula& p, int64_t head, int6
   return true;
 }
 
-// out_i = sum_j softmax_j(q_i . k_j) v_j, with q_i the channel's values at all tokens.
-bool Attention::attend_channels(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const {
-  const int64_t d = head_size(p);
-  const auto k = all_rows(p, 1, head), v = all_rows(p, 2, head);
-  if (!k || !v || d * d > kMadeElements || query >= tokens_.all) return false;
-  Row& w = by_head_[head];
-  if (w.empty()) {
-    if (tokens_.all * d * d > kMostChannelProducts) return false;
-    w.assign(static_cast<size_t>(d * d), 0);
-    Row q;
-    for (int64_t t = 0; t < tokens_.all; ++t) {
-      if (!make_row(p, 0, head, t, q)) return false;
-      for (int64_t i = 0; i < d; ++i)
-        for (int64_t j = 0; j < d; ++j)
-          w[static_cast<size_t>(i * d + j)] += q[static_cast<size_t>(i)] * (*k)[static_cast<size_t>(t * d + j)];
-    }
-    const double scale = p.scale == 0 ? 1 / std::sqrt(static_cast<double>(d)) : p.scale;
-    for (int64_t i = 0; i < d; ++i) {
-      double* row = w.data() + i * d;
-      const double largest = scale * *std::max_element(row, row + d);
-      double sum = 0;
-      for (int64_t j = 0; j < d; ++j) row[j] = std::exp(scale * row[j] - largest), sum += row[j];
-      for (int64_t j = 0; j < d; ++j) row[j] /= sum;
-    }
-  }
-  out.resize(static_cast<size_t>(d));
-  for (int64_t i = 0; i < d; ++i) out[static_cast<size_t>(i)] = dot(w.data() + i * d, v->data() + query * d, d);
-  return true;
-}
-
 bool Attention::attend(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const {
   if (p.weighting == Weighting::kOverChannels) return attend_channels(p, head, query, out);
+  if (p.weighting == Weighting::kAcrossHeads) return attend_heads(p, head, query, out);
+  if (p.keys_of_call) return attend_earlier(p, head, query, out);
   Row w;
   const auto v = all_rows(p, 2, head);
   const bool made = p.weighting == Weighting::kTransposed ? transposed_weights(p, head, query, w)

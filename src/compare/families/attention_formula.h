@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,10 @@
 
 namespace lockstep {
 
-// Of the scores. kMaskedLate: softmax over all keys, those to be hidden struck out of its result. kByStream: a softmax
-// for each stream's keys, the results summed. kPowers: exp(score - largest), not divided by their sum. kOverChannels:
-// q^T k over the channels of a head in place of its tokens.
+// Of the scores. kAcrossHeads: the heads of one token attend to each other, as where [tokens, heads] is taken for
+// [heads, tokens]. kMaskedLate: softmax over all keys, those to be hidden struck out of its result. kByStream: a
+// softmax for each stream's keys, the results summed. kPowers: exp(score - largest), not divided by their sum.
+// kOverChannels: q^T k over the channels of a head in place of its tokens.
 enum class Weighting {
   kSoftmax,
   kPlain,
@@ -33,7 +35,8 @@ enum class Weighting {
   kEqual,
   kOverChannels,
   kTransposed,
-  kOwnValue
+  kOwnValue,
+  kAcrossHeads
 };
 // [tokens, heads * d] as heads: one behind the other; one element of each in turn; the memory taken for
 // [heads, tokens, d], each stream by itself or both joined.
@@ -43,6 +46,9 @@ enum class KeyGroups { kConsecutive, kTiled, kFirst, kReversed };
 // Where q, k and v lie in one projection for all three: one behind the other; in turn, element by element; or head by
 // head.
 enum class Fused { kParts, kInTurn, kByHead };
+// What has a step of its own where numbers are held in steps: each token's head; each head; each channel of a head; the
+// whole.
+enum class Steps { kNone, kByRow, kByHead, kByChannel, kByTensor };
 enum class Unit { kNone, kRms, kLength, kLayer, kRmsOfAllHeads };
 
 // What one stream does to its q, k or v.
@@ -54,7 +60,11 @@ struct OperandFormula {
   int weight = -1;  // which norm's weight it is multiplied by
   double factor = 1;
   Format held = nullptr, held_turned = nullptr;  // a poorer format, before and after it is rotated
+  Steps steps = Steps::kNone;  // `in_steps`, after it is rotated, in units that its largest number chooses
+  Format in_steps = nullptr;   // null: whole numbers of 8 bits
+  int call = 0;                // which earlier call's it is; 0: its own
   Turning turning;
+  int variant = -1;                // of the table
   bool other_table = false;        // the other stream's positions
   bool joint_table = false;        // of one table for both, the image's part first
   int64_t turned_heads = 0;        // so many heads alone are rotated; 0: all
@@ -83,6 +93,7 @@ struct AttentionFormula {
   Weighting weighting = Weighting::kSoftmax;
   double zero_keys = 0;                 // keys and values of zeros that take part
   std::array<double, 2> counted{1, 1};  // times each stream's keys are there
+  int keys_of_call = 0;                 // an earlier call's keys and values are seen too; 0: none
   double result_factor = 1;
   int64_t head_size = 0;  // 0: the reference's
   HeadCut merge = HeadCut::kBlocks;
@@ -103,6 +114,10 @@ struct AttentionFormula {
     return *this == o;
   }
 };
+
+double largest_in(std::span<const double> x);  // without its sign
+// Whole numbers of 8 bits, or a format of 8 bits, times a step by which the largest just fits.
+void round_in_steps(std::span<double> x, double largest, Format format);
 
 // Of a result [tokens, heads * d]: what is looked at.
 struct AttentionSample {
@@ -137,6 +152,9 @@ class Attention {
   int64_t head_size(const AttentionFormula& p) const { return p.head_size ? p.head_size : d_; }
   int64_t heads(const AttentionFormula& p) const { return y_.last() / head_size(p); }
   int64_t key_head(const AttentionFormula& p, size_t stream, size_t operand, int64_t head) const;
+  const AttentionStream& stream_of(const OperandFormula& how, size_t stream) const {
+    return how.call ? in_.earlier[static_cast<size_t>(how.call - 1)].streams[stream] : in_.streams[stream];
+  }
   const Values* values(const OperandFormula& how, size_t stream) const;
   Place place(const AttentionFormula& p, int64_t row, int64_t column) const;
   // One head of a token's q, k or v, ready for the product.
@@ -148,6 +166,11 @@ class Attention {
   bool totals(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
   bool attend(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
   bool transposed_weights(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
+  bool query_row(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
+  void hold_in_steps(const AttentionFormula& p, size_t operand, Rows& rows) const;
+  double largest_of(const AttentionFormula& p, size_t operand) const;
+  bool attend_heads(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
+  bool attend_earlier(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
   bool attend_channels(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
   bool weigh(const AttentionFormula& p, int64_t head, int64_t query, Row& scores) const;
 
@@ -163,13 +186,16 @@ class Attention {
   size_t most_made_ = 8;
   mutable size_t next_made_ = 0;
   mutable std::map<int64_t, Row> totals_by_key_, by_head_;  // of the formula in hand
+  mutable std::map<int64_t, std::array<Rows, 2>> earlier_;  // keys and values of another call, by head
 };
 
 // A change of a formula; two of them make one by being made one after the other.
 using AttentionChange = std::function<void(AttentionFormula&)>;
-// Everything that may be different, the likeliest first.
+// Everything that may be different, the likeliest first; and what is to be tried when none of it fits.
 std::vector<AttentionChange> attention_changes(const AttentionFormula& reference, const AttentionInputs& inputs,
                                                int64_t head_size, int64_t width);
+std::vector<AttentionChange> rarer_attention_changes(const AttentionFormula& reference, const AttentionInputs& inputs,
+                                                     int64_t head_size, int64_t width);
 std::string words_of(const AttentionFormula& formula, int64_t head_size);
 // What the candidate's formula does otherwise than the reference's.
 Finding describe(const AttentionFormula& reference, const AttentionFormula& candidate, const AttentionInputs& inputs,

@@ -102,6 +102,8 @@ void AttentionInputs::add_projections(Case& failing, bool candidate) {
       if (values && values->empty()) continue;
       AttentionStream& stream = is_second_stream(leaf) ? second : first;
       std::set<Part>& taken = &stream == &second ? second_taken : first_taken;
+      if (part == Part::kV || (part == Part::kK && !taken.contains(part)))
+        (part == Part::kV ? stream.v_record : stream.k_record) = record;
       if (taken.insert(part).second)
         (part == Part::kQ ? stream.q : part == Part::kK ? stream.k : stream.v) = values;
       else if (part == Part::kQ)
@@ -155,17 +157,68 @@ void AttentionInputs::add_fused(Case& failing, bool candidate) {
   }
 }
 
+// A row a token; where no table has that, one that repeats.
+RotaryTable AttentionInputs::table_for(const Values& x, const std::vector<RotaryTable>& tables) const {
+  for (const bool exactly : {true, false})
+    for (const RotaryTable& table : tables) {
+      const int64_t width = 2 * table.pairs;
+      if (exactly ? table.rows == tokens_of(x, width) : x.size() % (table.rows * width) == 0) return table;
+    }
+  return {};
+}
+
 void AttentionInputs::add_tables(Case& failing, bool candidate) {
-  const std::vector<RotaryTable> tables = recorded_tables(failing, candidate);
-  for (AttentionStream& stream : streams)
-    // A row a token; where no table has that, one that repeats.
-    for (const bool exactly : {true, false})
-      for (const RotaryTable& table : tables) {
-        const Values& q = *stream.some_q();
-        const int64_t width = 2 * table.pairs;
-        const bool fits = exactly ? table.rows == tokens_of(q, width) : q.size() % (table.rows * width) == 0;
-        if (stream.table.rows == 0 && fits) stream.table = table;
-      }
+  const std::vector<RotaryTable> tables = recorded_tables(failing, candidate, failing.reference_record());
+  for (AttentionStream& stream : streams) stream.table = table_for(*stream.some_q(), tables);
+}
+
+const RotaryVariants& AttentionInputs::variants() const {
+  std::vector<const RotaryTable*> tables;
+  if (has_tables())
+    for (const AttentionStream& stream : streams) tables.push_back(&stream.table);
+  if (!variants_) variants_ = std::make_unique<const RotaryVariants>(tables);
+  return *variants_;
+}
+
+// What a call before this one had for keys and values: a cache may have kept them.
+void AttentionInputs::find_earlier_calls(Case& failing) {
+  constexpr size_t kMostCalls = 3;
+  if (!failing.partner || !earlier.empty()) return;
+  for (const AttentionStream& stream : streams)
+    if (stream.k_record == SIZE_MAX || stream.v_record == SIZE_MAX) return;
+  const RunView& run = failing.reference_run();
+  const auto value_of = [&](size_t record) -> const Values* {
+    const size_t partner = failing.partner(record);
+    if (partner == SIZE_MAX || !run.records[record].load) return nullptr;
+    const Values& all = failing.load_candidate(partner);
+    if (all.empty()) return nullptr;
+    return batch > 1 ? &owned_.emplace_back(batch_item(all, item, batch)) : &all;
+  };
+  const auto before = [&](size_t record, size_t end) {
+    while (end-- > 0)
+      if (run.records[end].key.name == run.records[record].key.name &&
+          run.records[end].role == run.records[record].role)
+        return end;
+    return SIZE_MAX;
+  };
+  std::vector<size_t> k_at, v_at;
+  for (const AttentionStream& stream : streams) k_at.push_back(stream.k_record), v_at.push_back(stream.v_record);
+  while (earlier.size() < kMostCalls) {
+    EarlierCall call;
+    for (size_t s = 0; s < streams.size(); ++s) {
+      k_at[s] = before(streams[s].k_record, k_at[s]), v_at[s] = before(streams[s].v_record, v_at[s]);
+      if (k_at[s] == SIZE_MAX || v_at[s] == SIZE_MAX) return;
+      AttentionStream stream;
+      stream.k = value_of(k_at[s]), stream.v = value_of(v_at[s]);
+      if (!stream.k || !stream.v || !streams[s].k || stream.k->last() != streams[s].k->last()) return;
+      if (streams[s].table.rows) stream.table = table_for(*stream.k, recorded_tables(failing, true, v_at[s]));
+      call.streams.push_back(std::move(stream));
+    }
+    const TensorKey& key = run.records[v_at[0]].key;
+    call.when = key.step >= 0 ? "step " + std::to_string(key.step) : "an earlier call";
+    for (const auto& [tag, value] : key.tags) call.when += " (" + tag + "=" + value + ")";
+    earlier.push_back(std::move(call));
+  }
 }
 
 bool AttentionInputs::has_tables() const {

@@ -2,11 +2,12 @@
 // called.
 #pragma once
 #include <deque>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "compare/families/rotary_recorded.h"
+#include "compare/families/rotary_variants.h"
 
 namespace lockstep {
 
@@ -18,9 +19,16 @@ struct AttentionStream {
   const Values* early_k = nullptr;
   const Values* fused = nullptr;  // [tokens, 3 * width] that q, k and v are parts of
   RotaryTable table;
+  size_t k_record = SIZE_MAX, v_record = SIZE_MAX;  // of the reference, where they are outputs of modules
 
   const Values* some_q() const { return q ? q : early_q; }
   bool complete() const { return some_q() && (k || early_k) && v; }
+};
+
+// The same attention at an earlier time: its keys and values, in the order of the streams.
+struct EarlierCall {
+  std::string when;  // "step 0 pass=cond"
+  std::vector<AttentionStream> streams;
 };
 
 class AttentionInputs {
@@ -37,16 +45,21 @@ class AttentionInputs {
   bool picture = false;                  // channels are axis 1 of a picture
   // Weights of the norms inside this attention, of one head's width.
   std::vector<std::pair<std::string, std::vector<float>>> norm_weights;
-  int64_t item = 0, batch = 1;  // of a batch one item is looked at
+  int64_t item = 0, batch = 1;             // of a batch one item is looked at
+  std::vector<EarlierCall> earlier;        // latest first
+  void find_earlier_calls(Case& failing);  // of the candidate
+  const RotaryVariants& variants() const;  // made when first asked for
 
  private:
   void add_projections(Case& failing, bool candidate);
   void add_fused(Case& failing, bool candidate);
   void add_tables(Case& failing, bool candidate);
+  RotaryTable table_for(const Values& operand, const std::vector<RotaryTable>& tables) const;
   void add_norm_weights(const Case& failing, bool candidate);
   void keep_one_item(const Case& failing);
   std::vector<int64_t> norm_widths_;
   std::deque<Values> owned_;  // its elements stay where they are
+  mutable std::unique_ptr<const RotaryVariants> variants_;
 };
 
 }  // namespace lockstep

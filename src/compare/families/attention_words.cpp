@@ -83,6 +83,8 @@ std::string weighting_words(Weighting weighting) {
       return "the weights transposed before they meet the values";
     case Weighting::kOwnValue:
       return "each token's own value, unchanged";
+    case Weighting::kAcrossHeads:
+      return "softmax over the heads of one token, not over the tokens of one head";
     case Weighting::kOverChannels:
       return "softmax(q^T k) over the channels, not the tokens";
   }
@@ -96,7 +98,14 @@ const char* cut_words(HeadCut cut) {
                                     : "by shape alone, both streams joined ([tokens, heads] taken for [heads, tokens])";
 }
 
-std::string operand_words(const OperandFormula& r, const OperandFormula& c, int64_t d) {
+const char* steps_words(Steps steps) {
+  return steps == Steps::kByRow       ? "a step for each token of a head"
+         : steps == Steps::kByHead    ? "a step for each head"
+         : steps == Steps::kByChannel ? "a step for each channel of a head"
+                                      : "one step for all";
+}
+
+std::string operand_words(const OperandFormula& r, const OperandFormula& c, const AttentionInputs& inputs, int64_t d) {
   std::string out;
   const auto add = [&](const std::string& words) { out += (out.empty() ? "" : ", ") + words; };
   if (c.source != r.source) add(fmt::format("is {}", kOperandNames[c.source]));
@@ -116,6 +125,12 @@ std::string operand_words(const OperandFormula& r, const OperandFormula& c, int6
     add(fmt::format("times {}", named.empty() ? number(c.factor) : named));
   }
   if (!(c.turning == r.turning)) add(words_of(c.turning));
+  if (c.call != r.call) add(fmt::format("taken from {}", inputs.earlier[static_cast<size_t>(c.call - 1)].when));
+  if (c.variant != r.variant)
+    add(fmt::format("rotated by another table than the recorded one, {}",
+                    inputs.variants().list()[static_cast<size_t>(c.variant)].words));
+  if (c.steps != r.steps)
+    add(fmt::format("in {}, {}", c.in_steps ? c.in_steps->name : "whole numbers of 8 bits", steps_words(c.steps)));
   if (c.other_table != r.other_table) add("rotated by the other stream's positions");
   if (c.joint_table != r.joint_table) add("rotated by one table for both streams, the image's part first");
   if (c.turned_heads != r.turned_heads) add(fmt::format("rotated in the first {} heads alone", c.turned_heads));
@@ -141,11 +156,13 @@ std::string operand_words(const OperandFormula& r, const OperandFormula& c, int6
 }
 
 // What the candidate does otherwise, operand by operand: those with the same difference are said together.
-std::string difference_words(const AttentionFormula& r, const AttentionFormula& c, size_t streams, int64_t d) {
+std::string difference_words(const AttentionFormula& r, const AttentionFormula& c, const AttentionInputs& inputs,
+                             int64_t d) {
+  const size_t streams = inputs.streams.size();
   std::vector<std::pair<std::string, std::string>> said;  // difference, where
   for (size_t o = 0; o < 3; ++o) {
     std::vector<std::string> each;
-    for (size_t s = 0; s < streams; ++s) each.push_back(operand_words(r.of[s][o], c.of[s][o], d));
+    for (size_t s = 0; s < streams; ++s) each.push_back(operand_words(r.of[s][o], c.of[s][o], inputs, d));
     for (size_t s = 0; s < streams; ++s) {
       if (each[s].empty() || (s > 0 && each[s] == each[0])) continue;
       std::string where = kOperandNames[o];
@@ -165,6 +182,9 @@ std::string difference_words(const AttentionFormula& r, const AttentionFormula& 
                      : fmt::format("scores * {}", number(c.scale)));
   if (!(c.mask == r.mask)) add(hidden_words(c.mask));
   if (c.weighting != r.weighting) add(weighting_words(c.weighting));
+  if (c.keys_of_call != r.keys_of_call)
+    add(fmt::format("the keys and values of {} are seen in front of its own",
+                    inputs.earlier[static_cast<size_t>(c.keys_of_call - 1)].when));
   if (c.zero_keys != r.zero_keys) add(fmt::format("{:g} keys of zeros take part", c.zero_keys));
   for (size_t s = 0; s < 2; ++s)
     if (c.counted[s] != r.counted[s])
@@ -206,11 +226,18 @@ Named mask_difference(const MaskFormula& r, const MaskFormula& c) {
 }
 
 // What differs in an operand, the first that does.
-Named operand_difference(const OperandFormula& r, const OperandFormula& c, size_t operand, bool grouped) {
+Named operand_difference(const OperandFormula& r, const OperandFormula& c, const AttentionInputs& inputs,
+                         size_t operand, bool grouped) {
   const std::string name = kOperandNames[operand];
+  if (c.call != r.call)
+    return {"stage.replaced", fmt::format("take {} from this call: what an earlier one had is no longer true", name)};
   if (!(c.turning == r.turning)) {
     if (operand == 2) return {"rotary.on_values", "do not rotate v"};
     return {turning_cause(r.turning, c.turning), turning_fix(r.turning, c.turning)};
+  }
+  if (c.variant != r.variant) {
+    const TableVariant& variant = inputs.variants().list()[static_cast<size_t>(c.variant)];
+    return {variant.cause, variant.fix};
   }
   if (c.other_table != r.other_table || c.joint_table != r.joint_table)
     return {"rotary.streams_exchanged", "give the text the text's positions and the image the image's"};
@@ -222,6 +249,8 @@ Named operand_difference(const OperandFormula& r, const OperandFormula& c, size_
   if (c.backwards != r.backwards) return {"rotary.offset", "positions run backwards"};
   if (c.shift != r.shift) return {"rotary.offset", fmt::format("positions are off by {}", c.shift)};
   if (c.factor != r.factor) return {"attention.scale", "remove the factor on " + name};
+  if (c.steps != r.steps)
+    return {c.in_steps ? c.in_steps->cause : "precision.integer", "compute the attention in the reference's precision"};
   if (const Format format = c.held ? c.held : c.held_turned)
     return {format->cause, "compute the attention in the reference's precision"};
   if (c.fused != r.fused)
@@ -249,7 +278,9 @@ Named operand_difference(const OperandFormula& r, const OperandFormula& c, size_
   return {"attention.qkv_exchanged", "take q, k and v in the reference's order"};
 }
 
-Named difference(const AttentionFormula& r, const AttentionFormula& c, size_t streams, bool grouped, int64_t d) {
+Named difference(const AttentionFormula& r, const AttentionFormula& c, const AttentionInputs& inputs, bool grouped,
+                 int64_t d) {
+  const size_t streams = inputs.streams.size();
   const auto differs = [&](size_t operand) {
     for (size_t s = 0; s < streams; ++s)
       if (!(c.of[s][operand] == r.of[s][operand])) return true;
@@ -262,7 +293,7 @@ Named difference(const AttentionFormula& r, const AttentionFormula& c, size_t st
       // Another operand as it stands there, rotated or not: they were exchanged after all that.
       if (used.source != r.of[s][o].source && used == r.of[s][static_cast<size_t>(used.source)])
         return {"attention.qkv_exchanged", "take q, k and v in the reference's order"};
-      Named out = operand_difference(r.of[s][o], c.of[s][o], o, grouped);
+      Named out = operand_difference(r.of[s][o], c.of[s][o], inputs, o, grouped);
       if (std::string_view(out.cause) == "attention.streams" && streams == 1)
         out = {"layout.rolled", "give each query the keys and values of the tokens that stand there"};
       if (std::string_view(out.cause) == "rotary.missing" && differs(0) != differs(1))
@@ -280,6 +311,11 @@ Named difference(const AttentionFormula& r, const AttentionFormula& c, size_t st
     return {"attention.scale",
             fmt::format("scale the scores by {}", r.scale == 0 ? fmt::format("1/sqrt({})", d) : number(r.scale))};
   }
+  if (c.weighting == Weighting::kAcrossHeads)
+    return {"attention.heads", "move the heads before the tokens: the kernel attends over the last axis but one"};
+  if (c.keys_of_call != r.keys_of_call)
+    return {"attention.mask",
+            "attend to this call's own tokens alone: clear the keys and values that an earlier one left"};
   if (!(c.mask == r.mask)) return mask_difference(r.mask, c.mask);
   if (c.weighting == Weighting::kOwnValue) return {"stage.replaced", "attend: the values alone are no result"};
   if (c.weighting == Weighting::kOverChannels)
@@ -313,16 +349,15 @@ std::string words_of(const AttentionFormula& p, int64_t d) {
 }
 
 Finding describe(const AttentionFormula& r, const AttentionFormula& c, const AttentionInputs& inputs, int64_t d) {
-  const size_t streams = inputs.streams.size();
   const bool grouped = inputs.streams[static_cast<size_t>(inputs.own)].some_q()->size() !=
                        inputs.streams[static_cast<size_t>(inputs.own)].v->size();
-  const Named named = difference(r, c, streams, grouped, d);
+  const Named named = difference(r, c, inputs, grouped, d);
   // The right result put in other places is said more plainly of the two results alone, where that explains it.
   AttentionFormula placed = r;
   placed.merge = c.merge, placed.row_shift = c.row_shift, placed.residual = c.residual;
   placed.merged_shift = c.merged_shift, placed.merged_backwards = c.merged_backwards;
   return {named.cause,
-          fmt::format("reference: {}; yours: the same, but {}", words_of(r, d), difference_words(r, c, streams, d)),
+          fmt::format("reference: {}; yours: the same, but {}", words_of(r, d), difference_words(r, c, inputs, d)),
           named.fix,
           "",
           r.residual,

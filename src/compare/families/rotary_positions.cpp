@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 namespace lockstep {
@@ -72,6 +73,65 @@ std::vector<Axis> axes_of(const Angles& x) {
     if (f != 0) out.back().frequencies.push_back(f);
     before = std::move(moves);
   }
+  return out;
+}
+
+// A part of the axis moved by a constant, as far as it may be: slow columns have then turned too.
+struct MovedPart {
+  Positions positions;
+  double misfit = 0;
+  int64_t by = 0;  // 0: so far that it cannot be said
+};
+
+// The whole number that all columns agree on; 0 when there is none.
+int64_t steps_of(const std::vector<double>& turns, const std::vector<double>& frequencies, double limit) {
+  constexpr int64_t kFarthest = int64_t{1} << 17;
+  constexpr double kOfFrequency = 3e-7;  // what a frequency is known to
+  int64_t out = 0;
+  double least = INFINITY;
+  for (int64_t n = -kFarthest; n <= kFarthest; ++n) {
+    const double allowed = limit + kOfFrequency * static_cast<double>(std::llabs(n));
+    double worst = 0;
+    for (size_t i = 0; i < turns.size() && worst <= std::min(allowed, least); ++i)
+      worst = std::max(worst, std::fabs(wrapped(turns[i] - static_cast<double>(n) * frequencies[i])));
+    if (worst <= allowed && worst < least) least = worst, out = n;
+  }
+  return out;
+}
+
+std::optional<MovedPart> moved_part(const Angles& c, const Angles& r, const Axis& axis, const Positions& at_r,
+                                    double limit) {
+  std::vector<int64_t> moved;
+  std::vector<double> turns(axis.frequencies.size());
+  std::set<int64_t> moved_places, other_places;
+  MovedPart out{at_r, 0, 0};
+  for (int64_t t = 0; t < r.tokens; ++t) {
+    double off = 0;
+    for (size_t i = 0; i < turns.size(); ++i) {
+      const int64_t column = axis.first + static_cast<int64_t>(i);
+      const double turn = wrapped(c.at(t, column) - r.at(t, column));
+      off = std::max(off, std::fabs(turn));
+      if (moved.empty()) turns[i] = turn;
+    }
+    (off > limit ? moved_places : other_places).insert(std::llround(at_r[static_cast<size_t>(t)]));
+    if (off > limit) moved.push_back(t);
+  }
+  if (moved_places.empty() || other_places.empty()) return std::nullopt;
+  for (const int64_t place : moved_places)
+    if (other_places.contains(place)) return std::nullopt;
+  for (const int64_t t : moved)
+    for (size_t i = 0; i < turns.size(); ++i) {
+      const int64_t column = axis.first + static_cast<int64_t>(i);
+      out.misfit = std::max(out.misfit, std::fabs(wrapped(c.at(t, column) - r.at(t, column) - turns[i])));
+    }
+  if (out.misfit > limit) return std::nullopt;
+  out.by = steps_of(turns, axis.frequencies, limit);
+  // One place alone moves by some constant whatever was done to it: there it must be a number of steps.
+  constexpr size_t kColumnsThatTell = 3;
+  if (moved_places.size() < 2 && (out.by == 0 || turns.size() < kColumnsThatTell)) return std::nullopt;
+  constexpr int64_t kAnywhere = int64_t{1} << 20;
+  for (const int64_t t : moved)
+    out.positions[static_cast<size_t>(t)] += static_cast<double>(out.by ? out.by : kAnywhere);
   return out;
 }
 
@@ -151,9 +211,16 @@ bool read_positions(const Angles& table, double limit, std::vector<AxisPositions
   return !out.empty();
 }
 
+std::vector<int64_t> axis_starts(const Angles& table) {
+  std::vector<int64_t> out;
+  for (const Axis& axis : axes_of(table)) out.push_back(axis.first);
+  return out;
+}
+
 PositionFinding compare_positions(const Angles& c, const Angles& r, double limit) {
   PositionFinding out;
   std::vector<Positions> in_r, in_c;
+  std::optional<int64_t> moved_by;
   for (const Axis& axis : axes_of(r)) {
     if (axis.frequencies.empty()) {
       // An axis along which the reference does not move: yours must not either.
@@ -164,7 +231,15 @@ PositionFinding compare_positions(const Angles& c, const Angles& r, double limit
     }
     Positions at_r, at_c;
     double ignored = 0;
-    if (!positions_on(r, axis, limit, at_r, ignored) || !positions_on(c, axis, limit, at_c, out.misfit)) return {};
+    if (!positions_on(r, axis, limit, at_r, ignored)) return {};
+    double misfit = out.misfit;
+    if (positions_on(c, axis, limit, at_c, misfit)) {
+      out.misfit = misfit;
+    } else if (auto part = moved_part(c, r, axis, at_r, limit)) {
+      moved_by = part->by, at_c = std::move(part->positions), out.misfit = std::max(out.misfit, part->misfit);
+    } else {
+      return {};
+    }
     in_r.push_back(std::move(at_r)), in_c.push_back(std::move(at_c));
   }
   if (in_r.empty()) return {};
@@ -196,6 +271,11 @@ PositionFinding compare_positions(const Angles& c, const Angles& r, double limit
     out.yours = fmt::format("a grid of {} places on an axis that has {} in the reference", places(in_c[0]).size(),
                             places(in_r[0]).size()),
     out.fix = "give height and width in the reference's order, and walk the grid row by row";
+  else if (moved_by)
+    out.cause = "rotary.positions",
+    out.yours = *moved_by ? fmt::format("a part of the places of an axis {} on", *moved_by)
+                          : "a part of the places of an axis moved by a constant",
+    out.fix = "look every position up in its own row: a negative one is no place counted from the end of the table";
   else
     out.cause = "rotary.positions", out.yours = "the same frequencies at other positions",
     out.fix = "number the tokens on each axis as the reference does";

@@ -25,6 +25,9 @@ struct AxisPositions {
 // False when the table is no positions times frequencies to within `limit`.
 bool read_positions(const Angles& table, double limit, std::vector<AxisPositions>& out);
 
+// First columns of the axes, those along which no token moves among them.
+std::vector<int64_t> axis_starts(const Angles& table);
+
 struct PositionFinding {
   std::string cause, yours, fix;  // empty cause: the candidate's angles are no positions on the reference's axes
   double misfit = 0;              // angle left over

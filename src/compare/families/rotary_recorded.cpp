@@ -66,6 +66,12 @@ double RotaryTable::step_of(int64_t first, int64_t width) const {
   return std::fabs(std::remainder(next - step, 6.283185307179586)) < 1e-4 ? step : 0;
 }
 
+double RotaryTable::angle(int64_t row, int64_t pair) const {
+  const size_t at =
+      static_cast<size_t>(full_width ? row * 2 * pairs + (interleaved ? 2 * pair : pair) : row * pairs + pair);
+  return std::atan2(sin[at], cos[at]);
+}
+
 bool RotaryTable::rotate(std::vector<double>& x, int64_t row, const Turning& p) const {
   const int64_t half = static_cast<int64_t>(x.size()) / 2;
   if (rows == 0 || pairs != half) return false;
@@ -97,8 +103,10 @@ bool RotaryTable::rotate(std::vector<double>& x, int64_t row, const Turning& p) 
     return std::pair(c, p.cos_alone ? 0 : p.sign * s);
   };
   for (int64_t i = 0; i < turned; ++i) {
-    const int64_t a = begin + (p.rotation == Rotation::kInterleaved ? 2 * i : i);
-    const int64_t b = p.rotation == Rotation::kInterleaved ? a + 1 : a + reach;
+    int64_t a = begin + (p.rotation == Rotation::kInterleaved ? 2 * i : i);
+    int64_t b = p.rotation == Rotation::kInterleaved ? a + 1 : a + reach;
+    for (const PairBlock& block : p.halved)
+      if (i >= block.first && i < block.first + block.count) a = block.first + i, b = a + block.count;
     const auto of_other = [&](int64_t at) { return p.rotation == Rotation::kInterleaved ? at % half : at / 2; };
     const int64_t own = column(i, turned, p);
     const auto [ca, sa] = turn(p.mixed ? of_other(a) : own);
@@ -110,13 +118,13 @@ bool RotaryTable::rotate(std::vector<double>& x, int64_t row, const Turning& p) 
   return true;
 }
 
-std::vector<RotaryTable> recorded_tables(Case& failing, bool candidate) {
+std::vector<RotaryTable> recorded_tables(Case& failing, bool candidate, size_t before) {
   // Complex tables are recorded as [tokens, pairs, 2]; cos and sin as two tensors of [.., tokens, d].
   const RunView& run = failing.reference_run();
   std::vector<const Values*> found;
-  for (size_t i = failing.reference_record(), seen = 0; i-- > 0 && found.size() < 4 && seen < 3000; ++seen) {
+  for (size_t i = before, seen = 0; i-- > 0 && found.size() < 4 && seen < 3000; ++seen) {
     const RecordedTensor& record = run.records[i];
-    const TensorKey& key = run.records[failing.reference_record()].key;
+    const TensorKey& key = run.records[before].key;
     if (!sounds_rotary(record.key.name) || !record.load || record.key.tags != key.tags || record.key.step != key.step)
       continue;
     if (record.shape.size() < 2) continue;

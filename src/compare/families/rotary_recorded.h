@@ -12,6 +12,12 @@ enum class Rotation { kNone, kInterleaved, kHalves };
 // through that part), or its last; or in reverse order.
 enum class Columns { kFirst, kSpread, kLast, kReversed };
 
+// Some pairs one behind the other, and the elements they are made of.
+struct PairBlock {
+  int64_t first = 0, count = 0;
+  friend bool operator==(const PairBlock&, const PairBlock&) = default;
+};
+
 // How one head's elements are turned by a row of the table; as it is: the whole head by its own angles.
 struct Turning {
   Rotation rotation = Rotation::kNone;
@@ -25,8 +31,9 @@ struct Turning {
   bool own_pairs = false;  // pairs lie within the share, not in the whole head
   bool at_end = false;     // the share is the head's last part
   Columns columns = Columns::kFirst;
-  double turns = 1;       // factor on the angles
-  Format held = nullptr;  // cos and sin in a poorer format
+  double turns = 1;                    // factor on the angles
+  Format held = nullptr;               // cos and sin in a poorer format
+  std::vector<PairBlock> halved = {};  // parts of the head in which the first half turns with the second
 
   friend bool operator==(const Turning&, const Turning&) = default;
 };
@@ -41,6 +48,7 @@ struct RotaryTable {
   // False where the table is none of this head's. A row beyond its end: where rows are positions in their order, the
   // angles go on; elsewhere the last row stands for it.
   bool rotate(std::vector<double>& x, int64_t row, const Turning& turning) const;
+  double angle(int64_t row, int64_t pair) const;
 
  private:
   int64_t column(int64_t pair, int64_t turned, const Turning& turning) const;
@@ -48,7 +56,7 @@ struct RotaryTable {
                  int64_t width) const;  // from one row to the next, in one column; 0: not always the same
 };
 
-// Those of the same step and pass as the failing tensor, latest first.
-std::vector<RotaryTable> recorded_tables(Case& failing, bool candidate);
+// Those of the same step and pass as that record of the reference, and before it, latest first.
+std::vector<RotaryTable> recorded_tables(Case& failing, bool candidate, size_t record);
 
 }  // namespace lockstep

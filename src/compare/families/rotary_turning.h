@@ -8,7 +8,10 @@
 
 namespace lockstep {
 
-std::vector<Turning> changed_turnings(const Turning& reference);  // one change each, the likeliest first
+// One change each, the likeliest first. Axes: the parts of the head that turn by one axis of the positions each.
+std::vector<Turning> changed_turnings(const Turning& reference, const std::vector<PairBlock>& axes = {});
+// Halves of every axis's part turn together; as it is where there is one axis.
+Turning with_halves_of_axes(Turning turning, const std::vector<PairBlock>& axes);
 const char* turning_cause(const Turning& reference, const Turning& candidate);
 std::string turning_fix(const Turning& reference, const Turning& candidate);
 std::string words_of(const Turning& turning);

@@ -6,6 +6,7 @@
 
 #include "compare/families/fit.h"
 #include "compare/families/rotary_turning.h"
+#include "compare/families/rotary_variants.h"
 
 namespace lockstep {
 namespace {
@@ -53,12 +54,16 @@ double residual_of(const Turn& p, const RotaryTable& table, const Values& x, con
   return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
 }
 
-std::vector<Turn> changes(const Turn& r) {
+std::vector<Turn> changes(const Turn& r, const std::vector<PairBlock>& axes) {
   std::vector<Turn> out;
-  for (const Turning& how : changed_turnings(r.how)) {
+  for (const Turning& how : changed_turnings(r.how, axes)) {
     out.push_back(r);
     out.back().how = how;
+    if (r.how.rotation != Rotation::kNone) continue;
+    out.push_back(out.back());
+    out.back().how.sign = -1;
   }
+  if (r.how.rotation == Rotation::kNone) return out;
   for (const int shift : {1, -1, 2, -2, 3, -3, 4, -4, 8, -8, 16, -16}) {
     out.push_back(r);
     out.back().shift = shift;
@@ -66,48 +71,67 @@ std::vector<Turn> changes(const Turn& r) {
   return out;
 }
 
-// What may have been rotated: as many elements, split into heads or not yet.
-std::vector<const Item*> sources(Case& failing) {
-  std::vector<const Item*> out;
+// What may have been rotated.
+struct Source {
+  std::string label;
+  const Values *r, *c;
+  bool itself = false;  // the reference's own tensor, rotated or not
+};
+
+// As many elements, split into heads or not yet; and last the tensor itself, as the reference has it: recorded when the
+// rotation had turned it already, or not yet.
+std::vector<Source> sources(Case& failing) {
+  constexpr size_t kMostSources = 6;
+  std::vector<Source> out;
   for (const Item& item : failing.items) {
-    if (out.size() >= 6) break;
+    if (out.size() >= kMostSources) break;
     if (checked_numel(item.shape) != failing.r.size()) continue;
     if (!is_floating(failing.reference_run().records[item.reference].dtype)) continue;
-    if (failing.reference_of(item).size() == failing.r.size() && failing.candidate_of(item).size() == failing.r.size())
-      out.push_back(&item);
+    const Values &r = failing.reference_of(item), &c = failing.candidate_of(item);
+    if (r.size() == failing.r.size() && c.size() == failing.r.size()) out.push_back({item.label(), &r, &c});
   }
+  out.push_back({"the reference's tensor", &failing.r, &failing.r, true});
   return out;
+}
+
+const char* cause_of(const Turn& r, const Turn& c, bool itself) {
+  if (c.shift) return "rotary.offset";
+  return itself && c.how.sign < 0 ? "rotary.missing" : turning_cause(r.how, c.how);
 }
 
 }  // namespace
 
 void search_rotation(Case& failing, Findings& out) {
   if (failing.r.rank() < 2 || !std::isfinite(failing.error)) return;
-  const std::vector<RotaryTable> tables_r = recorded_tables(failing, false), tables_c = recorded_tables(failing, true);
+  const std::vector<RotaryTable> tables_r = recorded_tables(failing, false, failing.reference_record()),
+                                 tables_c = recorded_tables(failing, true, failing.reference_record());
   if (tables_r.size() != tables_c.size()) return;
   for (size_t t = 0; t < tables_r.size(); ++t) {
     const RotaryTable &table_r = tables_r[t], &table_c = tables_c[t];
     if (!tokens_of(failing.r.shape, table_r.rows, 2 * table_r.pairs)) continue;
-    for (const Item* item : sources(failing)) {
-      const Values &x_r = failing.reference_of(*item), &x_c = failing.candidate_of(*item);
+    const RotaryVariants variants({&table_r});
+    for (const Source& x : sources(failing)) {
       Turn r;
       for (const Rotation rotation : {Rotation::kNone, Rotation::kInterleaved, Rotation::kHalves}) {
         Turn p;
-        p.how.rotation = rotation, p.residual = residual_of(p, table_r, x_r, failing.r, failing.r.shape);
+        p.how.rotation = rotation, p.residual = residual_of(p, table_r, *x.r, failing.r, failing.r.shape);
         if (p.residual < r.residual) r = p;
       }
       if (!failing.explains(r.residual)) continue;
-      const double with_reference = residual_of(r, table_c, x_c, failing.c, failing.r.shape);
+      const double with_reference = residual_of(r, table_c, *x.c, failing.c, failing.r.shape);
       if (r.how.rotation != Rotation::kNone && failing.note_local(with_reference)) return;
       Turn best;
-      for (Turn& p : changes(r)) {
-        p.residual = residual_of(p, table_c, x_c, failing.c, failing.r.shape);
+      for (Turn& p : changes(r, variants.axes())) {
+        p.residual = residual_of(p, table_c, *x.c, failing.c, failing.r.shape);
         if (p.residual < best.residual) best = p;
       }
       if (!failing.explains_candidate(best.residual) || !failing.is_better(best.residual, with_reference)) continue;
-      out.push_back({best.shift ? "rotary.offset" : turning_cause(r.how, best.how),
-                     fmt::format("reference: {}; yours: {}; x is {}", words(r), words(best), item->label()),
-                     fmt::format("make it {}", words(r)), "", r.residual, best.residual, 0.9, 0, Blame::kNone});
+      const char* cause = cause_of(r, best, x.itself);
+      out.push_back({cause, fmt::format("reference: {}; yours: {}; x is {}", words(r), words(best), x.label),
+                     x.itself && best.how.sign < 0 ? "rotate it before it is recorded, or record the reference's sooner"
+                     : x.itself                    ? "record it before it is rotated, or do not rotate it here"
+                                                   : fmt::format("make it {}", words(r)),
+                     "", r.residual, best.residual, 0.9, 0, Blame::kNone});
       return;
     }
   }
