@@ -7,6 +7,7 @@
 #include "compare/families/linear_calls.h"
 #include "compare/families/linear_probe.h"
 #include "compare/families/number_formats.h"
+#include "compare/families/weight_nearness.h"
 #include "compare/inverse_linear.h"
 #include "compare/small_solve.h"
 #include "compare/weight_relation.h"
@@ -14,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kProbeColumns = 64, kMostLoads = 40, kMostSolved = 512;
+constexpr int64_t kProbeColumns = 64, kMostLoads = 40, kLargeWeight = int64_t{1} << 20, kMostSolved = 512;
 
 void search_bias(Case& failing, const LinearProbe& search, double r, Findings& out) {
   const auto add = [&](const char* cause, std::string yours, std::string fix, double residual, Blame blame) {
@@ -101,20 +102,17 @@ std::vector<OtherWeight> parts_of(const Values& other, const std::vector<float>*
 }
 
 void search_other_weights(Case& failing, const LinearProbe& search, double r, Findings& out) {
-  // The same projection in other layers and its neighbours first: reading a checkpoint costs.
+  // Its neighbours and the same projection in other layers first: reading a checkpoint costs.
   const Shape &own = search.weight().shape, turned{own[1], own[0]};
   std::vector<std::string> names;
   for (const auto& [name, shape] : failing.weights_r->shapes()) {
     const bool holds = shape.size() == 2 && shape[1] == own[1] && shape[0] > own[0] && shape[0] % own[0] == 0;
     if ((shape == own || shape == turned || holds) && name != failing.module + ".weight") names.push_back(name);
   }
-  const std::string parent = parent_of(failing.module), leaf = leaf_of(failing.module);
-  const auto rank = [&](const std::string& name) {
-    const std::string module = parent_of(name);
-    return parent_of(module) == parent ? 0 : leaf_of(module) == leaf ? 1 : 2;
-  };
-  std::stable_sort(names.begin(), names.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  if (names.size() > kMostLoads) names.resize(kMostLoads);
+  sort_by_nearness(names, failing.module + ".weight");
+  const int64_t loads = std::clamp(kMostLoads * kLargeWeight / std::max<int64_t>(1, own[0] * own[1]), kMostLoads,
+                                   10 * kMostLoads);  // reading small ones costs little
+  if (static_cast<int64_t>(names.size()) > loads) names.resize(static_cast<size_t>(loads));
   for (const std::string& name : names) {
     const auto other = failing.weight_r(name);
     if (!other) continue;
