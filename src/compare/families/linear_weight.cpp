@@ -313,11 +313,11 @@ bool LinearReport::add(const char* cause, const std::string& yours, std::string 
 
 bool search_changed_weight(const LinearProbe& probe, double r, Findings& out) {
   LinearReport report(probe, r, out);
-  return search_zeros(probe, report) || search_turned(probe, report) || search_scales(probe, report) ||
-         search_orders(probe, report) || search_precision_of_weight(probe, report) ||
-         search_group_scales(probe, report) || search_quantised_otherwise(probe, report) ||
-         search_low_rank(probe, report) || search_column_scales(probe, report, out) ||
-         search_group_steps(probe, report);
+  return search_zeros(probe, report) || search_turned(probe, report) || search_packed_rows(probe, report) ||
+         search_scales(probe, report) || search_orders(probe, report) || search_input_parts(probe, report) ||
+         search_precision_of_weight(probe, report) || search_group_scales(probe, report) ||
+         search_quantised_otherwise(probe, report) || search_low_rank(probe, report) ||
+         search_column_scales(probe, report, out) || search_group_steps(probe, report);
 }
 
 bool search_changed_input(const LinearProbe& probe, double r, Findings& out) {
