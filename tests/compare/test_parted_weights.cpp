@@ -94,6 +94,63 @@ TEST(PartedWeights, NeighboursAndTheSameProjectionComeFirst) {
   EXPECT_EQ(names[4], "t.blocks.0.attn.to_q.weight");
 }
 
+// --- something of low rank
+// w + factor * left right^T
+Values with_rank(const Values& w, int64_t rank, double factor) {
+  const Values left = noise({w.rows(), rank}, 11), right = noise({rank, w.last()}, 12);
+  Values out = w;
+  for (int64_t j = 0; j < w.rows(); ++j)
+    for (int64_t r = 0; r < rank; ++r)
+      for (int64_t k = 0; k < w.last(); ++k)
+        out.row(j)[static_cast<size_t>(k)] +=
+            static_cast<float>(factor * left.row(j)[static_cast<size_t>(r)] * right.row(r)[static_cast<size_t>(k)]);
+  return out;
+}
+
+TEST(PartedWeights, AnAdapterOfAnyRankThatTheRowsAllow) {
+  const PackedLayer layer(90, 120, 100);
+  for (const int64_t rank : {1, 4, 16, 24})
+    EXPECT_EQ(layer.cause(with_rank(layer.w, rank, 0.3)), "linear.different_weight") << rank;
+  EXPECT_EQ(layer.cause(with_rank(layer.w, 80, 0.3)), "");  // of no low rank, and too few rows to solve for it
+}
+
+TEST(PartedWeights, ABranchOfTheStrongestDirections) {
+  PackedLayer layer(90, 120, 100);
+  layer.w = noise(layer.w.shape, 2, 0.1f);
+  const Values a = noise({100}, 5), b = noise({120}, 6);
+  Values plain = layer.w;  // without any part along them
+  for (int64_t j = 0; j < 100; ++j) {
+    const double share = dot(plain.row(j), b.v) / squared_norm(b.v);
+    for (size_t k = 0; k < 120; ++k) plain.row(j)[k] -= static_cast<float>(share * b.v[k]);
+  }
+  for (size_t k = 0; k < 120; ++k) {
+    double share = 0;
+    for (size_t j = 0; j < 100; ++j) share += a.v[j] * plain.v[j * 120 + k] / squared_norm(a.v);
+    for (size_t j = 0; j < 100; ++j) plain.v[j * 120 + k] -= static_cast<float>(share * a.v[j]);
+  }
+  layer.w = plain;
+  for (size_t j = 0; j < 100; ++j)
+    for (size_t k = 0; k < 120; ++k) layer.w.v[j * 120 + k] += a.v[j] * b.v[k];
+  const Comparison found = layer.with(plain);
+  ASSERT_FALSE(found.causes.empty());
+  EXPECT_EQ(found.causes[0].cause, "linear.different_weight");
+  EXPECT_NE(found.causes[0].explanation.find("directions of W itself"), std::string::npos)
+      << found.causes[0].explanation;
+}
+
+// Rows in a space of few directions: any other weight differs by something of that rank there.
+TEST(PartedWeights, FewInputsMakeNoLowRank) {
+  PackedLayer layer(60, 96, 80);
+  const Values basis = noise({6, 96}, 7), shares = noise({60, 6}, 8);
+  for (int64_t t = 0; t < 60; ++t)
+    for (size_t k = 0; k < 96; ++k) {
+      double sum = 0;
+      for (size_t r = 0; r < 6; ++r) sum += shares.row(t)[r] * basis.v[r * 96 + k];
+      layer.x.row(t)[k] = static_cast<float>(sum);
+    }
+  EXPECT_NE(layer.cause(noise({80, 96}, 9)), "linear.different_weight");
+}
+
 // --- a buffer in which another call shows through
 TEST(PartedWeights, APartOfAnotherCall) {
   const Values first = noise({1, 20, 12}, 1), second = noise({1, 20, 12}, 2), after = noise({1, 20, 12}, 3);

@@ -7,6 +7,7 @@
 #include "compare/families/linear_calls.h"
 #include "compare/families/linear_probe.h"
 #include "compare/families/number_formats.h"
+#include "compare/families/weight_levels.h"
 #include "compare/families/weight_nearness.h"
 #include "compare/inverse_linear.h"
 #include "compare/small_solve.h"
@@ -15,6 +16,9 @@
 namespace lockstep {
 namespace {
 
+constexpr double kNearReference = 4;
+constexpr double kQuantisedRelated = 0.7;  // with the right weight, at least: two bits leave more
+constexpr double kSolvedNoise = 5e-4;      // of a solved weight, relative to the largest
 constexpr int64_t kProbeColumns = 64, kMostLoads = 40, kLargeWeight = int64_t{1} << 20, kMostSolved = 512;
 
 void search_bias(Case& failing, const LinearProbe& search, double r, Findings& out) {
@@ -196,6 +200,16 @@ void search_solved(Case& failing, const LinearProbe& search, double r, Findings&
     related += std::fabs(correlation(solved->row(j), search.weight().row(j))) / static_cast<double>(solved->shape[0]);
   const bool moved = related < 0.5 && holds_the_same_numbers(*solved, search.weight());
   const bool random = relation.id == "weights.random" && related < 0.5 && !moved;
+  if (related > kQuantisedRelated)
+    if (const auto few = find_few_levels(*solved, kSolvedNoise)) {
+      out.push_back({"linear.weight_quantised",
+                     fmt::format("reference: x W^T + b with W = {}.weight; yours: linear in x too, with a weight that "
+                                 "takes {}",
+                                 failing.module, few->words),
+                     "expected when the candidate is quantised; else load the full weight", "", r,
+                     std::min(residual, failing.tolerance), 1.8, 0, Blame::kWeights});
+      return;
+    }
   if (relation.id == "weights.transposed" || relation.id == "weights.rearranged" ||
       relation.id == "weights.parts_exchanged")
     out.push_back({relation.id == "weights.transposed" ? "linear.transposed_weight" : "linear.input_parts_exchanged",
@@ -296,25 +310,36 @@ void search_linear(Case& failing, Findings& out) {
   if (!failing.is_leaf || failing.role == Role::kInput || !failing.weights_r) return;
   const auto weight = failing.weight_r(failing.module + ".weight");
   if (!weight || weight->rank() != 2 || failing.r.last() != weight->shape[0]) return;
+  const Format held_in = format_of(failing.reference_run().records[failing.reference_record()].dtype);
   for (const Item* input : input_items(failing, weight->shape[1])) {
     if (failing.reference_of(*input).rows() != failing.r.rows() ||
         failing.candidate_of(*input).rows() != failing.r.rows())
       continue;
-    const LinearProbe search(failing, *input, *weight);
+    const Values held = in_format(Values(*weight), held_in);
+    const LinearProbe search(failing, *input, held, held_in);
     double r = 0;
     if (!search.explains_reference(r)) continue;
     if (failing.note_local(search.with_reference())) return;
     const size_t before = out.size();
+    // Where rounding is coarse, much is met by what is only near: the search goes on until as little is left as the
+    // reference leaves.
+    const double near = held_in ? std::max(kNearReference * r, 2e-5) : INFINITY;
+    const auto unexplained = [&] {
+      return std::none_of(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
+                          [&](const Finding& f) { return f.residual <= near; });
+    };
     search_given_weights(failing, search, r, out);
     search_bias(failing, search, r, out);
-    if (out.size() == before) search_solved_bias(failing, search, r, out);
-    if (out.size() == before) search_changed_weight(search, r, out);
-    if (out.size() == before) search_other_weights(failing, search, r, out);
-    if (out.size() == before) search_changed_input(search, r, out);
-    if (out.size() == before) search_rows_elsewhere(search, r, out);
+    if (unexplained()) search_solved_bias(failing, search, r, out);
+    if (unexplained()) search_changed_weight(search, r, out);
+    if (unexplained()) search_other_weights(failing, search, r, out);
+    if (unexplained()) search_changed_input(search, r, out);
+    if (unexplained()) search_rows_elsewhere(search, r, out);
     if (out.size() == before) search_solved(failing, search, r, out);
     if (out.size() == before && !(input->assumed && could_be_the_input(failing, search, *input)))
       search_random_projection(failing, search, r, out);
+    for (size_t i = before; i < out.size() && !unexplained(); ++i)
+      if (out[i].residual > near) out[i].complexity += 1;
     return;
   }
 }
