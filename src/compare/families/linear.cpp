@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compare/families/kept_angles.h"
 #include "compare/families/linear_calls.h"
 #include "compare/families/linear_probe.h"
 #include "compare/families/number_formats.h"
@@ -227,38 +228,19 @@ void search_solved(Case& failing, const LinearProbe& search, double r, Findings&
        "", r, std::min(residual, failing.tolerance), 2.2, 0, Blame::kWeights});
 }
 
-// Too few rows to solve for the weight. But a weight drawn at random keeps the angles between its inputs, up to
-// 1/sqrt(outputs): yours must relate its rows to each other as the inputs' rows are, where those are far from square.
+// Too few rows to solve for the weight. One drawn at random had a bias drawn with it, or none of its own.
 void search_random_projection(Case& failing, const LinearProbe& search, double r, Findings& out) {
+  if (std::fabs(correlation(failing.c.v, failing.r.v)) > 0.3) return;
   const int64_t outputs = search.weight().shape[0];
-  if (outputs < 64 || search.rows() < 8) return;
   const Values y = search.without_bias(sample_indices(outputs, outputs));
-  const Values& x = search.input();
-  const auto cosine = [](const Values& v, int64_t i, int64_t j) {
-    double ij = 0, ii = 0, jj = 0;
-    for (size_t k = 0; k < v.row(i).size(); ++k) {
-      const double a = v.row(i)[k], b = v.row(j)[k];
-      ij += a * b, ii += a * a, jj += b * b;
-    }
-    return ii > 0 && jj > 0 ? ij / std::sqrt(ii * jj) : 0;
-  };
-  double differing = 0, spread = 0, pairs = 0;
-  for (int64_t i = 0; i < x.rows(); ++i)
-    for (int64_t j = i + 1; j < x.rows(); ++j) {
-      const double of_x = cosine(x, i, j), of_y = cosine(y, i, j), free = 1 - of_x * of_x;
-      if (free < 0.05) continue;  // nearly the same row
-      differing += (of_y - of_x) * (of_y - of_x) / (free * free), spread += of_x * of_x / (free * free), ++pairs;
-    }
-  if (pairs < 20) return;
-  const double n = static_cast<double>(outputs), off = std::sqrt(differing / pairs * n),
-               far = std::sqrt(spread / pairs * n);
-  const double related = std::fabs(correlation(failing.c.v, failing.r.v));
-  if (off > 1.7 || far < 4 || related > 0.3) return;
+  auto angles = kept_angles(search.input(), y, false);
+  if (!angles) angles = kept_angles(search.input(), y, true);
+  if (!angles) return;
   out.push_back(
       {"linear.random_weight",
        fmt::format("reference: x W^T + b with W = {}.weight; yours: keeps the angles between the rows of x as a "
-                   "weight drawn at random does ({:.2g} of what chance allows; no relation would be {:.2g})",
-                   failing.module, off, far),
+                   "weight drawn at random does ({})",
+                   failing.module, *angles),
        fmt::format("{}.weight was never loaded: check its name in the loader", failing.module), "", r,
        failing.tolerance, 2.2, 0, Blame::kWeights});
 }
