@@ -95,6 +95,13 @@ TEST(SolvedKernels, AnotherRevisionAndLevelsOfItsOwn) {
   EXPECT_EQ(first_cause(layer.with(convolved_with(layer.x, coarse, layer.b))), "convolution.weight_rounded");
 }
 
+TEST(SolvedKernels, ChannelsThatAreScaledHaveTheirOwnKernel) {
+  const Convolution layer({1, 8, 14, 12}, {12, 8, 3, 3});
+  Values scaled = convolved_with(layer.x, layer.w, layer.b);
+  for (size_t i = 0; i < scaled.v.size(); ++i) scaled.v[i] *= 0.6f + 0.1f * static_cast<float>(i / (14 * 12));
+  EXPECT_EQ(first_cause(layer.with(scaled)), "affine.channel_scale");
+}
+
 TEST(SolvedKernels, WhatIsNoConvolutionIsNotSolvedFor) {
   const Convolution layer({1, 8, 14, 12}, {12, 8, 3, 3});
   EXPECT_EQ(first_cause(layer.with(noise({1, 12, 14, 12}, 30))), "");

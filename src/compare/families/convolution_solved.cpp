@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t kMostUnknowns = 900;
 constexpr int64_t kAnglesLookedAt = 40;
-constexpr double kFarFromOwn = 0.5, kNearOwn = 0.7;  // correlation with the layer's own kernel
-constexpr double kKernelNoise = 5e-4;                // of a solved kernel, relative to its largest
+constexpr double kFarFromOwn = 0.5, kNearOwn = 0.7, kItsOwnScaled = 0.99999;  // correlation with the layer's own kernel
+constexpr double kKernelNoise = 5e-4;  // of a solved kernel, relative to its largest
 
 struct SolvedKernel {
   Values kernel;  // [channels, in, rows, columns]
@@ -83,6 +83,7 @@ bool search_solved_kernel(Case& failing, const ConvProbe& probe, const ConvParam
     double related = 0;
     for (int64_t j = 0; j < own.rows(); ++j)
       related += std::fabs(correlation(solved->kernel.row(j), own.row(j))) / static_cast<double>(own.rows());
+    if (related > kItsOwnScaled) return false;  // every row a multiple of its own: said more plainly of the channels
     if (related > kNearOwn)
       if (const auto few = find_few_levels(solved->kernel, kKernelNoise))
         return add("convolution.weight_rounded", "the same with a kernel that takes " + few->words,
