@@ -98,15 +98,17 @@ std::optional<Described> describe_blocks(const std::vector<int64_t>& map, const 
     const int64_t size = n / parts;
     bool blocks = true;
     std::string order;
+    std::set<int64_t> sources;
     for (int64_t p = 0; p < parts && blocks; ++p) {
       const int64_t from = map[static_cast<size_t>(p * size)];
       blocks = from % size == 0;
       for (int64_t i = 1; i < size && blocks; ++i) blocks = map[static_cast<size_t>(p * size + i)] == from + i;
       order += (order.empty() ? "" : ", ") + std::to_string(from / size);
+      sources.insert(from);
     }
-    if (blocks)
+    if (blocks)  // what comes twice was not exchanged with anything
       return Described{
-          "layout.parts_exchanged",
+          static_cast<int64_t>(sources.size()) < parts ? "layout.repeated" : "layout.parts_exchanged",
           fmt::format("{} of the {}s in the order {}", ordinal_parts(static_cast<size_t>(parts)), word, order), 1};
   }
   return std::nullopt;
@@ -187,6 +189,9 @@ std::optional<Described> describe_map(const std::vector<int64_t>& map, const std
                        fmt::format("{} shifted: {} {} is the reference's {}", plural(word), word, j, j + shift), 1};
     break;
   }
+  for (int64_t times = 2; times <= n / 2 && matched == n; ++times)
+    if (n % times == 0 && all([&](int64_t j, int64_t m) { return m == j / times; }))
+      return Described{"layout.repeated", fmt::format("each {} comes {} times in a row", word, times), 1};
   if (matched == n && static_cast<int64_t>(distinct.size()) < n)
     return Described{
         "layout.repeated",
@@ -246,15 +251,18 @@ std::optional<Rearrangement> find_part_moves(std::string_view name, const Values
     const std::vector<int64_t> map = match_slices(c, r, view, tolerance);
     bool moved = false, all = true;
     std::string order;
+    std::set<int64_t> sources;
     Rearrangement found{"layout.parts_exchanged", "", 0, 1, reference};
     for (int64_t p = 0; p < parts && all; ++p) {
       const int64_t from = map[static_cast<size_t>(p)];
       all = from != kNone;
       moved = moved || from != p;
+      sources.insert(from);
       order += (order.empty() ? "" : ", ") + std::to_string(from);
       if (all) std::copy_n(r.row(from).begin(), n / parts, found.restored.v.begin() + p * (n / parts));
     }
     if (!all || !moved) continue;
+    if (static_cast<int64_t>(sources.size()) < parts) found.id = "layout.repeated";
     const std::string word = axis_words(name, reference.shape).back();
     found.words =
         fmt::format("{} of the {} in the order {}", ordinal_parts(static_cast<size_t>(parts)), plural(word), order);

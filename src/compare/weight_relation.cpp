@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "compare/families/weight_forms.h"
+#include "compare/families/weight_grid.h"
+#include "compare/families/weight_levels.h"
 #include "compare/families/weight_memory.h"
 #include "compare/layouts.h"
 #include "compare/region.h"
@@ -82,6 +84,18 @@ std::optional<WeightRelation> find_form(const Values& candidate, const Values& r
   for (const WeightForm& form : error < 0.2 ? row_forms(reference) : element_forms())
     if (is_made_so(candidate, few, kFormNear, [&](const auto& rows) { return form.make(take_rows(reference, rows)); }))
       return WeightRelation{form.rounded ? "weights.quantised" : "weights.different", form.words, error};
+  if (error < 0.2) {
+    EndsBySize ends(reference);
+    for (const Quantiser& quantiser : quantisers(reference)) {
+      WeightGrid grid(reference, quantiser, ends.of(quantiser.groups()));
+      if (!(relative_error(grid.rows({few[0]}).v, candidate.row(few[0])) <= 10 * kFormNear)) continue;
+      if (is_made_so(candidate, few, kFormNear, [&](const auto& rows) { return grid.rows(rows); }))
+        return WeightRelation{"weights.quantised", quantiser.words(), error};
+    }
+    // Whatever the table: scales that were rounded, levels of its own. A file has no noise but its last digits.
+    if (const auto levels = find_few_levels(candidate, 1e-5); levels && !find_few_levels(reference, 1e-5))
+      return WeightRelation{"weights.quantised", "W takes " + levels->words, error};
+  }
   return find_memory(candidate, reference, error, weight_memories(reference.shape));
 }
 

@@ -76,6 +76,25 @@ TEST(Layouts, ReversedRolledShiftedRepeated) {
   EXPECT_EQ(id_of(moved([](int64_t i) { return i % 4 * 4 + i / 4; }), x), "layout.interleaved");
 }
 
+// What one of several ranks holds, in the places of the others too: nothing was exchanged.
+TEST(Layouts, APartThatComesAgain) {
+  const Values x = noise({16, 8}, 1);
+  const auto moved = [&](auto&& source) {
+    Values y = x;
+    for (int64_t i = 0; i < 16; ++i) std::copy_n(x.row(source(i)).begin(), 8, y.row(i).begin());
+    return y;
+  };
+  EXPECT_EQ(id_of(moved([](int64_t i) { return i % 8; }), x), "layout.repeated");
+  EXPECT_EQ(id_of(moved([](int64_t i) { return 8 + i % 8; }), x), "layout.repeated");
+  EXPECT_EQ(id_of(moved([](int64_t i) { return i % 4; }), x), "layout.repeated");
+  EXPECT_EQ(id_of(moved([](int64_t i) { return i < 4 ? i + 4 : i; }), x), "layout.repeated");
+  EXPECT_EQ(id_of(moved([](int64_t i) { return i / 2; }), x), "layout.repeated");
+  EXPECT_EQ(id_of(moved([](int64_t i) { return (i + 8) % 16; }), x), "layout.parts_exchanged");
+  Values vector = noise({64}, 2), twice = vector;
+  std::copy_n(vector.v.begin(), 32, twice.v.begin() + 32);
+  EXPECT_EQ(id_of(twice, vector), "layout.repeated");
+}
+
 TEST(Layouts, PackedLatents) {
   // [1, 4 channels, 6 rows, 4 columns] → tokens of 2 x 2 patches, as the pipeline packs them
   const Values x = noise({1, 4, 6, 4}, 2);

@@ -95,7 +95,7 @@ TEST(PictureStages, InputAndNumbersOfAConvolution) {
                    [&](float v) { return std::nearbyint(v / largest * 15) * largest / 15; });
   }
   EXPECT_EQ(conv.cause(coarse), "convolution.weight_rounded");
-  EXPECT_EQ(conv.cause(noise(conv.w.shape, 77)), "");  // unrelated numbers: no guess
+  EXPECT_EQ(conv.cause(noise(conv.w.shape, 77)), "convolution.different_weight");  // drawn anew
 }
 
 // RMS over the channels of a pixel is right; the others take other numbers together.

@@ -6,11 +6,14 @@
 
 #include "compare/families/family.h"
 #include "compare/layouts.h"
+#include "compare/region.h"
 
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostLoads = 96, kMostPartLoads = 48;
+constexpr size_t kMostLoads = 96, kMostPartLoads = 48, kMostMixLoads = 32;
+constexpr size_t kFewestMixed = 16;  // elements: fewer are alike by chance
+constexpr double kMostMixed = 0.98;  // of the elements: more is the whole
 
 bool may_be(const RecordedTensor& record, const Case& failing) {
   return record.load && is_floating(record.dtype) && same_size_shape(record.shape, failing.r.shape);
@@ -120,6 +123,53 @@ void search_whole(Case& failing, Findings& out) {
   }
 }
 
+// Only where the two sides differ, yours is what the stage gave at another call: a copy that had not ended, a buffer
+// that was half overwritten. Element by element, as memory ends anywhere.
+void search_mixed(Case& failing, Findings& out) {
+  if (!std::isfinite(failing.error)) return;
+  const Values &r = failing.r, &c = failing.c;
+  const double limit = 4 * failing.tolerance * rms(r.v);
+  std::vector<size_t> wrong;
+  for (size_t i = 0; i < r.v.size(); ++i)
+    if (!(std::fabs(static_cast<double>(c.v[i]) - r.v[i]) <= limit)) wrong.push_back(i);
+  if (wrong.size() < kFewestMixed || static_cast<double>(wrong.size()) > kMostMixed * static_cast<double>(r.v.size()))
+    return;
+  const auto left = [&](const Values& other, const Values& of, size_t step) {
+    double dd = 0, yy = 0;
+    for (size_t k = 0; k < wrong.size(); k += step) {
+      const double y = of.v[wrong[k]], d = y - other.v[wrong[k]];
+      dd += d * d, yy += y * y;
+    }
+    return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
+  };
+  const RunView& run = failing.reference_run();
+  const size_t own = failing.reference_record();
+  std::vector<size_t> order;
+  for (size_t i = 0; i < run.records.size(); ++i)
+    if (i != own && may_be(run.records[i], failing) && run.records[i].key.name == failing.name &&
+        run.records[i].role == failing.role)
+      order.push_back(i);
+  const auto distance = [&](size_t i) { return i > own ? i - own : own - i; };
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return distance(a) < distance(b); });
+  if (order.size() > kMostMixLoads) order.resize(kMostMixLoads);
+  for (const size_t i : order) {
+    const Values& other = failing.load_reference(i);
+    if (other.v.size() != c.v.size()) continue;
+    if (!failing.explains_candidate(left(other, c, std::max<size_t>(1, wrong.size() / 64)))) continue;
+    const double residual = left(other, c, 1);
+    if (!failing.explains_candidate(residual) || failing.explains_candidate(left(other, r, 1))) continue;
+    const std::string where = describe_region(failing.name, c, r, 4 * failing.tolerance).words;
+    out.push_back({"capture.other_hit",
+                   fmt::format("{}: there yours is what the reference has here{}; elsewhere the two agree", where,
+                               to_string(run.records[i].key).substr(failing.name.size())),
+                   "a buffer of another call shows through: wait until the copy has ended, and give each call memory "
+                   "of its own",
+                   "", 0, residual, failing.isolated ? 0.7 : 1.4, 0,
+                   failing.isolated ? Blame::kCapture : Blame::kNone});
+    return;
+  }
+}
+
 }  // namespace
 
 void search_capture(Case& failing, Findings& out) {
@@ -127,6 +177,7 @@ void search_capture(Case& failing, Findings& out) {
   const size_t before = out.size();
   search_whole(failing, out);
   if (out.size() == before && !failing.r.shape.empty()) search_part(failing, out);
+  if (out.size() == before) search_mixed(failing, out);
   if (out.size() == before && failing.r.size() >= 64 && failing.isolated) search_other_layout(failing, out);
 }
 

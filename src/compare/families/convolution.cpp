@@ -11,6 +11,7 @@
 #include "compare/families/convolution_probe.h"
 #include "compare/families/weight_forms.h"
 #include "compare/families/weight_memory.h"
+#include "compare/families/weight_nearness.h"
 #include "compare/layouts.h"
 
 namespace lockstep {
@@ -232,10 +233,13 @@ void consider_pairs(const Case& failing, const ConvProbe& probe, const ConvParam
 
 void consider_other_weights(Case& failing, const ConvProbe& probe, const Values& weight, const ConvParams& r,
                             ConvParams& best) {
-  size_t loads = 0;
-  for (const auto& [name, shape] : failing.weights_r->shapes()) {
+  std::vector<std::string> names;
+  for (const auto& [name, shape] : failing.weights_r->shapes())
+    if (shape == weight.shape && name != failing.module + ".weight") names.push_back(name);
+  sort_by_nearness(names, failing.module + ".weight");
+  if (names.size() > kMostOtherWeights) names.resize(kMostOtherWeights);
+  for (const std::string& name : names) {
     if (failing.explains_candidate(best.residual)) return;
-    if (shape != weight.shape || name == failing.module + ".weight" || ++loads > kMostOtherWeights) continue;
     const auto other = failing.weight_r(name), bias = failing.weight_r(parent_of(name) + ".bias");
     if (!other) continue;
     for (const std::vector<float>* with : {bias && bias->size() == weight.shape[0] ? &bias->v : nullptr,
@@ -386,8 +390,10 @@ void search_convolution(Case& failing, Findings& out) {
     consider_pairs(failing, probe, r, all, best);
     if (failing.explains_candidate(best.residual) && failing.is_better(best.residual, with_reference))
       out.push_back(describe(r, best, probe));
-    else if (!search_forms(failing, probe, *weight, r, out))
+    else if (const size_t before = out.size(); !search_forms(failing, probe, *weight, r, out)) {
       search_products(failing, probe, r, out);
+      if (out.size() == before) search_solved_kernel(failing, probe, r, formula(r, probe), out);
+    }
     return;
   }
 }

@@ -268,4 +268,35 @@ Values ConvProbe::own_rows() const {
   return take_rows(reshaped(w_, {g_.out, w_.size() / g_.out}), channels_);
 }
 
+std::pair<Values, Values> ConvProbe::patches(const ConvParams& r, int64_t most, bool all_channels) const {
+  const Values& y = y_[1];
+  const std::vector<int64_t> at = sample_indices(places(), most);
+  const std::vector<int64_t> channels = all_channels ? sample_indices(g_.out, g_.out) : channels_;
+  const int64_t taps = g_.rows * g_.columns;
+  Values x = make_values({static_cast<int64_t>(at.size()), patch_size()}),
+         out = make_values({static_cast<int64_t>(at.size()), static_cast<int64_t>(channels.size())});
+  std::vector<float> met;
+  for (size_t k = 0; k < at.size(); ++k) {
+    patch(true, r, {at[k] / y.dim(-1), at[k] % y.dim(-1)}, met);
+    const std::span<float> row = x.row(static_cast<int64_t>(k));
+    for (int64_t i = 0; i < g_.in; ++i)
+      for (int64_t t = 0; t < taps; ++t)
+        row[static_cast<size_t>(i * taps + t)] = met[static_cast<size_t>(t * g_.in + i)];
+    for (size_t j = 0; j < channels.size(); ++j)
+      out.row(static_cast<int64_t>(k))[j] = y.v[static_cast<size_t>(channels[j] * places() + at[k])];
+  }
+  return {std::move(x), std::move(out)};
+}
+
+Values ConvProbe::kernel_rows(const ConvParams& r) const {
+  const std::vector<float> w = kernel(r, {}, channels_);  // [channels, rows, columns, in]
+  const int64_t taps = g_.rows * g_.columns;
+  Values out = make_values({static_cast<int64_t>(channels_.size()), patch_size()});
+  for (int64_t k = 0; k < out.rows(); ++k)
+    for (int64_t i = 0; i < g_.in; ++i)
+      for (int64_t t = 0; t < taps; ++t)
+        out.row(k)[static_cast<size_t>(i * taps + t)] = w[static_cast<size_t>((k * taps + t) * g_.in + i)];
+  return out;
+}
+
 }  // namespace lockstep

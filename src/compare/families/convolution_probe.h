@@ -75,6 +75,12 @@ class ConvProbe {
   // bias taken away from both.
   std::pair<Values, Values> products(const ConvParams& r) const;
   Values own_rows() const;  // of the weight, for channels()
+  // What the kernel meets at places spread over the picture, each as [in, rows, columns] in a row, and what the
+  // candidate has there in channels(), or in all.
+  std::pair<Values, Values> patches(const ConvParams& r, int64_t most, bool all_channels = false) const;
+  Values kernel_rows(const ConvParams& r) const;  // of channels(), as such a patch meets them
+  int64_t patch_size() const { return g_.in * g_.rows * g_.columns; }
+  int64_t places() const { return y_[1].dim(-2) * y_[1].dim(-1); }
 
  private:
   struct Place {
@@ -97,5 +103,9 @@ class ConvProbe {
   std::vector<int64_t> channels_, few_channels_;
   double tolerance_ = 0;
 };
+
+// Yours with a kernel that must be solved for, where nothing that is known explains it. `formula`: the reference's.
+bool search_solved_kernel(Case& failing, const ConvProbe& probe, const ConvParams& r, const std::string& formula,
+                          Findings& out);
 
 }  // namespace lockstep

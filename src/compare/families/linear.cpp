@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compare/families/kept_angles.h"
 #include "compare/families/linear_calls.h"
 #include "compare/families/linear_probe.h"
 #include "compare/families/number_formats.h"
+#include "compare/families/weight_levels.h"
+#include "compare/families/weight_nearness.h"
 #include "compare/inverse_linear.h"
 #include "compare/small_solve.h"
 #include "compare/weight_relation.h"
@@ -14,7 +17,10 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kProbeColumns = 64, kMostLoads = 40, kMostSolved = 512;
+constexpr double kNearReference = 4;
+constexpr double kQuantisedRelated = 0.7;  // with the right weight, at least: two bits leave more
+constexpr double kSolvedNoise = 5e-4;      // of a solved weight, relative to the largest
+constexpr int64_t kProbeColumns = 64, kMostLoads = 40, kLargeWeight = int64_t{1} << 20, kMostSolved = 512;
 
 void search_bias(Case& failing, const LinearProbe& search, double r, Findings& out) {
   const auto add = [&](const char* cause, std::string yours, std::string fix, double residual, Blame blame) {
@@ -101,20 +107,17 @@ std::vector<OtherWeight> parts_of(const Values& other, const std::vector<float>*
 }
 
 void search_other_weights(Case& failing, const LinearProbe& search, double r, Findings& out) {
-  // The same projection in other layers and its neighbours first: reading a checkpoint costs.
+  // Its neighbours and the same projection in other layers first: reading a checkpoint costs.
   const Shape &own = search.weight().shape, turned{own[1], own[0]};
   std::vector<std::string> names;
   for (const auto& [name, shape] : failing.weights_r->shapes()) {
     const bool holds = shape.size() == 2 && shape[1] == own[1] && shape[0] > own[0] && shape[0] % own[0] == 0;
     if ((shape == own || shape == turned || holds) && name != failing.module + ".weight") names.push_back(name);
   }
-  const std::string parent = parent_of(failing.module), leaf = leaf_of(failing.module);
-  const auto rank = [&](const std::string& name) {
-    const std::string module = parent_of(name);
-    return parent_of(module) == parent ? 0 : leaf_of(module) == leaf ? 1 : 2;
-  };
-  std::stable_sort(names.begin(), names.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  if (names.size() > kMostLoads) names.resize(kMostLoads);
+  sort_by_nearness(names, failing.module + ".weight");
+  const int64_t loads = std::clamp(kMostLoads * kLargeWeight / std::max<int64_t>(1, own[0] * own[1]), kMostLoads,
+                                   10 * kMostLoads);  // reading small ones costs little
+  if (static_cast<int64_t>(names.size()) > loads) names.resize(static_cast<size_t>(loads));
   for (const std::string& name : names) {
     const auto other = failing.weight_r(name);
     if (!other) continue;
@@ -198,6 +201,16 @@ void search_solved(Case& failing, const LinearProbe& search, double r, Findings&
     related += std::fabs(correlation(solved->row(j), search.weight().row(j))) / static_cast<double>(solved->shape[0]);
   const bool moved = related < 0.5 && holds_the_same_numbers(*solved, search.weight());
   const bool random = relation.id == "weights.random" && related < 0.5 && !moved;
+  if (related > kQuantisedRelated)
+    if (const auto few = find_few_levels(*solved, kSolvedNoise)) {
+      out.push_back({"linear.weight_quantised",
+                     fmt::format("reference: x W^T + b with W = {}.weight; yours: linear in x too, with a weight that "
+                                 "takes {}",
+                                 failing.module, few->words),
+                     "expected when the candidate is quantised; else load the full weight", "", r,
+                     std::min(residual, failing.tolerance), 1.8, 0, Blame::kWeights});
+      return;
+    }
   if (relation.id == "weights.transposed" || relation.id == "weights.rearranged" ||
       relation.id == "weights.parts_exchanged")
     out.push_back({relation.id == "weights.transposed" ? "linear.transposed_weight" : "linear.input_parts_exchanged",
@@ -215,38 +228,19 @@ void search_solved(Case& failing, const LinearProbe& search, double r, Findings&
        "", r, std::min(residual, failing.tolerance), 2.2, 0, Blame::kWeights});
 }
 
-// Too few rows to solve for the weight. But a weight drawn at random keeps the angles between its inputs, up to
-// 1/sqrt(outputs): yours must relate its rows to each other as the inputs' rows are, where those are far from square.
+// Too few rows to solve for the weight. One drawn at random had a bias drawn with it, or none of its own.
 void search_random_projection(Case& failing, const LinearProbe& search, double r, Findings& out) {
+  if (std::fabs(correlation(failing.c.v, failing.r.v)) > 0.3) return;
   const int64_t outputs = search.weight().shape[0];
-  if (outputs < 64 || search.rows() < 8) return;
   const Values y = search.without_bias(sample_indices(outputs, outputs));
-  const Values& x = search.input();
-  const auto cosine = [](const Values& v, int64_t i, int64_t j) {
-    double ij = 0, ii = 0, jj = 0;
-    for (size_t k = 0; k < v.row(i).size(); ++k) {
-      const double a = v.row(i)[k], b = v.row(j)[k];
-      ij += a * b, ii += a * a, jj += b * b;
-    }
-    return ii > 0 && jj > 0 ? ij / std::sqrt(ii * jj) : 0;
-  };
-  double differing = 0, spread = 0, pairs = 0;
-  for (int64_t i = 0; i < x.rows(); ++i)
-    for (int64_t j = i + 1; j < x.rows(); ++j) {
-      const double of_x = cosine(x, i, j), of_y = cosine(y, i, j), free = 1 - of_x * of_x;
-      if (free < 0.05) continue;  // nearly the same row
-      differing += (of_y - of_x) * (of_y - of_x) / (free * free), spread += of_x * of_x / (free * free), ++pairs;
-    }
-  if (pairs < 20) return;
-  const double n = static_cast<double>(outputs), off = std::sqrt(differing / pairs * n),
-               far = std::sqrt(spread / pairs * n);
-  const double related = std::fabs(correlation(failing.c.v, failing.r.v));
-  if (off > 1.7 || far < 4 || related > 0.3) return;
+  auto angles = kept_angles(search.input(), y, false);
+  if (!angles) angles = kept_angles(search.input(), y, true);
+  if (!angles) return;
   out.push_back(
       {"linear.random_weight",
        fmt::format("reference: x W^T + b with W = {}.weight; yours: keeps the angles between the rows of x as a "
-                   "weight drawn at random does ({:.2g} of what chance allows; no relation would be {:.2g})",
-                   failing.module, off, far),
+                   "weight drawn at random does ({})",
+                   failing.module, *angles),
        fmt::format("{}.weight was never loaded: check its name in the loader", failing.module), "", r,
        failing.tolerance, 2.2, 0, Blame::kWeights});
 }
@@ -298,25 +292,36 @@ void search_linear(Case& failing, Findings& out) {
   if (!failing.is_leaf || failing.role == Role::kInput || !failing.weights_r) return;
   const auto weight = failing.weight_r(failing.module + ".weight");
   if (!weight || weight->rank() != 2 || failing.r.last() != weight->shape[0]) return;
+  const Format held_in = format_of(failing.reference_run().records[failing.reference_record()].dtype);
   for (const Item* input : input_items(failing, weight->shape[1])) {
     if (failing.reference_of(*input).rows() != failing.r.rows() ||
         failing.candidate_of(*input).rows() != failing.r.rows())
       continue;
-    const LinearProbe search(failing, *input, *weight);
+    const Values held = in_format(Values(*weight), held_in);
+    const LinearProbe search(failing, *input, held, held_in);
     double r = 0;
     if (!search.explains_reference(r)) continue;
     if (failing.note_local(search.with_reference())) return;
     const size_t before = out.size();
+    // Where rounding is coarse, much is met by what is only near: the search goes on until as little is left as the
+    // reference leaves.
+    const double near = held_in ? std::max(kNearReference * r, 2e-5) : INFINITY;
+    const auto unexplained = [&] {
+      return std::none_of(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
+                          [&](const Finding& f) { return f.residual <= near; });
+    };
     search_given_weights(failing, search, r, out);
     search_bias(failing, search, r, out);
-    if (out.size() == before) search_solved_bias(failing, search, r, out);
-    if (out.size() == before) search_changed_weight(search, r, out);
-    if (out.size() == before) search_other_weights(failing, search, r, out);
-    if (out.size() == before) search_changed_input(search, r, out);
-    if (out.size() == before) search_rows_elsewhere(search, r, out);
+    if (unexplained()) search_solved_bias(failing, search, r, out);
+    if (unexplained()) search_changed_weight(search, r, out);
+    if (unexplained()) search_other_weights(failing, search, r, out);
+    if (unexplained()) search_changed_input(search, r, out);
+    if (unexplained()) search_rows_elsewhere(search, r, out);
     if (out.size() == before) search_solved(failing, search, r, out);
     if (out.size() == before && !(input->assumed && could_be_the_input(failing, search, *input)))
       search_random_projection(failing, search, r, out);
+    for (size_t i = before; i < out.size() && !unexplained(); ++i)
+      if (out[i].residual > near) out[i].complexity += 1;
     return;
   }
 }

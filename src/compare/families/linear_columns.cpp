@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compare/axis_words.h"
 #include "compare/families/linear_report.h"
 #include "compare/families/vector_origin.h"
 #include "compare/small_solve.h"
@@ -51,6 +52,21 @@ bool search_column_scales(const LinearProbe& probe, LinearReport& report, Findin
     out.push_back(std::move(*origin));
     return true;
   }
+  // Nothing but ones and zeros: inputs that are left out.
+  constexpr double kNearWhole = 0.02;
+  std::vector<bool> without(factors.size());
+  bool whole = true;
+  for (size_t k = 0; k < factors.size(); ++k) {
+    without[k] = std::fabs(factors[k]) < kNearWhole;
+    whole = whole && (without[k] || std::fabs(factors[k] - 1) < kNearWhole);
+  }
+  if (whole)
+    return report.add(
+        "linear.different_weight",
+        fmt::format("x W^T + b with {} of {} inputs left out{}{}", std::count(without.begin(), without.end(), true),
+                    without.size(), index_set_words("input", without).empty() ? "" : ": ",
+                    index_set_words("input", without)),
+        "the sum must run over all inputs", residual, 1.2);
   const auto [low, high] = std::minmax_element(factors.begin(), factors.end());
   return report.add("linear.weight_scaled",
                     fmt::format("a factor of its own for each input, {:.3g} to {:.3g}", *low, *high),

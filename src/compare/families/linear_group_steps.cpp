@@ -31,7 +31,7 @@ CallRows rows_for_steps(Case& failing, const Shape& weight) {
 
 // What one output is made of: its numbers, group by group, and for zero points a one for each.
 struct GroupedNumbers {
-  int64_t group;
+  WeightGroups groups;
   bool zero_points;
   std::function<double(int64_t row, int64_t i)> number;
 };
@@ -44,7 +44,12 @@ struct SolvedSteps {
 // y - b = sum over groups of step (x . numbers) + low sum(x).
 std::optional<SolvedSteps> solve_steps(const CallRows& rows, const GroupedNumbers& numbers, int64_t output,
                                        double bias) {
-  const size_t inputs = rows.x[0].size(), group = static_cast<size_t>(numbers.group), groups = inputs / group;
+  const size_t inputs = rows.x[0].size();
+  const int64_t width = static_cast<int64_t>(inputs), before = numbers.groups.of(output, 0, width);
+  const size_t groups = static_cast<size_t>(numbers.groups.of(output, width - 1, width) - before) + 1;
+  std::vector<size_t> group(inputs);  // of each input, counted from this row's first
+  for (size_t i = 0; i < inputs; ++i)
+    group[i] = static_cast<size_t>(numbers.groups.of(output, static_cast<int64_t>(i), width) - before);
   const size_t n = numbers.zero_points ? 2 * groups : groups;
   std::vector<double> q(inputs), basis(rows.x.size() * n);
   NormalEquations equations(n);
@@ -52,8 +57,8 @@ std::optional<SolvedSteps> solve_steps(const CallRows& rows, const GroupedNumber
   for (size_t k = 0; k < rows.x.size(); ++k) {
     double* row = basis.data() + k * n;
     for (size_t i = 0; i < inputs; ++i) {
-      row[i / group] += rows.x[k][i] * q[i];
-      if (numbers.zero_points) row[groups + i / group] += rows.x[k][i];
+      row[group[i]] += rows.x[k][i] * q[i];
+      if (numbers.zero_points) row[groups + group[i]] += rows.x[k][i];
     }
     equations.add({row, n}, rows.y[k][static_cast<size_t>(output)] - bias);
   }
@@ -115,7 +120,7 @@ class StepsFound {
 
 bool search_steps_of(const LinearProbe& probe, const CallRows& rows, const GroupedNumbers& numbers,
                      const std::function<double(int64_t)>& right_step, const std::string& words, LinearReport& report) {
-  const int64_t groups = probe.weight().last() / numbers.group;
+  const int64_t width = probe.weight().last(), groups = numbers.groups.per_row(width);
   const int64_t unknowns = numbers.zero_points ? 2 * groups : groups;
   if (groups < 2 || 2 * unknowns > static_cast<int64_t>(rows.x.size())) return false;
   StepsFound found;
@@ -129,8 +134,9 @@ bool search_steps_of(const LinearProbe& probe, const CallRows& rows, const Group
         solve_steps(rows, numbers, output, probe.bias() ? (*probe.bias())[static_cast<size_t>(output)] : 0);
     if (!solved || (k == 0 && solved->dd > hopeless * hopeless * solved->yy)) return false;
     dd += solved->dd, yy += solved->yy;
-    for (int64_t g = 0; g < groups; ++g)
-      found.add(output * groups + g, solved->steps[static_cast<size_t>(g)], right_step(output * groups + g));
+    const int64_t before = numbers.groups.of(output, 0, width);
+    for (size_t g = 0; g < solved->steps.size(); ++g)
+      found.add(before + static_cast<int64_t>(g), solved->steps[g], right_step(before + static_cast<int64_t>(g)));
   }
   const double residual = yy > 0 ? std::sqrt(dd / yy) : INFINITY;
   return probe.good(residual) &&
@@ -149,8 +155,8 @@ bool search_group_steps(const LinearProbe& probe, LinearReport& report) {
   EndsBySize ends(w);
   for (const Quantiser& quantiser : quantisers(w)) {
     if (quantiser.range || quantiser.group == w.last()) continue;  // a factor for each row is asked elsewhere
-    WeightGrid grid(w, quantiser, ends.of(quantiser.group));
-    const GroupedNumbers numbers{quantiser.group, quantiser.has_zero_points(),
+    WeightGrid grid(w, quantiser, ends.of(quantiser.groups()));
+    const GroupedNumbers numbers{quantiser.groups(), quantiser.has_zero_points(),
                                  [&](int64_t row, int64_t i) { return grid.number(row, i); }};
     if (search_steps_of(
             probe, rows, numbers, [&](int64_t group) { return grid.step(group); }, quantiser.words(), report))

@@ -47,9 +47,10 @@ std::vector<int64_t> some_of(const std::vector<int64_t>& from, int64_t most) {
 
 }  // namespace
 
-LinearProbe::LinearProbe(Case& failing, const Item& input, const Values& weight) : failing_(failing), w_(weight) {
+LinearProbe::LinearProbe(Case& failing, const Item& input, const Values& weight, Format held_in)
+    : failing_(failing), w_(weight), held_in_(held_in) {
   if (auto bias = failing.weight_r(failing.module + ".bias"); bias && bias->size() == w_.shape[0])
-    bias_ = std::move(bias->v);
+    bias_ = in_format(std::move(*bias), held_in).v;
   const Values &x_r = failing.reference_of(input), &x_c = failing.candidate_of(input);
   choose(x_c);
   x_r_ = take_rows(x_r, rows_), x_c_ = take_rows(x_c, rows_);

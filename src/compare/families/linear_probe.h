@@ -11,7 +11,7 @@ namespace lockstep {
 class LinearProbe {
  public:
   // The weight is large: it stays where it is, and outlives the probe.
-  LinearProbe(Case& failing, const Item& input, const Values& weight);
+  LinearProbe(Case& failing, const Item& input, const Values& weight, Format held_in = nullptr);
 
   bool explains_reference(double& residual) const;
   double with_reference() const { return with_reference_; }
@@ -46,6 +46,7 @@ class LinearProbe {
   // What is left of the candidate's output when the right product is taken away, by column.
   std::vector<float> own_bias() const;
   Case& failing() const { return failing_; }
+  Format held_in() const { return held_in_; }     // what the model's weights are rounded to; null: as in the file
   std::string region() const { return region_; }  // " (columns 5 and later)" when only some columns differ
 
  private:
@@ -57,6 +58,7 @@ class LinearProbe {
   std::vector<float> bias_;
   std::vector<int64_t> rows_, columns_;
   std::string region_;
+  Format held_in_;
   double with_reference_ = 0;
 };
 

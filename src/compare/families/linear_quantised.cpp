@@ -213,7 +213,63 @@ bool search_memory(const LinearProbe& probe, const std::vector<WeightMemory>& me
   return false;
 }
 
+// Scales of groups of one size handed out as if the groups had another.
+bool search_other_group_sizes(const LinearProbe& probe, double hopeless, LinearReport& report) {
+  const Values& w = probe.weight();
+  EndsBySize ends(w);
+  std::vector<WeightGroups> read;
+  for (const WeightGroups groups : group_sizes(w.shape))
+    if (groups.size < w.last()) read.push_back({groups.size, false}), read.push_back({groups.size, true});
+  for (int64_t size = 24; size <= std::min<int64_t>(128, w.last() - 1); size += 8)  // sizes that fit no row
+    if (w.last() % size && (size & (size - 1))) read.push_back({size, false}), read.push_back({size, true});
+  for (const Quantiser& quantiser : quantisers(w)) {
+    if (quantiser.range || quantiser.group == w.last() || quantiser.through_rows || !quantiser.is_usual() ||
+        (quantiser.bits != 8 && quantiser.bits != 4))
+      continue;
+    WeightGrid grid(w, quantiser, ends.of(quantiser.groups()));
+    const auto rows = [&](WeightGroups as, size_t count) {
+      Values out = make_values({static_cast<int64_t>(count), w.last()});
+      for (size_t k = 0; k < count; ++k) {
+        const int64_t row = probe.columns()[k];
+        for (int64_t i = 0; i < w.last(); ++i)
+          out.row(static_cast<int64_t>(k))[static_cast<size_t>(i)] =
+              static_cast<float>(grid.value(row, i, grid.group_read(row, i, as)));
+      }
+      return out;
+    };
+    for (const WeightGroups as : read) {
+      if (as.size == quantiser.group || probe.candidate_rows(rows(as, 1), true) > hopeless) continue;
+      const double residual = probe.candidate_rows(rows(as, probe.columns().size()));
+      if (probe.good(residual))
+        return report.add("linear.weight_quantised",
+                          fmt::format("{}, with the scales read as if groups had {} numbers{}", quantiser.words(),
+                                      as.size, as.through_rows ? ", counted through all rows" : ""),
+                          kGroups, residual, 1.1);
+    }
+  }
+  return false;
+}
+
 }  // namespace
+
+// A model that is held in few bits of precision is also quantised in them.
+bool search_quantised_as_held(const LinearProbe& probe, LinearReport& report) {
+  if (!probe.held_in() || probe.columns().empty()) return false;
+  const Values& w = probe.weight();
+  EndsBySize ends(w);
+  const std::vector<int64_t> first(probe.columns().begin(),
+                                   probe.columns().begin() + std::min<int64_t>(2, std::ssize(probe.columns())));
+  const double hopeless = 0.9 * probe.candidate_rows(take_rows(w, first));
+  for (const Quantiser& quantiser : quantisers(w, probe.held_in())) {
+    WeightGrid grid(w, quantiser, ends.of(quantiser.groups()));
+    if (probe.candidate_rows(grid.rows(first)) > hopeless) continue;
+    const double residual = probe.candidate_rows(grid.rows(probe.columns()));
+    if (probe.good(residual))
+      return report.add("linear.weight_quantised", quantiser.words(),
+                        "expected when the candidate is quantised; else load the full weight", residual, 1);
+  }
+  return false;
+}
 
 bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) {
   const Values& w = probe.weight();
@@ -225,10 +281,12 @@ bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) 
   const double hopeless = std::min(kHopelessReading, 0.9 * probe.candidate_rows(take_rows(w, first)));
   EndsBySize ends(w);
   for (const Quantiser& quantiser : quantisers(w)) {
-    WeightGrid grid(w, quantiser, ends.of(quantiser.group));
+    WeightGrid grid(w, quantiser, ends.of(quantiser.groups()));
     for (const Reading& reading : kReadings) {
       if (reading.affine && !quantiser.has_zero_points()) continue;
-      if (reading.words[0] == 0 && quantiser.is_usual()) continue;  // looked for already
+      if (reading.words[0] != 0 && quantiser.plain_only) break;
+      if (reading.words[0] == 0 && quantiser.is_usual() && w.last() % quantiser.group == 0)
+        continue;  // looked for already
       if (probe.candidate_rows(rows_read(probe, grid, reading, few)) > hopeless) continue;
       const double residual = probe.candidate_rows(rows_read(probe, grid, reading, all));
       if (probe.good(residual))
@@ -236,7 +294,8 @@ bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) 
                           reading.fix, residual, 1.1);
     }
   }
-  return search_quantised_columns(probe, report) || search_memory(probe, weight_blocks(w.shape), report);
+  return search_other_group_sizes(probe, hopeless, report) || search_quantised_columns(probe, report) ||
+         search_memory(probe, weight_blocks(w.shape), report);
 }
 
 }  // namespace lockstep

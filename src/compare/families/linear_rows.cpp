@@ -1,11 +1,12 @@
 // Each output of the layer is an output of some layer of the checkpoint, but not this one's: a fused weight cut at the
-// wrong places (head by head where it lies third by third, or the reverse).
+// wrong places (head by head where it lies third by third, or the reverse), outputs in the order they are packed in.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
-#include "compare/families/linear_probe.h"
+#include "compare/families/linear_report.h"
 
 namespace lockstep {
 namespace {
@@ -28,12 +29,44 @@ double misfit(const std::vector<double>& made, const Values& y, size_t column) {
   return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
 }
 
+// Eight numbers of four bits in a word, the even ones in its low half: outputs in that order were never put back, or
+// were put back though they had not been moved.
+constexpr std::array<std::array<int64_t, 8>, 2> kWordOrders = {{{0, 2, 4, 6, 1, 3, 5, 7}, {0, 4, 1, 5, 2, 6, 3, 7}}};
+
 }  // namespace
+
+bool search_packed_rows(const LinearProbe& probe, LinearReport& report) {
+  const Values& w = probe.weight();
+  if (w.rows() % 8) return false;
+  for (const auto& order : kWordOrders) {
+    const auto from = [&](int64_t row) { return row / 8 * 8 + order[static_cast<size_t>(row % 8)]; };
+    std::vector<int64_t> sources = probe.columns();
+    std::transform(sources.begin(), sources.end(), sources.begin(), from);
+    const Values rows = take_rows(w, sources);
+    std::vector<float> with_them = probe.bias() ? *probe.bias() : std::vector<float>();
+    for (size_t j = 0; j < with_them.size(); ++j)
+      with_them[j] = (*probe.bias())[static_cast<size_t>(from(static_cast<int64_t>(j)))];
+    const std::vector<float>* const moved = with_them.empty() ? nullptr : &with_them;
+    for (const std::vector<float>* bias : {probe.bias(), moved}) {
+      const double residual = probe.candidate_rows(rows, bias);
+      if (probe.good(residual))
+        return report.add("linear.different_weight",
+                          fmt::format("W's rows{} within each group of 8 in the order {}: eight numbers of four bits "
+                                      "in a word, packed so that the even ones come first",
+                                      bias && bias == moved ? " (and b)" : "", fmt::join(order, ", ")),
+                          "put the outputs of a packed word back in order when the weight is unpacked", residual, 0.9);
+    }
+  }
+  return false;
+}
 
 bool search_rows_elsewhere(const LinearProbe& probe, double reference_residual, Findings& out) {
   Case& failing = probe.failing();
   const Values& own = probe.weight();
-  const std::vector<int64_t> columns = sample_indices(own.rows(), kColumns);
+  // Wrong ones alone: evenly spread over all, they may be just those that stay in place.
+  std::vector<int64_t> columns;
+  for (const int64_t k : sample_indices(static_cast<int64_t>(probe.columns().size()), kColumns))
+    columns.push_back(probe.columns()[static_cast<size_t>(k)]);
   if (probe.rows() < 4 || columns.size() < 8) return false;
   Values y = probe.without_bias(columns);  // [rows, columns]
   if (probe.bias())

@@ -10,6 +10,7 @@
 #include "compare/families/functions.h"
 #include "compare/families/linear_report.h"
 #include "compare/families/number_formats.h"
+#include "compare/families/weight_grid.h"
 #include "compare/layouts.h"
 #include "compare/small_solve.h"
 #include "compare/weight_relation.h"
@@ -183,6 +184,9 @@ Values quantised_as_one(const Values& rows, float low, float high, int bits, boo
 bool search_precision_of_weight(const LinearProbe& probe, LinearReport& report) {
   const Values& w = probe.weight();
   const Values rows = take_rows(w, probe.columns());
+  const Values few = take_rows(
+      w, {probe.columns().begin(), probe.columns().begin() + std::min<int64_t>(2, std::ssize(probe.columns()))});
+  const double hopeless = 0.9 * probe.candidate_rows(few);
   const auto works = [&](const Values& changed, double& residual) {
     residual = probe.candidate_rows(changed);
     return probe.good(residual);
@@ -205,8 +209,10 @@ bool search_precision_of_weight(const LinearProbe& probe, LinearReport& report) 
   const auto [low, high] = std::minmax_element(w.v.begin(), w.v.end());
   for (const int bits : {8, 4, 6, 5, 3, 2})
     for (const bool affine : {false, true}) {
-      for (const int64_t group : {int64_t{32}, int64_t{64}, int64_t{128}, w.last(), int64_t{16}, int64_t{256}})
-        if (w.last() % group == 0 && works(quantised(rows, bits, group, affine), residual))
+      for (const WeightGroups groups : group_sizes(w.shape))
+        if (const int64_t group = groups.size;
+            w.last() % group == 0 && !(probe.candidate_rows(quantised(few, bits, group, affine)) > hopeless) &&
+            works(quantised(rows, bits, group, affine), residual))
           return quantised_words(bits, group == w.last() ? "one scale a row" : fmt::format("groups of {}", group),
                                  affine);
       if (works(quantised_as_one(rows, *low, *high, bits, affine), residual))
@@ -263,43 +269,6 @@ bool search_group_scales(const LinearProbe& probe, LinearReport& report) {
   return false;
 }
 
-// The difference of the outputs, over more rows than its rank: an adapter merged on one side.
-bool search_low_rank(const LinearProbe& probe, LinearReport& report) {
-  const Values mine = probe.without_bias(), right = probe.product();
-  std::vector<std::vector<double>> left;
-  double total = 0;
-  for (int64_t i = 0; i < mine.rows(); ++i) {
-    auto& row = left.emplace_back();
-    for (size_t k = 0; k < mine.row(i).size(); ++k)
-      row.push_back(static_cast<double>(mine.row(i)[k]) - right.row(i)[k]);
-    for (const double value : row) total += value * value;
-  }
-  const size_t most = std::min(left.size(), probe.columns().size()) / 3;
-  double yy = squared_norm(mine.v);
-  for (size_t rank = 1; rank <= most; ++rank) {  // Gram-Schmidt, the largest row first
-    const auto size = [](const std::vector<double>& row) {
-      return std::inner_product(row.begin(), row.end(), row.begin(), 0.0);
-    };
-    const std::vector<double> pivot =
-        *std::max_element(left.begin(), left.end(), [&](const auto& a, const auto& b) { return size(a) < size(b); });
-    const double norm = size(pivot);
-    if (!(norm > 0)) return false;
-    double rest = 0;
-    for (auto& row : left) {
-      const double share = std::inner_product(row.begin(), row.end(), pivot.begin(), 0.0) / norm;
-      for (size_t k = 0; k < row.size(); ++k) row[k] -= share * pivot[k];
-      rest += size(row);
-    }
-    const double residual = std::sqrt(rest / yy);
-    if (probe.good(residual) && rest < 1e-3 * total)
-      return report.add(
-          "linear.different_weight",
-          fmt::format("x (W + D)^T + b with D of rank {}: an adapter (LoRA) merged on one side only", rank),
-          "load the same adapters with the same strength on both sides", residual, 1.7);
-  }
-  return false;
-}
-
 }  // namespace
 
 bool LinearReport::add(const char* cause, const std::string& yours, std::string fix, double residual, double complexity,
@@ -313,8 +282,9 @@ bool LinearReport::add(const char* cause, const std::string& yours, std::string 
 
 bool search_changed_weight(const LinearProbe& probe, double r, Findings& out) {
   LinearReport report(probe, r, out);
-  return search_zeros(probe, report) || search_turned(probe, report) || search_scales(probe, report) ||
-         search_orders(probe, report) || search_precision_of_weight(probe, report) ||
+  return search_zeros(probe, report) || search_turned(probe, report) || search_packed_rows(probe, report) ||
+         search_scales(probe, report) || search_orders(probe, report) || search_input_parts(probe, report) ||
+         search_quantised_as_held(probe, report) || search_precision_of_weight(probe, report) ||
          search_group_scales(probe, report) || search_quantised_otherwise(probe, report) ||
          search_low_rank(probe, report) || search_column_scales(probe, report, out) ||
          search_group_steps(probe, report);

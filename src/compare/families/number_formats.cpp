@@ -22,6 +22,10 @@ std::span<const NumberFormat> half_formats() {
   return number_formats().first(2);
 }
 
+Format format_of(DType dtype) {
+  return dtype == DType::kBF16 ? &kFormats[0] : dtype == DType::kF16 ? &kFormats[1] : nullptr;
+}
+
 Values in_format(Values x, Format format) {
   if (format)
     for (float& value : x.v) value = format->round(value);

@@ -17,6 +17,7 @@ using Format = const NumberFormat*;  // null: as it is
 
 std::span<const NumberFormat> number_formats();  // the two of 16 bits, then those of 8
 std::span<const NumberFormat> half_formats();    // of 16 bits: what models are computed in
+Format format_of(DType dtype);                   // null: float or finer, or no such
 
 inline double in_format(double x, Format format) {
   return format ? static_cast<double>(format->round(static_cast<float>(x))) : x;
