@@ -57,6 +57,57 @@ TEST(SamplerStages, RescalingsOfGuidance) {
             "affine.scale");
 }
 
+// One of the two predictions is multiplied before they are combined: by what brings it nearest to the other.
+TEST(SamplerStages, APredictionFittedToTheOther) {
+  Guided guided;  // two predictions of one picture are alike
+  for (size_t i = 0; i < guided.uncond.v.size(); ++i)
+    guided.uncond.v[i] = 0.8f * guided.cond.v[i] + 0.4f * guided.uncond.v[i];
+  const auto item = [](const Values& x, size_t at) { return std::span(x.v).subspan(at * 192, 192); };
+  const auto fitted = [&](bool of_cond, size_t items, bool by_length) {
+    Guided out = guided;
+    Values& own = of_cond ? out.cond : out.uncond;
+    const Values& other = of_cond ? guided.uncond : guided.cond;
+    for (size_t at = 0; at < 2; ++at) {
+      const std::span<const float> a = items == 2 ? item(own, at) : std::span<const float>(own.v),
+                                   b = items == 2 ? item(other, at) : std::span<const float>(other.v);
+      const double factor = by_length ? std::sqrt(squared_norm(b) / squared_norm(a)) : dot(a, b) / squared_norm(a);
+      for (size_t i = at * 192; i < (at + 1) * 192; ++i) own.v[i] = static_cast<float>(own.v[i] * factor);
+      if (items == 1) {
+        for (size_t i = 192; i < 384; ++i) own.v[i] = static_cast<float>(own.v[i] * factor);
+        break;
+      }
+    }
+    return out;
+  };
+  const auto plain = [](const Values&, const Values&, int64_t) { return 1.0; };
+  const auto noise_pred = [](const RunMaker& run) { return values_from(run.run.records[2].load()); };
+  const auto run_with = [&](const Values& y) {
+    RunMaker maker;
+    maker.add("transformer.out", guided.cond, Role::kOutput, 0, {{"pass", "cond"}});
+    maker.add("transformer.out", guided.uncond, Role::kOutput, 0, {{"pass", "uncond"}});
+    return maker.add("noise_pred", y, Role::kCheckpoint, 0);
+  };
+  for (const bool rescaled : {false, true}) {
+    const auto combined = [&](const Guided& of) {
+      if (!rescaled) return run_with(noise_pred(of.run(3.75, plain)));
+      return run_with(noise_pred(
+          of.run(3.75, [&](const Values&, const Values& y, int64_t t) { return by_length(guided.cond, y, t); })));
+    };
+    const RunMaker right = combined(guided);
+    for (const size_t items : {1u, 2u}) {
+      EXPECT_EQ(first_cause(right, combined(fitted(false, items, false))), "guidance.formula") << rescaled << items;
+      EXPECT_EQ(first_cause(combined(fitted(false, items, false)), right), "guidance.formula") << rescaled << items;
+    }
+    if (!rescaled) {
+      EXPECT_EQ(first_cause(right, combined(fitted(true, 2, false))), "guidance.formula");
+    }
+    EXPECT_EQ(first_cause(right, combined(fitted(false, 2, true))), "guidance.formula") << rescaled;
+  }
+  // Another scale stays another scale, round or not.
+  EXPECT_EQ(first_cause(guided.run(3.75, plain), guided.run(3.448, plain)), "guidance.scale");
+  EXPECT_EQ(first_cause(guided.run(3.75, by_length), guided.run(3.448, by_length)), "guidance.scale");
+}
+
 TEST(SamplerStages, PassesExchangedInOneItemOfABatch) {
   const Guided guided;
   const auto plain = [](const Values&, const Values&, int64_t) { return 1.0; };

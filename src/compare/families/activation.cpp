@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <utility>
 
+#include "compare/families/activation_curve.h"
 #include "compare/families/fit.h"
 #include "compare/families/functions.h"
 
@@ -129,37 +130,18 @@ class Search {
     return yy > 0 ? std::sqrt(dd / yy) : INFINITY;
   }
 
-  // With one item: the known function with a free steepness, or a table of values; empty when yours is no function of
-  // it.
-  std::string as_function() const {
-    const std::vector<float>&x = x_c_[0], &y = y_c_;
-    double best = INFINITY, steepness = 1;
-    for (double k = 0.05; k < 20; k *= 1.01) {
-      double dd = 0, yy = 0;
-      for (size_t i = 0; i < y.size(); i += 7) {
-        const double d = x[i] * sigmoid(k * x[i]) - y[i];
-        dd += d * d, yy += static_cast<double>(y[i]) * y[i];
-      }
-      if (yy > 0 && dd / yy < best) best = dd / yy, steepness = k;
-    }
-    if (std::sqrt(best) < 5e-3) return fmt::format("x sigmoid({:.3g} x)", steepness);
-    std::vector<size_t> order(y.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return x[a] < x[b]; });
-    double steps = 0, sum = 0, squares = 0;
-    for (size_t i = 0; i < order.size(); ++i) {
-      const double value = y[order[i]];
-      sum += value, squares += value * value;
-      if (i) steps += (value - y[order[i - 1]]) * (value - y[order[i - 1]]);
-    }
-    const double n = static_cast<double>(y.size()), variance = squares / n - sum / n * (sum / n);
-    if (n < 256 || !(variance > 0) || steps / (2 * n * variance) > 2e-3) return "";
-    std::string table;
-    for (const double q : {0.02, 0.25, 0.5, 0.75, 0.98}) {
-      const size_t at = order[static_cast<size_t>(q * (n - 1))];
-      table += fmt::format("{}{:.3g} -> {:.3g}", table.empty() ? "" : ", ", x[at], y[at]);
-    }
-    return table;
+  // The candidate's own: what goes into the activation and what comes out of it, before it is multiplied.
+  std::pair<std::vector<float>, std::vector<float>> in_and_out(const Choice& choice) const {
+    const auto of = [&](const Item* item) -> const std::vector<float>& {
+      return x_c_[static_cast<size_t>(std::find(items_.begin(), items_.end(), item) - items_.begin())];
+    };
+    if (!choice.up) return {of(choice.x), y_c_};
+    std::pair<std::vector<float>, std::vector<float>> out;
+    const std::vector<float>&x = of(choice.x), &up = of(choice.up);
+    const double small = 0.2 * rms(up);  // a small factor tells little of what it was multiplied with
+    for (size_t i = 0; i < y_c_.size(); ++i)
+      if (std::fabs(up[i]) > small) out.first.push_back(x[i]), out.second.push_back(y_c_[i] / up[i]);
+    return out;
   }
 
   double with(const Choice& choice) const {  // the candidate under the reference's parameters
@@ -237,7 +219,27 @@ const char* product_difference(Case& failing, const Choice& r, const Choice& c) 
                                : "activation.other_input";
 }
 
-void search_known(Case& failing, Findings& out) {
+// Whatever function of the same input yours is, it is another one.
+bool search_other_function(Case& failing, const Search& search, const Choice& r, Findings& out) {
+  if (!element_functions()[r.act].is_activation || r.form != Form::kProduct || !std::isfinite(failing.error))
+    return false;
+  constexpr double kRough = 2e-3, kRoughest = 0.05;
+  const double rounding = failing.tolerance / std::max(1e-12, search.with(r));
+  const auto [x, y] = search.in_and_out(r);
+  const double limit = std::max(2 * failing.tolerance, 0.02 * std::min(failing.error, 1.0));
+  const auto curve =
+      read_curve(element_functions()[r.act], x, y, limit, std::clamp(4 * rounding * rounding, kRough, kRoughest));
+  if (!curve) return false;
+  out.push_back({"activation.kind",
+                 fmt::format("reference: {}; yours: another function of the same input, {}", formula(r), curve->words),
+                 fmt::format("use {}", element_functions()[r.act].name), "", r.residual,
+                 std::max(curve->residual, failing.tolerance), curve->complexity, 0, Blame::kNone});
+  return true;
+}
+
+}  // namespace
+
+void search_activation(Case& failing, Findings& out) {
   const std::vector<const Item*> items = equal_size_items(failing, 8);
   // What went into it, where that was recorded: further off there may be a copy of the very result.
   std::vector<const Item*> nearest;
@@ -260,7 +262,7 @@ void search_known(Case& failing, Findings& out) {
       const size_t before = out.size();
       if (failing.only_local || (r.act && !product && search_bias(failing, search, r, out))) return;
       if (items.size() > 1) search_other_form(failing, of_all, r, out);
-      if (out.size() > before) return;
+      if (out.size() > before || search_other_function(failing, search, r, out)) return;
       continue;
     }
     if (r.act == 0 && c.act == 0 && !product) continue;  // two copies: not an activation at all
@@ -298,34 +300,6 @@ void search_known(Case& failing, Findings& out) {
     out.push_back(std::move(finding));
     return;
   }
-}
-
-// A module of one input and one output of its size: whatever function of the input alone yours is, it is another one.
-void search_other_function(Case& failing, Findings& out) {
-  if (!failing.is_leaf || failing.role == Role::kInput || !std::isfinite(failing.error)) return;
-  for (const Item* item : equal_size_items(failing, 8)) {
-    if (item->relation != Relation::kOwnInput) continue;
-    const Search search(failing, {item});
-    const Choice r = search.best(false, false);
-    if (r.act == 0 || !failing.explains(r.residual)) return;
-    if (failing.explains_candidate(search.best(true, false).residual)) return;  // a known one: said before
-    const auto unknown = search.as_function();
-    if (unknown.empty()) return;
-    out.push_back({"activation.kind",
-                   fmt::format("reference: {} of its input; yours: another function of it, {}",
-                               element_functions()[r.act].name, unknown),
-                   fmt::format("use {}", element_functions()[r.act].name), "", r.residual, failing.tolerance, 1.6, 0,
-                   Blame::kNone});
-    return;
-  }
-}
-
-}  // namespace
-
-void search_activation(Case& failing, Findings& out) {
-  const size_t before = out.size();
-  search_known(failing, out);
-  if (out.size() == before && !failing.only_local) search_other_function(failing, out);
 }
 
 bool confirm_activation(Case& failing) {

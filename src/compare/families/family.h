@@ -123,6 +123,7 @@ bool confirm_linear(Case& failing);
 bool confirm_norm(Case& failing);
 bool confirm_timestep(Case& failing);
 void search_activation(Case& failing, Findings& out);
+void search_additional_stage(Case& failing, Findings& out);
 void search_affine(Case& failing, Findings& out);
 void search_attention(Case& failing, Findings& out);
 void search_capture(Case& failing, Findings& out);

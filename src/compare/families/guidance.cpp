@@ -6,185 +6,16 @@
 #include <cmath>
 
 #include "compare/families/fit.h"
+#include "compare/families/guidance_mix.h"
 #include "compare/families/number_formats.h"
 
 namespace lockstep {
 namespace {
 
-// What shares one factor: nothing does, the whole, each item of a batch, each token, each channel, each pixel of a
-// patch.
-enum class Sharing { kNone, kWhole, kItem, kToken, kChannel, kPixel };
-enum class Length {
-  kRoot,
-  kDeviation,
-  kSum,
-  kLargest
-};                                                   // root of the squares, of the centred ones; of absolute values
-using Lengths = std::array<std::vector<double>, 4>;  // for each kind of length, one for each group
-enum class Of { kOwn, kCond, kUncond };
-// What is held in a poorer format: nothing, the two predictions, every step, the combination.
-enum class HeldIn { kNone, kInputs, kSteps, kResult };
-
-struct Params {
-  double s = 1;
-  Sharing span = Sharing::kNone;
-  bool known = true;  // the factor is (length of `over` / length of `under`) ^ power, held and blended
-  Length length = Length::kRoot;
-  Of over = Of::kCond, under = Of::kOwn;
-  double power = 1;
-  double most = INFINITY, least = 0;  // bounds of the factor
-  double blend = 1;                   // share of the rescaled in the result
-  double times = 1;                   // all of it multiplied with
-  std::vector<double> factors;        // where it is not known: one for each group
-  Format format = nullptr;
-  HeldIn held = HeldIn::kNone;
-  double residual = INFINITY;
-};
-
-std::string formula(const Params& p) {
-  static const char* const kSpans[] = {"",           "the whole",    "each item of the batch",
-                                       "each token", "each channel", "each pixel"};
-  static const char* const kLengths[] = {"length", "deviation", "sum of absolute values", "largest value"};
-  static const char* const kOf[] = {"the combination", "cond", "uncond"};
-  static const char* const kHeld[] = {"", ", cond and uncond in ", ", every step in ", ", the combination in "};
-  std::string out = fmt::format("uncond + {} (cond - uncond)", number(p.s));
-  if (p.span != Sharing::kNone) {
-    out += fmt::format(", {} times ", kSpans[static_cast<size_t>(p.span)]);
-    if (p.known) {
-      out += fmt::format("the {} of {} over that of {}", kLengths[static_cast<size_t>(p.length)],
-                         kOf[static_cast<size_t>(p.over)], kOf[static_cast<size_t>(p.under)]);
-      if (p.power != 1) out += fmt::format(" to the power {}", number(p.power));
-      if (std::isfinite(p.most)) out += fmt::format(", at most {}", number(p.most));
-      if (p.least > 0) out += fmt::format(", at least {}", number(p.least));
-      if (p.blend != 1) out += fmt::format(", {} of it with the rest unscaled", number(p.blend));
-      if (p.times != 1) out += fmt::format(", and {}", number(p.times));
-    } else {
-      out += p.factors.size() == 1 ? number(p.factors[0]) : "a factor of its own";
-    }
-  }
-  return out + (p.format ? std::string(kHeld[static_cast<size_t>(p.held)]) + p.format->name : "");
-}
-
-std::vector<double> ratios(const std::vector<double>& over, const std::vector<double>& under) {
-  std::vector<double> out(over.size(), 1);
-  for (size_t g = 0; g < out.size(); ++g)
-    if (under[g] > 0 && over[g] > 0) out[g] = over[g] / under[g];
-  return out;
-}
-
-// The two predictions, [batch, tokens, channels], and what shares a factor in them.
-class Mix {
- public:
-  Mix(Values cond, Values uncond, int64_t batch) : a_(std::move(cond)), b_(std::move(uncond)), batch_(batch) {}
-
-  bool has(Sharing span) const {
-    return span == Sharing::kItem ? batch_ > 1 : span == Sharing::kPixel ? a_.last() % 4 == 0 && a_.last() >= 16 : true;
-  }
-  size_t groups(Sharing span) const {
-    switch (span) {
-      case Sharing::kItem:
-        return static_cast<size_t>(batch_);
-      case Sharing::kToken:
-        return static_cast<size_t>(a_.rows());
-      case Sharing::kChannel:
-        return static_cast<size_t>(a_.last() * batch_);
-      case Sharing::kPixel:
-        return static_cast<size_t>(a_.rows() * 4);
-      default:
-        return 1;
-    }
-  }
-  // f(group, element) for all elements.
-  template <typename Function>
-  void each(Sharing span, Function&& f) const {
-    const size_t width = static_cast<size_t>(a_.last()), rows = static_cast<size_t>(a_.rows());
-    const size_t rows_of_item = rows / static_cast<size_t>(batch_);
-    for (size_t row = 0; row < rows; ++row) {
-      const size_t item = row / rows_of_item;
-      const size_t base = span == Sharing::kItem      ? item
-                          : span == Sharing::kToken   ? row
-                          : span == Sharing::kChannel ? item * width
-                          : span == Sharing::kPixel   ? row * 4
-                                                      : 0;
-      // The group of column j is base + (j & mask).
-      const size_t mask = span == Sharing::kChannel ? SIZE_MAX : span == Sharing::kPixel ? 3 : 0;
-      for (size_t j = 0; j < width; ++j) f(base + (j & mask), row * width + j);
-    }
-  }
-  // Every kind of length of every group, in one pass.
-  Lengths lengths(const Values& x, Sharing span) const {
-    const size_t n = groups(span);
-    std::vector<double> sum(n), squares(n), absolute(n), largest(n), count(n);
-    each(span, [&](size_t g, size_t i) {
-      const double value = x.v[i];
-      sum[g] += value, squares[g] += value * value, absolute[g] += std::fabs(value), ++count[g];
-      largest[g] = std::max(largest[g], std::fabs(value));
-    });
-    std::vector<double> root(n), deviation(n);
-    for (size_t g = 0; g < n; ++g) {
-      root[g] = std::sqrt(squares[g]);
-      deviation[g] = std::sqrt(std::max(0.0, squares[g] - sum[g] * sum[g] / count[g]));
-    }
-    return {std::move(root), std::move(deviation), std::move(absolute), std::move(largest)};
-  }
-  // Before anything is rescaled.
-  Values combined(const Params& p) const {
-    Values out = a_;
-    const Format inputs = p.held == HeldIn::kInputs || p.held == HeldIn::kSteps ? p.format : nullptr,
-                 steps = p.held == HeldIn::kSteps ? p.format : nullptr;
-    for (size_t i = 0; i < out.v.size(); ++i) {
-      const double x = in_format(a_.v[i], inputs), y = in_format(b_.v[i], inputs);
-      const double guided = in_format(p.s * in_format(x - y, steps), steps);
-      out.v[i] = static_cast<float>(in_format(y + guided, p.held == HeldIn::kInputs ? nullptr : p.format));
-    }
-    return out;
-  }
-  Lengths lengths(Of which, const Values& own, Sharing span) const {
-    return lengths(which == Of::kOwn ? own : which == Of::kCond ? a_ : b_, span);
-  }
-  Values result(const Params& p) const {
-    Values out = combined(p);
-    if (p.span == Sharing::kNone) return out;
-    std::vector<double> factors = p.factors;
-    if (p.known) {
-      const auto kind = static_cast<size_t>(p.length);
-      factors = ratios(lengths(p.over, out, p.span)[kind], lengths(p.under, out, p.span)[kind]);
-      for (double& factor : factors)
-        factor = p.times * (p.blend * std::clamp(std::pow(factor, p.power), p.least, p.most) + 1 - p.blend);
-    }
-    if (factors.size() != groups(p.span)) return out;
-    each(p.span, [&](size_t g, size_t i) { out.v[i] = static_cast<float>(out.v[i] * factors[g]); });
-    return out;
-  }
-  // Group by group y = p cond + q uncond; s = p / (p + q) whatever the group was multiplied with.
-  double solve_scale(const Values& y, Sharing span) const {
-    const size_t n = groups(span);
-    std::vector<double> aa(n), ab(n), bb(n), ay(n), by(n), yy(n);
-    each(span, [&](size_t g, size_t i) {
-      const double a = a_.v[i], b = b_.v[i], t = y.v[i];
-      aa[g] += a * a, ab[g] += a * b, bb[g] += b * b, ay[g] += a * t, by[g] += b * t, yy[g] += t * t;
-    });
-    double weighted = 0, weight = 0;
-    for (size_t g = 0; g < n; ++g) {
-      const double det = aa[g] * bb[g] - ab[g] * ab[g];
-      if (!(det > 1e-9 * aa[g] * bb[g])) continue;
-      const double p = (ay[g] * bb[g] - by[g] * ab[g]) / det, q = (by[g] * aa[g] - ay[g] * ab[g]) / det;
-      // How well the group says what s is: by the size of its difference of the two.
-      const double sure = yy[g] * det / (aa[g] * bb[g]);
-      if (std::fabs(p + q) > 1e-6) weighted += sure * p / (p + q), weight += sure;
-    }
-    return weight > 0 ? weighted / weight : 1;
-  }
-  const Values& cond() const { return a_; }
-  const Values& uncond() const { return b_; }
-
- private:
-  Values a_, b_;
-  int64_t batch_;
-};
+using namespace guidance;
 
 double residual_of(const Params& p, const Mix& mix, const Values& y) {
-  return squared_norm(y.v) > 0 ? relative_error(mix.result(p).v, y.v) : INFINITY;
+  return squared_norm(y.v) > 0 ? relative_error(mix.fitted(p).result(p).v, y.v) : INFINITY;
 }
 
 // The factors that y has beside the combination, and what is left then.
@@ -286,6 +117,41 @@ Params fit(const Mix& mix, const Values& y, double tolerance) {
   return best;
 }
 
+// A few tokens: is each some p cond + q uncond? If not, no factor of one of them makes y.
+bool is_sum_in_each_token(const Mix& mix, const Values& y) {
+  double dd = 0, yy = 0;
+  for (const int64_t i : sample_indices(y.rows(), 48)) {
+    const std::span<const float> a = mix.cond().row(i), b = mix.uncond().row(i), t = y.row(i);
+    const std::vector<double> k = least_squares({a, b}, t);
+    for (size_t j = 0; j < t.size(); ++j) {
+      const double d = k[0] * a[j] + k[1] * b[j] - t[j];
+      dd += d * d, yy += static_cast<double>(t[j]) * t[j];
+    }
+  }
+  return dd <= 2.5e-3 * yy;
+}
+
+// With one of the predictions multiplied first. `like`: the scale and the rescaling are known, else they are fitted
+// too.
+Params fit_fitted(const Mix& mix, const Values& y, double tolerance, const Params* like) {
+  Params best;
+  if (!is_sum_in_each_token(mix, y)) return best;
+  for (const Fitting fitting : {Fitting::kProjection, Fitting::kLength, Fitting::kDeviation})
+    for (const Of fitted : {Of::kUncond, Of::kCond})
+      for (const Sharing by : {Sharing::kWhole, Sharing::kItem, Sharing::kToken}) {
+        if (!mix.has(by)) continue;
+        const auto with = [&](Params p) {
+          p.fitting = fitting, p.fitted = fitted, p.fitted_by = by;
+          return p;
+        };
+        Params p = with(like ? *like : Params{});
+        if (!like) p = with(fit(mix.fitted(p), y, tolerance));
+        p.residual = residual_of(p, mix, y);
+        if (p.known && p.residual < 0.5 * best.residual) best = std::move(p);
+      }
+  return best;
+}
+
 // y = p cond + q uncond, as it stands; or token by token.
 std::string plain_words(const Values& a, const Values& b, const Values& y, bool by_token, double& residual) {
   double dd = 0;
@@ -315,11 +181,21 @@ void judge(Case& failing, Findings& out, const Side& theirs, const Side& mine, i
            const std::string& where) {
   const Mix of_r(theirs.cond, theirs.uncond, batch), of_c(mine.cond, mine.uncond, batch);
   const Values &yr = theirs.y, &yc = mine.y;
-  const Params r = fit(of_r, yr, failing.tolerance);
+  Params r = fit(of_r, yr, failing.tolerance);
+  if (!r.known || !failing.explains(r.residual)) r = fit_fitted(of_r, yr, failing.tolerance, nullptr);
   if (!r.known || !failing.explains(r.residual)) return;
   const double with_reference = residual_of(r, of_c, yc);
   if (failing.note_local(with_reference)) return;
-  const Params c = fit(of_c, yc, failing.tolerance);
+  Params c = fit(of_c, yc, failing.tolerance);
+  // A scale that nobody would choose may be the reference's own, of a prediction that was multiplied first.
+  if (!c.known || std::fabs(c.s - r.s) > 1e-3 * std::fabs(r.s)) {
+    Params like = r;
+    like.format = nullptr, like.held = HeldIn::kNone;
+    const Params other = fit_fitted(of_c, yc, failing.tolerance, &like);
+    if (failing.explains_candidate(other.residual) && failing.is_better(other.residual, with_reference) &&
+        (!c.known || other.residual < 1.5 * std::max(c.residual, 0.1 * failing.tolerance)))
+      c = other;
+  }
   Finding finding{"",
                   fmt::format("reference: {}; yours{}: {}", formula(r), where, formula(c)),
                   "",
@@ -355,6 +231,12 @@ void judge(Case& failing, Findings& out, const Side& theirs, const Side& mine, i
     return;
   }
   if (!failing.is_better(c.residual, with_reference)) return;
+  if (c.fitting != r.fitting || (c.fitting != Fitting::kNone && (c.fitted != r.fitted || c.fitted_by != r.fitted_by))) {
+    finding.cause = "guidance.formula", finding.complexity = 0.6;
+    finding.fix = "combine the two predictions as the reference does: " + formula(r);
+    out.push_back(std::move(finding));
+    return;
+  }
   const bool same_rescale = c.span == r.span && c.known && c.length == r.length && c.over == r.over &&
                             c.under == r.under && c.power == r.power && c.blend == r.blend && c.most == r.most &&
                             c.least == r.least;

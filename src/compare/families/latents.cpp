@@ -1,10 +1,12 @@
 // z * std + mean per channel, between the packed latents and the decoder.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "compare/families/fit.h"
 #include "compare/families/number_formats.h"
+#include "compare/families/packing.h"
 
 namespace lockstep {
 namespace {
@@ -13,44 +15,6 @@ struct PerChannel {
   std::vector<double> scale, offset;
   double residual = INFINITY;
 };
-
-// How the four values of a patch lie in a token: channel, row, column in some order; tokens along rows or columns.
-struct Packing {
-  int order = 0;  // see kOrders
-  bool down = false;
-};
-constexpr const char* kOrders[] = {"channel, row, column", "channel, column, row", "row, column, channel",
-                                   "column, row, channel", "row, channel, column", "column, channel, row"};
-
-int64_t place(const Packing& p, int64_t channels, int64_t c, int64_t y, int64_t x) {
-  switch (p.order) {
-    case 1:
-      return c * 4 + x * 2 + y;
-    case 2:
-      return (y * 2 + x) * channels + c;
-    case 3:
-      return (x * 2 + y) * channels + c;
-    case 4:
-      return (y * channels + c) * 2 + x;
-    case 5:
-      return (x * channels + c) * 2 + y;
-    default:
-      return c * 4 + y * 2 + x;
-  }
-}
-
-// Packed [tokens, channels * 4] → [channels, 2 rows, 2 columns], tokens in rows of `columns`.
-Values unpacked(const Values& packed, int64_t channels, int64_t height, int64_t width, const Packing& p = {}) {
-  Values out = make_values({channels, height, width});
-  const int64_t columns = width / 2, rows = height / 2;
-  for (int64_t c = 0; c < channels; ++c)
-    for (int64_t y = 0; y < height; ++y)
-      for (int64_t x = 0; x < width; ++x)
-        out.v[static_cast<size_t>((c * height + y) * width + x)] =
-            packed.v[static_cast<size_t>((p.down ? x / 2 * rows + y / 2 : y / 2 * columns + x / 2) * channels * 4 +
-                                         place(p, channels, c, y % 2, x % 2))];
-  return out;
-}
 
 PerChannel fit(const Values& z, const Values& y, int64_t channels) {
   PerChannel out{{}, {}, 0};
@@ -92,6 +56,43 @@ bool all_near(const std::vector<double>& x, const Rule& rule) {
   return true;
 }
 
+// For each group of yours the channel of the reference whose numbers it has; empty when some group has nobody's.
+std::vector<size_t> whose(const PerChannel& r, const PerChannel& c) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < c.scale.size(); ++i) {
+    size_t best = 0;
+    const auto apart = [&](size_t k) {
+      return std::fabs(c.scale[i] / r.scale[k] - 1) + std::fabs(c.offset[i] - r.offset[k]) / std::fabs(r.scale[k]);
+    };
+    for (size_t k = 1; k < r.scale.size(); ++k)
+      if (apart(k) < apart(best)) best = k;
+    if (!(apart(best) < 1e-2)) return {};
+    out.push_back(best);
+  }
+  return out;
+}
+
+std::string order_words(const std::vector<size_t>& order) {
+  std::string out;
+  for (size_t i = 0; i < std::min<size_t>(order.size(), 8); ++i) out += fmt::format("{}{}", i ? ", " : "", order[i]);
+  return out + (order.size() > 8 ? ", ..." : "");
+}
+
+// Channels that are z itself, where all others are right; empty where one is neither.
+std::vector<size_t> left_as_they_are(const PerChannel& r, const PerChannel& c) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < c.scale.size(); ++i) {
+    const auto is = [&](double scale, double offset) {
+      return std::fabs(c.scale[i] - scale) < 1e-2 * std::max(1.0, std::fabs(scale)) &&
+             std::fabs(c.offset[i] - offset) < 1e-2 * std::max(1.0, std::fabs(offset));
+    };
+    if (is(r.scale[i], r.offset[i])) continue;
+    if (!is(1, 0)) return {};
+    out.push_back(i);
+  }
+  return out;
+}
+
 Finding describe(const PerChannel& r, const PerChannel& c) {
   Finding out{"", "", "", "", r.residual, c.residual, 0.7, 0, Blame::kNone};
   const auto& s = r.scale;
@@ -126,15 +127,84 @@ Finding describe(const PerChannel& r, const PerChannel& c) {
   else if (offset_is(zero) && scale_is([&](size_t) { return c.scale[0]; }))
     set("latents.statistics", "z times one factor for all channels",
         "use latents_mean and latents_std of each channel");
-  else
+  else if (const std::vector<size_t> left = left_as_they_are(r, c); !left.empty()) {
+    const std::string some = "some channels as they are: " + order_words(left);
+    set("latents.not_denormalised", some.c_str(), "denormalise every channel");
+  } else if (const std::vector<size_t> from = whose(r, c); !from.empty()) {
+    const std::string of_others = "std and mean of other channels: " + order_words(from);
+    set("latents.statistics", of_others.c_str(), "give each channel its own latents_mean and latents_std");
+  } else
     set("latents.statistics", "other values for std and mean",
         "read latents_mean and latents_std from this VAE's config");
   return out;
 }
 
+// Fitted by other groups than the channels: each place of a patch in each channel, each row, each column. Statistics
+// that were applied before the tokens were unpacked, or along another axis, show so.
+bool search_other_places(Case& failing, const PerChannel& r, const Values& z, const Values& y, const PatchGrid& grid,
+                         Findings& out) {
+  const auto add = [&](const PerChannel& c, const std::string& yours) {
+    out.push_back({"latents.statistics", "reference: z * std + mean for each channel; yours: " + yours,
+                   "unpack the tokens first, then give each channel its own latents_std and latents_mean", "",
+                   r.residual, c.residual, 0.9, 0, Blame::kNone});
+    return true;
+  };
+  const size_t channels = static_cast<size_t>(grid.channels), tokens = static_cast<size_t>(grid.rows * grid.columns);
+  // [4 channels, tokens]: each number of a token by itself.
+  constexpr PatchOrder kByPlace{2, 3, 4, 0, 1};
+  const Values places = from_packed(to_packed(y, grid, kPicture), grid, kByPlace);
+  if (tokens >= 8) {
+    const PerChannel c = fit(from_packed(z, grid, kByPlace), places, 4 * grid.channels);
+    if (failing.explains_candidate(c.residual)) {
+      const std::vector<size_t> from = whose(r, c);
+      if (from.empty()) return add(c, "z * s + m with other numbers for each place of the patch");
+      const auto is = [&](auto&& rule) {
+        for (size_t i = 0; i < from.size(); ++i)
+          if (from[i] != rule(i)) return false;
+        return true;
+      };
+      if (is([&](size_t i) { return i % channels; }))
+        return add(c, fmt::format("the {} numbers four times over along a token, where each should stand four times: "
+                                  "they are applied before the tokens are unpacked",
+                                  channels));
+      return add(c, "along a token the statistics of the channels " + order_words(from));
+    }
+  }
+  for (const bool columns : {false, true}) {
+    const PatchOrder lines = columns ? PatchOrder{1, 4, 2, 0, 3} : PatchOrder{0, 3, 2, 1, 4};
+    const Values of_z = from_packed(z, grid, lines), of_y = from_packed(to_packed(y, grid, kPicture), grid, lines);
+    const PerChannel c = fit(of_z, of_y, 2 * (columns ? grid.columns : grid.rows));
+    if (failing.explains_candidate(c.residual))
+      return add(c, fmt::format("z * s + m with numbers for each {} of the picture", columns ? "column" : "row"));
+  }
+  return false;
+}
+
+// The five parts of a packed latent in another order before it is denormalised.
+bool search_other_order(Case& failing, const PerChannel& r, const Values& z, const Values& y, const PatchGrid& grid,
+                        Findings& out) {
+  const size_t few = y.v.size() / static_cast<size_t>(grid.channels);  // one channel rules most orders out
+  const Values first{{static_cast<int64_t>(few)}, {y.v.begin(), y.v.begin() + static_cast<int64_t>(few)}};
+  return any_patch_order(kPicture, [&](const PatchOrder& order) {
+    const PatchPlaces place(grid, order);
+    Values some = make_values(first.shape);
+    for (size_t i = 0; i < few; ++i) some.v[i] = z.v[place(i)];
+    if (fit(some, first, 1).residual > 0.2) return false;
+    const PerChannel other = fit(from_packed(z, grid, order), y, grid.channels);
+    if (!failing.explains_candidate(other.residual)) return false;
+    out.push_back(
+        {"layout.packing",
+         fmt::format("reference: the tokens unpacked to {}; yours: to {}", words(kPicture, false), words(order, false)),
+         "unpack the patches in the reference's order before they are denormalised", "", r.residual, other.residual,
+         0.9, 0, Blame::kNone});
+    return true;
+  });
+}
+
 // A latent of the last step may be missing on one side: then the reference's is looked for among all that came before,
 // and yours may have been made from another one by the right formula.
-void search_other_latents(Case& failing, int64_t channels, int64_t height, int64_t width, Findings& out) {
+void search_other_latents(Case& failing, const PatchGrid& grid, Findings& out) {
+  const int64_t channels = grid.channels;
   constexpr size_t kMostLatents = 12;
   const auto fits = [&](const RecordedTensor& record) {
     return record.load && is_floating(record.dtype) && !record.shape.empty() && record.shape.back() == 4 * channels &&
@@ -146,7 +216,7 @@ void search_other_latents(Case& failing, int64_t channels, int64_t height, int64
   for (size_t looked = 0; from-- > 0 && looked < kMostLatents;) {
     if (!fits(reference.records[from])) continue;
     ++looked;
-    r = fit(unpacked(failing.load_reference(from), channels, height, width), failing.r, channels);
+    r = fit(from_packed(failing.load_reference(from), grid, kPicture), failing.r, channels);
     if (failing.explains(r.residual)) break;
   }
   if (!failing.explains(r.residual)) return;
@@ -155,8 +225,7 @@ void search_other_latents(Case& failing, int64_t channels, int64_t height, int64
     if (!fits(candidate.records[i])) continue;
     ++looked;
     if (failing.load_candidate(i).size() != failing.r.size()) continue;
-    const double residual =
-        residual_of(r, unpacked(failing.load_candidate(i), channels, height, width), failing.c, channels);
+    const double residual = residual_of(r, from_packed(failing.load_candidate(i), grid, kPicture), failing.c, channels);
     if (!failing.explains_candidate(residual) ||
         to_string(candidate.records[i].key) == to_string(reference.records[from].key))
       continue;
@@ -191,6 +260,7 @@ void search_latents(Case& failing, Findings& out) {
   const Shape& shape = failing.r.shape;
   if (shape.size() < 4 || !std::isfinite(failing.error)) return;
   const int64_t channels = shape[1], height = failing.r.dim(-2), width = failing.r.dim(-1);
+  const PatchGrid grid{height / 2, width / 2, channels};
   const int64_t batch = shape[0], chosen = worst_item(failing);
   if (height % 2 || width % 2 || failing.r.size() != batch * channels * height * width) return;
   const Values y_r = batch_item(failing.r, chosen, batch), y_c = batch_item(failing.c, chosen, batch);
@@ -199,9 +269,9 @@ void search_latents(Case& failing, Findings& out) {
     const Values z_r = batch_item(failing.reference_of(item), chosen, batch),
                  z_c = batch_item(failing.candidate_of(item), chosen, batch);
     if (z_r.size() != y_r.size() || z_c.size() != y_c.size()) continue;
-    const PerChannel r = fit(unpacked(z_r, channels, height, width), y_r, channels);
+    const PerChannel r = fit(from_packed(z_r, grid, kPicture), y_r, channels);
     if (!failing.explains(r.residual)) continue;
-    const Values own = unpacked(z_c, channels, height, width);
+    const Values own = from_packed(z_c, grid, kPicture);
     if (failing.note_local(residual_of(r, own, y_c, channels))) return;
     const PerChannel c = fit(own, y_c, channels);
     if (failing.explains_candidate(c.residual)) {
@@ -213,22 +283,10 @@ void search_latents(Case& failing, Findings& out) {
       }
       return;
     }
-    for (const bool down : {false, true})
-      for (int order = 0; order < 6; ++order) {
-        const Packing packing{order, down};
-        const PerChannel other = fit(unpacked(z_c, channels, height, width, packing), y_c, channels);
-        if (!failing.explains_candidate(other.residual)) continue;
-        out.push_back(
-            {"layout.packing",
-             fmt::format("reference: each token holds {}, tokens along the rows; yours: {}, tokens along the {}",
-                         kOrders[0], kOrders[order], down ? "columns" : "rows"),
-             "unpack the patches in the reference's order before they are denormalised", "", r.residual, other.residual,
-             0.9, 0, Blame::kNone});
-        return;
-      }
+    if (!search_other_places(failing, r, z_c, y_c, grid, out)) search_other_order(failing, r, z_c, y_c, grid, out);
     break;
   }
-  if (!failing.only_local && batch == 1) search_other_latents(failing, channels, height, width, out);
+  if (!failing.only_local && batch == 1) search_other_latents(failing, grid, out);
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "compare/families/family.h"
+#include "compare/families/packing.h"
 #include "compare/layouts.h"
 
 namespace lockstep {
@@ -123,12 +124,53 @@ void search_order_of_masks(Case& failing, Findings& out) {
   }
 }
 
+// Packed latents whose rows, columns, channels and places in the patch were laid down in another order. Some of these
+// orders could be told as parts of the channels; that they are packed says what to look for.
+bool search_packing(Case& failing, Findings& out) {
+  const Values &r = failing.r, &c = failing.c;
+  const RunView& run = failing.reference_run();
+  if ((!failing.module.empty() && (failing.role != Role::kInput || failing.module.find('.') != std::string::npos)) ||
+      r.rank() < 2 || r.rank() > 3 || r.last() % 4 || r.last() < 8 || r.v.size() != c.v.size() || r.v.size() < 64)
+    return false;
+  const auto is_latents = [&](const RecordedTensor& record) {
+    return record.role == Role::kCheckpoint && record.key.name.find("latents") != std::string::npos &&
+           same_size_shape(record.shape, r.shape);
+  };
+  if (std::none_of(run.records.begin(), run.records.end(), is_latents)) return false;
+  const int64_t tokens = r.dim(-2);
+  // Several hundred places, spread evenly: an order that fits them fits all.
+  const std::vector<int64_t> sample = sample_indices(tokens * r.last(), 257);
+  const double limit = std::max(8 * failing.tolerance, 1e-6) * rms(r.v);
+  for (int64_t columns = tokens; columns > 0; --columns) {  // one row first: there only the tokens' own values move
+    if (tokens % columns) continue;
+    const PatchGrid grid{tokens / columns, columns, r.last() / 4};
+    const bool found = any_patch_order(kPacked, [&](const PatchOrder& order) {
+      const PatchPlaces place(grid, order);
+      for (const int64_t i : sample)
+        if (!(std::fabs(c.v[static_cast<size_t>(i)] - r.v[place(static_cast<size_t>(i))]) <= limit)) return false;
+      const Values moved = from_packed(r, grid, order);
+      const double residual = relative_error(c.v, moved.v);
+      if (!failing.explains_candidate(residual) || failing.explains_candidate(relative_error(r.v, moved.v)))
+        return false;
+      const bool of_token = order[0] == 0 && order[1] == 1;
+      out.push_back(
+          {"layout.packing",
+           fmt::format("reference: packed as {}; yours: as {}", words(kPacked, of_token), words(order, of_token)),
+           fix_for("layout.packing"), "", 0, residual, 0.85, 0, Blame::kNone});
+      return true;
+    });
+    if (found) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void search_layout(Case& failing, Findings& out) {
   const auto is_flag = [](float x) { return x == 0 || x == 1; };
   if (std::all_of(failing.r.v.begin(), failing.r.v.end(), is_flag)) return search_order_of_masks(failing, out);
   const size_t before = out.size();
+  if (search_packing(failing, out)) return;
   std::vector<Rearrangement> all = find_rearrangements(failing.name, failing.c, failing.r, failing.tolerance);
   if (all.empty())
     if (auto padded = find_padded_rows(failing.c, failing.r, failing.tolerance)) all.push_back(std::move(*padded));

@@ -294,35 +294,91 @@ bool search_third(Case& failing, const std::vector<const Item*>& items, const It
          search_noise(failing, items, x, v, r, out);
 }
 
-// dt, or the sigmas or timesteps it is the difference of, in a poorer format.
-bool search_coarse(Case& failing, const Step& r, const Step& c, const std::string& prediction, Findings& out) {
+// dt, or the sigmas it is the difference of, in whole steps of a grid: whole timesteps, sigmas of few decimals. All
+// steps together tell it, and how they were made whole.
+bool search_grid(Case& failing, const Step& r, const Step& c, const std::string& prediction, Findings& out) {
+  const double near = 4 * std::max(1e-6, failing.tolerance * 0.1) * std::max(1.0, std::fabs(r.dt));
+  if (std::fabs(c.dt - r.dt) < near) return false;
+  const std::vector<double> dt_r = all_dt(failing, false, prediction), dt_c = all_dt(failing, true, prediction);
+  const std::vector<double> sigmas = sigmas_of(dt_r);
+  if (dt_r.empty() || dt_r.size() != dt_c.size()) return false;
+  constexpr double kSlack = 2e-3;  // of a step of the grid: what was summed up may lie just below a whole one
+  struct Cut {
+    const char* words;
+    double (*whole)(double);
+  };
+  static const Cut kCuts[] = {{"rounded", [](double x) { return std::nearbyint(x); }},
+                              {"cut", [](double x) { return std::trunc(x); }},
+                              {"raised", [](double x) { return std::ceil(x); }}};
+  for (const double grid : {1000.0, 100.0, 10000.0, 10.0, 256.0}) {
+    // A grid as fine as what is known of dt fits everything, and so does any on few steps.
+    if (2 * near * grid > 0.05 || (grid != 1000 && dt_r.size() < 3)) continue;
+    for (const bool of_dt : {false, true})
+      for (const Cut& cut : kCuts) {
+        const auto fits = [&](size_t i) {
+          for (const double a : {0.0, -kSlack, kSlack})
+            for (const double b : {0.0, -kSlack, kSlack}) {
+              const double made = of_dt
+                                      ? cut.whole(grid * dt_r[i] + a) / grid
+                                      : (cut.whole(grid * sigmas[i + 1] + a) - cut.whole(grid * sigmas[i] + b)) / grid;
+              if (std::fabs(made - dt_c[i]) <= near) return true;
+            }
+          return false;
+        };
+        size_t fitting = 0;
+        while (fitting < dt_r.size() && fits(fitting)) ++fitting;
+        if (fitting < dt_r.size()) continue;
+        const std::string what = grid == 1000 ? (of_dt ? "a whole number of timesteps" : "whole timesteps")
+                                              : fmt::format("whole {}ths", grid);
+        out.push_back(
+            {"scheduler.dt",
+             of_dt
+                 ? fmt::format("reference: x + {:.7g} v; yours: x + {:.7g} v: dt is {} to {}, at every step", r.dt,
+                               c.dt, cut.words, what)
+                 : fmt::format("reference: x + {:.7g} v; yours: x + {:.7g} v: the difference of sigmas that are {} to "
+                               "{}, at every step",
+                               r.dt, c.dt, cut.words, what),
+             "make dt of the sigmas as they are: sigma[i+1] - sigma[i]", "", r.residual, c.residual, 0.6, 0,
+             Blame::kNone});
+        return true;
+      }
+  }
+  return false;
+}
+
+// dt, or the sigmas or timesteps it is the difference of, in a poorer format. One step alone may fit several of
+// them: what fits all steps is told first.
+bool search_coarse(Case& failing, const Step& r, const Step& c, const std::string& prediction, bool everywhere,
+                   Findings& out) {
   const double near = std::max(1e-6, failing.tolerance * 0.1) * std::max(1.0, std::fabs(r.dt));
   if (std::fabs(c.dt - r.dt) < 4 * near) return false;
+  const std::vector<double> dt_r = all_dt(failing, false, prediction), dt_c = all_dt(failing, true, prediction);
+  const std::vector<double> sigmas = sigmas_of(dt_r);
+  const size_t at = static_cast<size_t>(failing.step);
+  const bool is_small = std::fabs(c.dt - r.dt) <= 0.05 * std::fabs(r.dt);  // no rounding of sigmas is coarser
   const auto add = [&](const char* cause, const std::string& what) {
     out.push_back({cause, fmt::format("reference: x + {:.7g} v; yours: x + {:.7g} v, which is {}", r.dt, c.dt, what),
                    "keep sigmas, timesteps and dt in f32", "", r.residual, c.residual, 0.6, 0, Blame::kNone});
     return true;
   };
+  if (everywhere && dt_r.size() != dt_c.size()) return false;
+  const size_t first = everywhere ? 0 : at, end = everywhere ? dt_r.size() : at + 1;
+  const auto fits = [&](double limit, const auto& made) {
+    for (size_t i = first; i < end; ++i)
+      if (!(std::fabs((i == at ? c.dt : dt_c[i]) - made(i)) <= limit)) return false;
+    return end > first;
+  };
   for (const NumberFormat& format : half_formats())
-    if (std::fabs(c.dt - in_format(r.dt, &format)) <= near)
+    if (fits(near, [&](size_t i) { return in_format(i == at ? r.dt : dt_r[i], &format); }))
       return add(format.cause, fmt::format("that dt in {}", format.name));
-  if (std::fabs(c.dt - r.dt) > 0.05 * std::fabs(r.dt)) return false;  // no rounding is so coarse
-  const std::vector<double> sigmas = sigmas_of(all_dt(failing, false, prediction));
-  const size_t at = static_cast<size_t>(failing.step);
-  if (at + 1 >= sigmas.size()) return false;
-  static const NumberFormat kWhole[] = {
-      {"precision.integer", "whole numbers, cut", [](float x) { return std::trunc(x); }, 1},
-      {"precision.integer", "whole numbers, rounded", [](float x) { return std::nearbyint(x); }, 1}};
-  std::vector<NumberFormat> formats(half_formats().begin(), half_formats().end());
-  formats.insert(formats.end(), std::begin(kWhole), std::end(kWhole));
+  if (!is_small || at + 1 >= sigmas.size()) return false;
   for (const double scale : {1.0, 1000.0})
-    for (const NumberFormat& format : formats) {
-      if (format.relative >= 1 && scale == 1) continue;
-      const double dt = (in_format(scale * sigmas[at + 1], &format) - in_format(scale * sigmas[at], &format)) / scale;
-      if (std::fabs(c.dt - dt) <= 4 * near)
+    for (const NumberFormat& format : half_formats())
+      if (fits(4 * near, [&](size_t i) {
+            return (in_format(scale * sigmas[i + 1], &format) - in_format(scale * sigmas[i], &format)) / scale;
+          }))
         return add(format.cause,
                    fmt::format("the difference of {} in {}", scale == 1 ? "sigmas" : "timesteps", format.name));
-    }
   return false;
 }
 
@@ -341,7 +397,9 @@ void search_scheduler(Case& failing, Findings& out) {
       const bool good = failing.explains_candidate(c.residual);
       // No step at all: another tensor stands here, which is said elsewhere.
       if (good && std::fabs(c.dt) < 1e-4 * std::fabs(r.dt) && std::fabs(c.keep - 1) < 1e-4) return;
-      if (good && search_coarse(failing, r, c, v->name, out)) return;
+      if (good && (search_coarse(failing, r, c, v->name, true, out) || search_grid(failing, r, c, v->name, out) ||
+                   search_coarse(failing, r, c, v->name, false, out)))
+        return;
       if (good && (std::fabs(c.dt - r.dt) > 1e-3 * std::fabs(r.dt) || std::fabs(c.keep - 1) > 1e-2)) {
         out.push_back(describe(failing, r, c, v->name));
       } else if (!good) {

@@ -8,6 +8,7 @@ const std::vector<Family>& families() {
       {"precision", search_precision, nullptr, false, true},
       {"layout", search_layout, nullptr, false, true},
       {"capture", search_capture},
+      {"additional stage", search_additional_stage},
       {"affine", search_affine, nullptr, false, true},
       {"elementwise", search_elementwise, nullptr, false, true},
       {"parts", search_parts},

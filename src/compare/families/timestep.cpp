@@ -1,13 +1,12 @@
-// The timestep itself (sigma, timestep or index?) and its features [cos | sin] of t * factor * theta^(-i/half).
+// The features of a timestep: [cos | sin] of t * factor * theta^(-i/half).
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "compare/families/fit.h"
 #include "compare/families/number_formats.h"
-#include "compare/families/schedule.h"
+#include "compare/families/timestep_value.h"
 
 namespace lockstep {
 namespace {
@@ -226,165 +225,11 @@ void search_features(Case& failing, Findings& out) {
   }
 }
 
-// The timesteps of all steps make another schedule: both must fall, as noise does.
-void search_schedule(std::vector<std::array<double, 3>> all, Findings& out) {
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a[2] < b[2]; });
-  std::vector<double> r, c;
-  double latest = -1;
-  for (const auto& [theirs, mine, step] : all) {
-    if (step == latest) continue;  // each step once
-    latest = step;
-    r.push_back(theirs), c.push_back(mine);
-  }
-  const auto falls = [](const std::vector<double>& x) {
-    return std::is_sorted(x.rbegin(), x.rend()) && x.front() > x.back();
-  };
-  if (r.size() < 2 || !falls(r) || !falls(c)) return;
-  const double unit = r[0] > 2 ? 1000 : 1;  // timesteps or sigmas
-  for (double& value : r) value /= unit;
-  for (double& value : c) value /= unit;
-  r.push_back(0), c.push_back(0);
-  const Schedule of_r = explain_schedule(r), of_c = explain_schedule(c);
-  const auto said = [](const Schedule& s) { return s.residual < 5e-3 ? " (" + s.words + ")" : ""; };
-  out.push_back({"scheduler.sigmas",
-                 fmt::format("reference: sigmas {}{}; yours: {}{}", numbers(r), said(of_r), numbers(c), said(of_c)),
-                 "make the schedule as the reference does: shift and terminal stretch", "", 0, 0, 1.2, 0,
-                 Blame::kNone});
-}
-
-struct PoorerNumber {
-  const char* cause;
-  const char* words;
-  double (*round)(double);
-};
-
-const PoorerNumber kPoorer[] = {
-    {"precision.integer", "cut to a whole number", [](double x) { return std::trunc(x); }},
-    {"precision.integer", "rounded to a whole number", [](double x) { return std::nearbyint(x); }},
-    {"precision.integer", "raised to a whole number", [](double x) { return std::ceil(x); }},
-    {"precision.f16", "in float16",
-     [](double x) { return static_cast<double>(float_from(half_from(static_cast<float>(x)))); }},
-    {"precision.bf16", "in bfloat16",
-     [](double x) { return static_cast<double>(float_from(bfloat16_from(static_cast<float>(x)))); }},
-};
-
-// Is the candidate's timestep the reference's as such a number, at every step, and different from it at some?
-bool is_poorer(const PoorerNumber& poorer, double unit, const std::vector<std::array<double, 3>>& all) {
-  bool differs = false;
-  for (const std::array<double, 3>& each : all) {
-    const double theirs = each[0], mine = each[1];
-    const double exact = unit * theirs, slack = 3e-6 * std::fabs(exact);
-    // What f32 made of a whole number may lie just below it: cut, it has lost one or it has not.
-    const auto is = [&](double value) { return std::fabs(unit * mine - poorer.round(value)) <= slack; };
-    if (!is(exact) && !is(exact - slack) && !is(exact + slack)) return false;
-    differs = differs || std::fabs(exact - unit * mine) > slack;
-  }
-  return differs;
-}
-
-// One number a sample: what is it, in terms of the reference's?
-void search_value(Case& failing, Findings& out) {
-  if (failing.r.size() > 8) return;
-  const double r = failing.r.v[0], c = failing.c.v[0];
-  const double near = std::max(2e-3, failing.tolerance);  // in a coarse precision a factor is known no better
-  const auto is = [near](double a, double b) { return std::fabs(a - b) <= near * std::max(std::fabs(b), 1e-6); };
-  const auto add = [&](const char* cause, std::string explanation, std::string fix) {
-    out.push_back({cause, std::move(explanation), std::move(fix), "", 0, 0, 0.6, 0, Blame::kNone});
-  };
-  const std::string values = fmt::format("reference: {:.6g}; yours: {:.6g}", r, c);
-  // At one step 0 may be the index, 1 - t, or nothing at all: the other steps decide.
-  const RunView& run = failing.reference_run();
-  std::vector<std::array<double, 3>> all{{r, c, static_cast<double>(failing.step)}};
-  for (size_t i = 0; i < run.records.size(); ++i) {
-    const RecordedTensor& record = run.records[i];
-    const size_t partner = failing.partner ? failing.partner(i) : SIZE_MAX;
-    if (record.key.name != failing.name || record.role != failing.role || record.key.step == failing.step ||
-        partner == SIZE_MAX || !record.load || all.size() > 64)
-      continue;
-    const Values &other_r = failing.load_reference(i), &other_c = failing.load_candidate(partner);
-    if (other_r.empty() || other_c.empty()) continue;
-    all.push_back({other_r.v[0], other_c.v[0], static_cast<double>(record.key.step)});
-  }
-  const auto holds = [&](const auto& rule) {
-    return std::all_of(all.begin(), all.end(), [&](const auto& step) { return rule(step[0], step[1], step[2]); });
-  };
-  // The index of the step, counted from 0 or 1, up or down, perhaps scaled like a sigma.
-  double last = 0;
-  for (const auto& step : all) last = std::max(last, step[2]);
-  if (failing.step >= 0 && !is(r, c))
-    for (const double unit : {1.0, 0.001, 1 / (last + 1)})
-      for (const double first : {0.0, 1.0})
-        for (const bool down : {false, true})
-          if (holds([&](double, double mine, double index) {
-                return std::fabs(mine - unit * ((down ? last - index : index) + first)) < 1e-6 * std::max(1.0, mine);
-              }))
-            return add("timestep.index_as_value",
-                       values + fmt::format(", the index of the step{}{}{}", down ? " counted down" : "",
-                                            first == 0 ? "" : " counted from 1", unit == 1 ? "" : ", scaled"),
-                       "pass the timestep's value, not its index");
-  // One more or less at every step: whole numbers less one would also pass for numbers just below them, cut.
-  const double by = c - r;
-  for (const double unit : {1.0, 1000.0})
-    if (const double whole = std::nearbyint(unit * by);
-        all.size() > 1 && whole != 0 && holds([&](double theirs, double mine, double) {
-          return std::fabs(unit * (mine - theirs) - whole) <= 1e-5 * std::max(1.0, unit * std::fabs(theirs));
-        }))
-      return add("timestep.offset", values + fmt::format(", which is t {:+g} at every step", whole / unit),
-                 "pass the timestep as the reference does");
-  // A poorer number, taken as it is or as a timestep of a thousand: told apart from a factor by all steps together.
-  for (const double unit : {1.0, 1000.0, 1 / 1000.0})
-    for (const PoorerNumber& poorer : kPoorer)
-      if (is_poorer(poorer, unit, all))
-        return add(
-            poorer.cause,
-            values + fmt::format(", which is {} {}", unit == 1 ? "t" : fmt::format("{:g} t", unit), poorer.words),
-            "keep the timestep a float");
-  if (holds([&](double theirs, double mine, double) { return is(mine, 1000 * theirs); }))
-    return add("timestep.scale", values + ", 1000 times as large: a timestep where a sigma is wanted",
-               "divide by 1000 (num_train_timesteps)");
-  if (holds([&](double theirs, double mine, double) { return is(1000 * mine, theirs); }))
-    return add("timestep.scale", values + ", 1000 times too small: a sigma where a timestep is wanted",
-               "multiply by 1000 (num_train_timesteps)");
-  if (holds([&](double theirs, double mine, double) { return std::fabs(mine - (1 - theirs)) < near; }))
-    return add("timestep.inverted", values + ", which is 1 - t", "noise runs from 1 to 0 here");
-  // Another step's value: the index is off.
-  for (size_t i = 0; i < run.records.size(); ++i) {
-    const RecordedTensor& record = run.records[i];
-    if (record.key.name != failing.name || record.role != failing.role || record.key.step == failing.step ||
-        !record.load)
-      continue;
-    const Values& other = failing.load_reference(i);
-    if (other.empty() || !is(c, other.v[0]) || is(r, other.v[0])) continue;
-    return add("timestep.step_index", values + fmt::format(", which is the reference's at step {}", record.key.step),
-               fmt::format("the index is off by {}", record.key.step - failing.step));
-  }
-  // The same rule at all steps: a factor, an offset, a power.
-  if (all.size() >= 3) {
-    double sx = 0, sy = 0, sxx = 0, sxy = 0;
-    for (const auto& [x, y, index] : all) sx += x, sy += y, sxx += x * x, sxy += x * y;
-    const double n = static_cast<double>(all.size()), variance = sxx - sx * sx / n;
-    const double a = variance > 0 ? (sxy - sx * sy / n) / variance : 1, b = (sy - a * sx) / n;
-    if (holds([&](double theirs, double mine, double) { return is(mine, a * theirs + b); }) && a != 0) {
-      const bool offset = std::fabs(b) > 2e-3 * std::fabs(sy / n);
-      return add(offset ? "timestep.offset" : "timestep.scale",
-                 values + fmt::format(", which is {} t{}", number(a), offset ? fmt::format(" {:+.5g}", b) : ""),
-                 "pass the timestep as the reference does");
-    }
-    for (const auto& [power, words] : {std::pair{2.0, "t^2"}, {0.5, "sqrt(t)"}, {-1.0, "1/t"}})
-      for (const double unit : {1.0, 1000.0})
-        if (holds([&, power = power](double theirs, double mine, double) {
-              return theirs > 0 && is(mine, unit * std::pow(theirs / unit, power));
-            }))
-          return add("timestep.function", values + fmt::format(", which is {}", words), "pass t itself");
-  }
-  search_schedule(all, out);
-}
-
 }  // namespace
 
 void search_timestep(Case& failing, Findings& out) {
   if (!std::isfinite(failing.error)) return;
-  search_value(failing, out);
+  search_timestep_value(failing, out);
   search_features(failing, out);
 }
 
