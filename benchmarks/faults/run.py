@@ -25,7 +25,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "tools" / "reference")]
 SETS = {1: "faults", 2: "more_faults", 3: "third_faults", 4: "fourth_faults", 5: "fifth_faults", 6: "sixth_faults", 7: "seventh_faults", 8: "neighbour_faults", 9: "probe_faults", 10: "porting_faults",
         11: "eleventh_faults", 12: "twelfth_faults", 13: "attention_faults", 14: "glue_faults", 15: "stage_faults", 16: "sixteenth_faults",
-        17: "seventeenth_faults", 18: "eighteenth_faults"}  # fmt: skip
+        17: "seventeenth_faults", 18: "eighteenth_faults", 19: "nineteenth_faults"}  # fmt: skip
 CLEAN_SETS = {1: "clean_pairs", 2: "more_clean_pairs"}
 BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
 
