@@ -290,15 +290,15 @@ void search_given_weights(Case& failing, const LinearProbe& search, double r, Fi
 
 void search_linear(Case& failing, Findings& out) {
   if (!failing.is_leaf || failing.role == Role::kInput || !failing.weights_r) return;
-  const auto weight = failing.weight_r(failing.module + ".weight");
+  auto weight = failing.weight_r(failing.module + ".weight");
   if (!weight || weight->rank() != 2 || failing.r.last() != weight->shape[0]) return;
   const Format held_in = format_of(failing.reference_run().records[failing.reference_record()].dtype);
+  if (held_in) weight = in_format(std::move(*weight), held_in);
   for (const Item* input : input_items(failing, weight->shape[1])) {
     if (failing.reference_of(*input).rows() != failing.r.rows() ||
         failing.candidate_of(*input).rows() != failing.r.rows())
       continue;
-    const Values held = in_format(Values(*weight), held_in);
-    const LinearProbe search(failing, *input, held, held_in);
+    const LinearProbe search(failing, *input, *weight, held_in);
     double r = 0;
     if (!search.explains_reference(r)) continue;
     if (failing.note_local(search.with_reference())) return;

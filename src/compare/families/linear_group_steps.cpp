@@ -15,11 +15,12 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kRowsOfSteps = 640;   // looked at, at most
-constexpr size_t kOutputsOfSteps = 12;  // solved for once the first fits
-constexpr double kHopelessSteps = 0.2;  // of the first output: no right numbers leave so much
-constexpr double kAnotherStep = 0.05;   // steps are rounded too: what is closer counts as the same
-constexpr size_t kLongestPeriod = 16;   // groups of a block whose steps are packed together
+constexpr int64_t kRowsOfSteps = 640;            // looked at, at most
+constexpr int64_t kMostSolvedThroughRows = 128;  // larger groups that no row is made of are not solved for
+constexpr size_t kOutputsOfSteps = 12;           // solved for once the first fits
+constexpr double kHopelessSteps = 0.2;           // of the first output: no right numbers leave so much
+constexpr double kAnotherStep = 0.05;            // steps are rounded too: what is closer counts as the same
+constexpr size_t kLongestPeriod = 16;            // groups of a block whose steps are packed together
 
 CallRows rows_for_steps(Case& failing, const Shape& weight) {
   const CallRows all = recorded_rows(failing, weight[1], weight[0], 4 * kRowsOfSteps);
@@ -155,6 +156,9 @@ bool search_group_steps(const LinearProbe& probe, LinearReport& report) {
   EndsBySize ends(w);
   for (const Quantiser& quantiser : quantisers(w)) {
     if (quantiser.range || quantiser.group == w.last()) continue;  // a factor for each row is asked elsewhere
+    // Steps are packed, and unpacked wrongly, in formats whose groups are powers of two.
+    if ((quantiser.group & (quantiser.group - 1)) || (quantiser.plain_only && quantiser.group > kMostSolvedThroughRows))
+      continue;
     WeightGrid grid(w, quantiser, ends.of(quantiser.groups()));
     const GroupedNumbers numbers{quantiser.groups(), quantiser.has_zero_points(),
                                  [&](int64_t row, int64_t i) { return grid.number(row, i); }};

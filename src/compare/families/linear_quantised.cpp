@@ -214,17 +214,19 @@ bool search_memory(const LinearProbe& probe, const std::vector<WeightMemory>& me
 }
 
 // Scales of groups of one size handed out as if the groups had another.
-bool search_other_group_sizes(const LinearProbe& probe, double hopeless, LinearReport& report) {
+bool search_other_group_sizes(const LinearProbe& probe, const std::vector<Quantiser>& all, EndsBySize& ends,
+                              double hopeless, LinearReport& report) {
+  constexpr int64_t kMostMistaken = 256;  // larger groups are not taken for each other
   const Values& w = probe.weight();
-  EndsBySize ends(w);
   std::vector<WeightGroups> read;
   for (const WeightGroups groups : group_sizes(w.shape))
-    if (groups.size < w.last()) read.push_back({groups.size, false}), read.push_back({groups.size, true});
+    if (groups.size < w.last() && groups.size <= kMostMistaken && !groups.through_rows)
+      read.push_back({groups.size, false}), read.push_back({groups.size, true});
   for (int64_t size = 24; size <= std::min<int64_t>(128, w.last() - 1); size += 8)  // sizes that fit no row
-    if (w.last() % size && (size & (size - 1))) read.push_back({size, false}), read.push_back({size, true});
-  for (const Quantiser& quantiser : quantisers(w)) {
-    if (quantiser.range || quantiser.group == w.last() || quantiser.through_rows || !quantiser.is_usual() ||
-        (quantiser.bits != 8 && quantiser.bits != 4))
+    if (w.last() % size && (size & (size - 1))) read.push_back({size, false});
+  for (const Quantiser& quantiser : all) {
+    if (quantiser.range || quantiser.group > kMostMistaken || quantiser.group == w.last() || quantiser.through_rows ||
+        !quantiser.is_usual() || (quantiser.bits != 8 && quantiser.bits != 4))
       continue;
     WeightGrid grid(w, quantiser, ends.of(quantiser.groups()));
     const auto rows = [&](WeightGroups as, size_t count) {
@@ -280,7 +282,8 @@ bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) 
   const std::vector<int64_t> first(probe.columns().begin(), probe.columns().begin() + static_cast<int64_t>(few));
   const double hopeless = std::min(kHopelessReading, 0.9 * probe.candidate_rows(take_rows(w, first)));
   EndsBySize ends(w);
-  for (const Quantiser& quantiser : quantisers(w)) {
+  const std::vector<Quantiser> ways = quantisers(w);
+  for (const Quantiser& quantiser : ways) {
     WeightGrid grid(w, quantiser, ends.of(quantiser.groups()));
     for (const Reading& reading : kReadings) {
       if (reading.affine && !quantiser.has_zero_points()) continue;
@@ -294,7 +297,7 @@ bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) 
                           reading.fix, residual, 1.1);
     }
   }
-  return search_other_group_sizes(probe, hopeless, report) || search_quantised_columns(probe, report) ||
+  return search_other_group_sizes(probe, ways, ends, hopeless, report) || search_quantised_columns(probe, report) ||
          search_memory(probe, weight_blocks(w.shape), report);
 }
 
