@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -53,6 +54,26 @@ double slice_error(const Values& c, const Values& r, const AxisView& view, int64
   return rr == 0 ? (dd == 0 ? 0 : INFINITY) : std::sqrt(dd / rr);
 }
 
+// Slices that are alike (padding) may come from any of their kind: they are taken to have moved with the others.
+void move_alike_together(std::vector<int64_t>& map, const std::vector<std::array<double, 2>>& signatures) {
+  std::map<std::array<double, 2>, int> alike;
+  for (const auto& signature : signatures) ++alike[signature];
+  const auto of = [&](int64_t slice) -> const std::array<double, 2>& { return signatures[static_cast<size_t>(slice)]; };
+  const int64_t n = static_cast<int64_t>(map.size());
+  std::map<int64_t, int> shifts;
+  for (int64_t j = 0; j < n; ++j)
+    if (const int64_t from = map[static_cast<size_t>(j)]; from != kNone && from != j && alike[of(from)] == 1)
+      ++shifts[(from - j + n) % n];
+  if (shifts.empty()) return;
+  const int64_t shift = std::max_element(shifts.begin(), shifts.end(), [](const auto& a, const auto& b) {
+                          return a.second < b.second;
+                        })->first;
+  for (int64_t j = 0; j < n; ++j) {
+    int64_t& from = map[static_cast<size_t>(j)];
+    if (from != kNone && alike[of(from)] > 1 && of((j + shift) % n) == of(from)) from = (j + shift) % n;
+  }
+}
+
 std::vector<int64_t> match_slices(const Values& c, const Values& r, const AxisView& view, double tolerance) {
   const auto sc = signatures(c, view), sr = signatures(r, view);
   std::vector<int64_t> order(static_cast<size_t>(view.n));
@@ -77,6 +98,7 @@ std::vector<int64_t> match_slices(const Values& c, const Values& r, const AxisVi
       if (error <= best) best = error, map[static_cast<size_t>(j)] = *it;
     }
   }
+  move_alike_together(map, sr);
   return map;
 }
 

@@ -154,5 +154,19 @@ TEST(Batches, ItemsInAnotherOrder) {
   EXPECT_NE(first_cause(right, run({2, 1, 0}, {0, 1, 2})), "layout.reversed");
 }
 
+// Two prompts of different length: the shorter is filled up with zeros, behind it or in front of it.
+TEST(Batches, AnItemFilledUpInFrontIsRolled) {
+  const Values text = noise({7, 12}, 5), longer = noise({27, 12}, 6);
+  const auto filled = [&](int64_t first) {
+    Values out = make_values({2, 27, 12});
+    std::copy(text.v.begin(), text.v.end(), out.v.begin() + first * 12);
+    std::copy(longer.v.begin(), longer.v.end(), out.v.begin() + 27 * 12);
+    return out;
+  };
+  RunMaker a, b;
+  a.add("prompt_embeds", filled(0), Role::kCheckpoint), b.add("prompt_embeds", filled(20), Role::kCheckpoint);
+  EXPECT_EQ(first_cause(a, b), "layout.rolled");
+}
+
 }  // namespace
 }  // namespace lockstep

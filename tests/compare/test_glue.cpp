@@ -177,5 +177,23 @@ TEST(Parts, TheStepThatIsLeftOutComesFirst) {
   EXPECT_EQ(first_cause(a, b), "activation.missing");
 }
 
+// The other of the two is made before the activation in yours, after it in the reference.
+TEST(Glue, GateAndUpExchangedAtTheInputOfTheActivation) {
+  const Values x = noise({1, 40, 16}, 1), gate = noise({1, 40, 24}, 2), up = noise({1, 40, 24}, 3);
+  const auto run = [&](bool exchanged, bool multiplied) {
+    const Values &first = exchanged ? up : gate, &second = exchanged ? gate : up, act = mapped(first, silu);
+    Values product = multiplied ? act : mapped(x, [](double v) { return v; });
+    for (size_t i = 0; multiplied && i < product.v.size(); ++i) product.v[i] *= second.v[i];
+    RunMaker maker;
+    maker.in("net.mlp", x);
+    maker.in(exchanged ? "net.mlp.up" : "net.mlp.gate", x).add(exchanged ? "net.mlp.up" : "net.mlp.gate", first);
+    maker.in("net.mlp.act", first).add("net.mlp.act", act);
+    maker.in(exchanged ? "net.mlp.gate" : "net.mlp.up", x).add(exchanged ? "net.mlp.gate" : "net.mlp.up", second);
+    return maker.in("net.mlp.down", product);
+  };
+  EXPECT_EQ(first_cause(run(false, true), run(true, true)), "activation.gate_up_exchanged");
+  EXPECT_EQ(first_cause(run(false, false), run(true, false)), "activation.other_input");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -281,5 +281,29 @@ TEST(SamplerStages, LatentsOfTheStepBefore) {
   EXPECT_EQ(first_cause(a, b), "stage.replaced");
 }
 
+// In bf16, with the rescaling of the other pass: the whole formula is the other pass's.
+TEST(SamplerStages, PassesExchangedWithTheirRescalingInBf16) {
+  const auto run = [](bool exchanged) {
+    const Values cond = mapped(noise({1, 36, 64}, 1), bf16);
+    Values uncond = noise({1, 36, 64}, 2, 0.3f);
+    for (size_t i = 0; i < uncond.v.size(); ++i) uncond.v[i] = static_cast<float>(bf16(uncond.v[i] + cond.v[i]));
+    const Values &first = exchanged ? uncond : cond, &second = exchanged ? cond : uncond;
+    Values y = cond;
+    for (size_t i = 0; i < y.v.size(); ++i)
+      y.v[i] = static_cast<float>(bf16(second.v[i] + bf16(2.5 * bf16(first.v[i] - second.v[i]))));
+    for (int64_t t = 0; t < y.rows(); ++t) {
+      const double length = std::sqrt(squared_norm(first.row(t)) / squared_norm(y.row(t)));
+      for (float& value : y.row(t)) value = static_cast<float>(bf16(value * bf16(length)));
+    }
+    RunMaker maker;
+    maker.add("transformer.out", cond, Role::kOutput, 0, {{"pass", "cond"}});
+    maker.add("transformer.out", uncond, Role::kOutput, 0, {{"pass", "uncond"}});
+    maker.add("noise_pred", y, Role::kCheckpoint, 0);
+    for (RecordedTensor& record : maker.run.records) record.dtype = DType::kBF16;
+    return maker;
+  };
+  EXPECT_EQ(first_cause(run(false), run(true)), "guidance.exchanged");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -237,6 +237,48 @@ bool search_other_function(Case& failing, const Search& search, const Choice& r,
   return true;
 }
 
+// The input of an activation, which the reference has from one tensor and yours from another: one beside it, before or
+// after it in order.
+bool search_fed(Case& failing, const Choice& r, Findings& out) {
+  if (failing.role != Role::kInput || failing.only_local) return false;
+  constexpr size_t kNear = 12;
+  const RunView& run = failing.reference_run();
+  const size_t own = failing.reference_record(), end = std::min(own + kNear, run.records.size());
+  const auto values = [&](size_t i) -> const Values* {
+    const RecordedTensor& record = run.records[i];
+    return record.load && checked_numel(record.shape) == failing.r.size() ? &failing.load_reference(i) : nullptr;
+  };
+  size_t made = own + 1;  // by the activation
+  while (made < end && (run.records[made].key.name != failing.module || run.records[made].role != Role::kOutput))
+    ++made;
+  const Values* const result = made < end ? values(made) : nullptr;
+  const auto functions = element_functions().subspan(1);
+  const auto makes_it = [&](const ElementFunction& function) {
+    Values z = failing.r;
+    for (float& value : z.v) value = static_cast<float>(function.f(value));
+    return function.is_activation && failing.explains(relative_error(z.v, result->v));
+  };
+  if (!result || std::none_of(functions.begin(), functions.end(), makes_it)) return false;
+  for (size_t i = own > kNear ? own - kNear : 0; i < end; ++i) {
+    const Values* const given = i == own || run.records[i].role != Role::kOutput ? nullptr : values(i);
+    const double residual = given ? relative_error(failing.c.v, given->v) : INFINITY;
+    if (!failing.explains_candidate(residual)) continue;
+    Values product = *result;
+    for (size_t k = 0; k < product.v.size(); ++k) product.v[k] *= given->v[k];
+    bool multiplied = false;  // in the reference: then the two have changed places
+    for (size_t k = made + 1; k < end; ++k)
+      if (const Values* const later = values(k))
+        multiplied = multiplied || failing.explains(relative_error(product.v, later->v));
+    const std::string label = to_string(run.records[i].key);
+    out.push_back({multiplied ? "activation.gate_up_exchanged" : "activation.other_input",
+                   fmt::format("reference: the activation of {}; yours: that of {}", r.x->label(), label),
+                   fmt::format("apply the activation to {}, not to {}", r.x->label(), label), "", r.residual, residual,
+                   0.3, 0, Blame::kNone});
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void search_activation(Case& failing, Findings& out) {
@@ -253,6 +295,7 @@ void search_activation(Case& failing, Findings& out) {
     const Choice r = search.best(false, product);
     if (!failing.explains(r.residual)) continue;
     if (failing.note_local(search.with(r))) return;
+    if (!product && r.act == 0 && search_fed(failing, r, out)) return;
     Choice c = search.best(true, product);
     if (product) {
       const Choice single = search.best(true, false);

@@ -186,6 +186,15 @@ void judge(Case& failing, Findings& out, const Side& theirs, const Side& mine, i
   if (!r.known || !failing.explains(r.residual)) return;
   const double with_reference = residual_of(r, of_c, yc);
   if (failing.note_local(with_reference)) return;
+  // The whole formula of the other pass, its rescaling too.
+  if (const double residual = residual_of(r, Mix(mine.uncond, mine.cond, batch), yc);
+      failing.explains_candidate(residual) && failing.is_better(residual, with_reference)) {
+    out.push_back({"guidance.exchanged",
+                   fmt::format("reference: {}; yours{}: the same with cond and uncond exchanged", formula(r), where),
+                   "conditional and unconditional prediction are exchanged", "", r.residual, residual, 0.6, 0,
+                   Blame::kNone});
+    return;
+  }
   Params c = fit(of_c, yc, failing.tolerance);
   // A scale that nobody would choose may be the reference's own, of a prediction that was multiplied first.
   if (!c.known || std::fabs(c.s - r.s) > 1e-3 * std::fabs(r.s)) {

@@ -119,6 +119,14 @@ AxisPart border_part(const Case& failing) {
   return {};
 }
 
+void say_where(Findings& found, const std::string& words, Findings& out) {
+  for (Finding& finding : found) {
+    finding.explanation = words + "; there " + finding.explanation;
+    finding.complexity += 0.6;
+    out.push_back(std::move(finding));
+  }
+}
+
 }  // namespace
 
 void search_parts(Case& failing, Findings& out) {
@@ -139,16 +147,19 @@ void search_parts(Case& failing, Findings& out) {
     parts.push_back(border);
   }
   if (r.size() < kFewest) return;
+  // An item of a batch by itself first: within it, what moved has come from rows that are right by chance (padding).
+  if (parts.size() > 1 && parts[0].axis == 0) {
+    const std::vector<AxisPart> item{parts[0]};
+    Case alone = failing.with_pair(cut(failing.r, item), cut(failing.c, item));
+    Findings found = explain_pair(alone);
+    if (!found.empty()) return say_where(found, words_of(failing.name, failing.r.shape, item), out);
+  }
   Case part = failing.with_pair(std::move(r), std::move(c));
   const std::string words = words_of(failing.name, failing.r.shape, parts);
   Findings found = explain_pair(part);
   const bool step_missing =
       std::any_of(found.begin(), found.end(), [](const Finding& f) { return f.cause.ends_with(".missing"); });
-  for (Finding& finding : found) {
-    finding.explanation = words + "; there " + finding.explanation;
-    finding.complexity += 0.6;
-    out.push_back(std::move(finding));
-  }
+  say_where(found, words, out);
   // A step that is left out there also leaves the tensor before it: the step is the better answer.
   if (!step_missing) search_other_tensors(failing, part, parts, words, out);
 }
