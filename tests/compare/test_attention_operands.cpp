@@ -255,6 +255,54 @@ TEST(AttentionOperands, KeysOfAnotherCall) {
   EXPECT_EQ(runs({.instead = &stranger}), "");
 }
 
+// Two items of seven tokens, one stream, two heads of 8: key `seen(item, token, key)` of all fourteen is seen or not.
+Values attended_in_batch(const std::function<bool(int64_t, int64_t)>& seen,
+                         const std::function<int64_t(int64_t, int64_t)>& key_of) {
+  constexpr int64_t kTokens = 7, kItems = 2, kOfHead = 8, kAcrossHeads = 2;
+  const Values q = noise({kItems, kTokens, kAcrossHeads * kOfHead}, 1), k = noise(q.shape, 2), v = noise(q.shape, 3);
+  Values out = make_values(q.shape);
+  for (int64_t row = 0; row < kItems * kTokens; ++row)
+    for (int64_t first = 0; first < kAcrossHeads * kOfHead; first += kOfHead) {
+      double total = 0;
+      Head sum(kOfHead);
+      for (int64_t key = 0; key < kItems * kTokens; ++key) {
+        if (!seen(row, key)) continue;
+        const int64_t taken = key_of(row, key);
+        double score = 0;
+        for (int64_t j = first; j < first + kOfHead; ++j)
+          score += static_cast<double>(q.row(row)[static_cast<size_t>(j)]) * k.row(taken)[static_cast<size_t>(j)];
+        const double weight = std::exp(score / std::sqrt(static_cast<double>(kOfHead)));
+        total += weight;
+        for (int64_t j = 0; j < kOfHead; ++j)
+          sum[static_cast<size_t>(j)] += weight * v.row(taken)[static_cast<size_t>(first + j)];
+      }
+      for (int64_t j = 0; j < kOfHead; ++j)
+        out.row(row)[static_cast<size_t>(first + j)] = static_cast<float>(sum[static_cast<size_t>(j)] / total);
+    }
+  return out;
+}
+
+TEST(AttentionOperands, OtherItemsOfTheBatch) {
+  const auto same_item = [](int64_t row, int64_t key) { return row / 7 == key / 7; };
+  const auto itself = [](int64_t, int64_t key) { return key; };
+  const auto run = [](const Values& y) {
+    RunMaker out;
+    out.add("net.attn.to_q", noise(y.shape, 1))
+        .add("net.attn.to_k", noise(y.shape, 2))
+        .add("net.attn.to_v", noise(y.shape, 3));
+    out.in("net.attn.to_out", y).add("net.attn.to_out", y);
+    return out;
+  };
+  const RunMaker right = run(attended_in_batch(same_item, itself));
+  const auto cause = [&](const auto& seen, const auto& key_of) {
+    return first_cause(right, run(attended_in_batch(seen, key_of)));
+  };
+  EXPECT_EQ(cause([](int64_t row, int64_t key) { return row % 7 == key % 7; }, itself), "layout.axes");
+  EXPECT_EQ(cause([](int64_t, int64_t) { return true; }, itself), "attention.mask");
+  EXPECT_EQ(cause(same_item, [](int64_t, int64_t key) { return key % 7; }), "stage.replaced");  // the first item's
+  EXPECT_EQ(cause(same_item, [](int64_t row, int64_t key) { return (row * key * 5 + 3 * row + key) % 14; }), "");
+}
+
 TEST(AttentionOperands, HeadsOfATokenInPlaceOfTokens) {
   EXPECT_EQ(TwoStreams().cause({.across_heads = true}), "attention.heads");
 }

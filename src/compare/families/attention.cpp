@@ -149,7 +149,7 @@ AttentionFormula best_change(const Case& failing, const Attention& attention, co
   };
   AttentionFormula best = try_all(changes.usual);
   const auto is_exact = [&] { return best.residual <= std::max(2 * failing.tolerance, failing.floor); };
-  if (is_exact() || late()) return best;
+  if (is_exact() || (late() && failing.explains_candidate(best.residual))) return best;
   if (AttentionFormula hidden = attention.with_hidden_keys(r, late); hidden.residual < 0.35 * best.residual) {
     const AttentionFormula other = std::exchange(best, hidden);
     if (is_exact()) return best;
@@ -157,9 +157,9 @@ AttentionFormula best_change(const Case& failing, const Attention& attention, co
   }
   // A constant that nearly fits is no answer where some number fits.
   for (const FreeNumber& number : free_numbers(r, streams)) {
+    if (is_exact() || late()) break;
     const AttentionFormula free = best_number(attention, r, number, late);
     if (free.residual < 0.35 * best.residual) best = free;
-    if (is_exact() || late()) break;
   }
   if (is_exact()) return best;
   if (late()) started = worked() - most + most / 4;  // where tokens are many the usual changes took all the time
@@ -234,7 +234,7 @@ std::optional<ExplainedItem> explain_item(Case& failing, const AttentionInputs& 
   if (!is_reference_known) return std::nullopt;
   const double with_reference = c_attention.measure(r);
   if (failing.note_local(with_reference)) return std::nullopt;
-  c_in.find_earlier_calls(failing);
+  c_in.find_other_calls(failing);
   const Changes changes{attention_changes(r, c_in, d, width), rarer_attention_changes(r, c_in, d, width)};
   AttentionFormula best = best_change(failing, chooser, changes, r, c_in.streams.size(), kTimeForAll);
   best.residual = c_attention.measure(best);

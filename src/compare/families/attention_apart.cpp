@@ -104,6 +104,33 @@ bool Attention::attend_heads(const AttentionFormula& p, int64_t head, int64_t qu
   return true;
 }
 
+bool Attention::attend_items(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const {
+  const int64_t d = head_size(p);
+  const double scale = p.scale == 0 ? 1 / std::sqrt(static_cast<double>(d)) : p.scale;
+  std::vector<int> items{0};
+  for (size_t i = 0; i < in_.others.size(); ++i)
+    if (in_.others[i].is_of_batch) items.push_back(static_cast<int>(i) + 1);
+  if (static_cast<int64_t>(items.size()) != in_.batch || query >= tokens_.all) return false;
+  Row q, row, weights;
+  const auto make = [&](size_t operand, int of) {
+    AttentionFormula other = p;
+    for (auto& stream : other.of) stream[operand].call = of;
+    return make_row(other, operand, head, query, row);
+  };
+  if (!make_row(p, 0, head, query, q)) return false;
+  for (const int of : items) {
+    if (!make(1, of)) return false;
+    weights.push_back(scale * product(q.data(), row.data(), d));
+  }
+  soften(weights);
+  out.assign(static_cast<size_t>(d), 0);
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!make(2, items[i])) return false;
+    for (size_t j = 0; j < out.size(); ++j) out[j] += weights[i] * row[j];
+  }
+  return true;
+}
+
 // The keys and values of an earlier call stand in front of this one's: all queries see them.
 bool Attention::attend_earlier(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const {
   const int64_t d = head_size(p);

@@ -367,6 +367,7 @@ bool Attention::transposed_weights(const AttentionFormula& p, int64_t head, int6
 bool Attention::attend(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const {
   if (p.weighting == Weighting::kOverChannels) return attend_channels(p, head, query, out);
   if (p.weighting == Weighting::kAcrossHeads) return attend_heads(p, head, query, out);
+  if (p.weighting == Weighting::kAcrossItems) return attend_items(p, head, query, out);
   if (p.keys_of_call) return attend_earlier(p, head, query, out);
   Row w;
   const auto v = all_rows(p, 2, head);

@@ -18,9 +18,10 @@
 namespace lockstep {
 
 // Of the scores. kAcrossHeads: the heads of one token attend to each other, as where [tokens, heads] is taken for
-// [heads, tokens]. kMaskedLate: softmax over all keys, those to be hidden struck out of its result. kByStream: a
-// softmax for each stream's keys, the results summed. kPowers: exp(score - largest), not divided by their sum.
-// kOverChannels: q^T k over the channels of a head in place of its tokens.
+// [heads, tokens]. kAcrossItems: what stands at one place in the items of the batch does. kMaskedLate: softmax over all
+// keys, those to be hidden struck out of its result. kByStream: a softmax for each stream's keys, the results summed.
+// kPowers: exp(score - largest), not divided by their sum. kOverChannels: q^T k over the channels of a head in place of
+// its tokens.
 enum class Weighting {
   kSoftmax,
   kPlain,
@@ -36,7 +37,8 @@ enum class Weighting {
   kOverChannels,
   kTransposed,
   kOwnValue,
-  kAcrossHeads
+  kAcrossHeads,
+  kAcrossItems
 };
 // [tokens, heads * d] as heads: one behind the other; one element of each in turn; the memory taken for
 // [heads, tokens, d], each stream by itself or both joined.
@@ -62,7 +64,7 @@ struct OperandFormula {
   Format held = nullptr, held_turned = nullptr;  // a poorer format, before and after it is rotated
   Steps steps = Steps::kNone;  // `in_steps`, after it is rotated, in units that its largest number chooses
   Format in_steps = nullptr;   // null: whole numbers of 8 bits
-  int call = 0;                // which earlier call's it is; 0: its own
+  int call = 0;                // which other call's it is; 0: its own
   Turning turning;
   int variant = -1;                // of the table
   bool other_table = false;        // the other stream's positions
@@ -93,7 +95,7 @@ struct AttentionFormula {
   Weighting weighting = Weighting::kSoftmax;
   double zero_keys = 0;                 // keys and values of zeros that take part
   std::array<double, 2> counted{1, 1};  // times each stream's keys are there
-  int keys_of_call = 0;                 // an earlier call's keys and values are seen too; 0: none
+  int keys_of_call = 0;                 // another call's keys and values are seen too; 0: none
   double result_factor = 1;
   int64_t head_size = 0;  // 0: the reference's
   HeadCut merge = HeadCut::kBlocks;
@@ -153,7 +155,7 @@ class Attention {
   int64_t heads(const AttentionFormula& p) const { return y_.last() / head_size(p); }
   int64_t key_head(const AttentionFormula& p, size_t stream, size_t operand, int64_t head) const;
   const AttentionStream& stream_of(const OperandFormula& how, size_t stream) const {
-    return how.call ? in_.earlier[static_cast<size_t>(how.call - 1)].streams[stream] : in_.streams[stream];
+    return how.call ? in_.others[static_cast<size_t>(how.call - 1)].streams[stream] : in_.streams[stream];
   }
   const Values* values(const OperandFormula& how, size_t stream) const;
   Place place(const AttentionFormula& p, int64_t row, int64_t column) const;
@@ -170,6 +172,7 @@ class Attention {
   void hold_in_steps(const AttentionFormula& p, size_t operand, Rows& rows) const;
   double largest_of(const AttentionFormula& p, size_t operand) const;
   bool attend_heads(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
+  bool attend_items(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
   bool attend_earlier(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
   bool attend_channels(const AttentionFormula& p, int64_t head, int64_t query, Row& out) const;
   bool weigh(const AttentionFormula& p, int64_t head, int64_t query, Row& scores) const;

@@ -73,6 +73,7 @@ AttentionInputs::AttentionInputs(Case& failing, bool candidate) {
 void AttentionInputs::keep_one_item(const Case& failing) {
   if (failing.r.rank() < 3 || failing.r.shape[0] < 2) return;
   batch = failing.r.shape[0], item = worst_item(failing);
+  for (const AttentionStream& stream : streams) of_all_items_.emplace_back(stream.k, stream.v);
   for (AttentionStream& stream : streams)
     for (const Values** values : {&stream.q, &stream.k, &stream.v, &stream.early_q, &stream.early_k})
       if (*values) *values = &owned_.emplace_back(batch_item(**values, item, batch));
@@ -180,10 +181,33 @@ const RotaryVariants& AttentionInputs::variants() const {
   return *variants_;
 }
 
+void AttentionInputs::find_other_calls(Case& failing) {
+  if (!others.empty()) return;
+  find_other_items();
+  find_earlier_calls(failing);
+}
+
+// What other items have: a kernel may take the batch for tokens.
+void AttentionInputs::find_other_items() {
+  constexpr size_t kMostItems = 3;
+  for (int64_t i = 0; i < batch && others.size() < kMostItems; ++i) {
+    if (i == item || of_all_items_.empty()) continue;
+    OtherCall other{"item " + std::to_string(i) + " of the batch", true, streams};
+    for (size_t s = 0; s < streams.size(); ++s) {
+      const auto [k, v] = of_all_items_[s];
+      if (!k || !v) return;
+      other.streams[s].k = &owned_.emplace_back(batch_item(*k, i, batch));
+      other.streams[s].v = &owned_.emplace_back(batch_item(*v, i, batch));
+      other.streams[s].q = other.streams[s].early_q = other.streams[s].early_k = other.streams[s].fused = nullptr;
+    }
+    others.push_back(std::move(other));
+  }
+}
+
 // What a call before this one had for keys and values: a cache may have kept them.
 void AttentionInputs::find_earlier_calls(Case& failing) {
   constexpr size_t kMostCalls = 3;
-  if (!failing.partner || !earlier.empty()) return;
+  if (!failing.partner) return;
   for (const AttentionStream& stream : streams)
     if (stream.k_record == SIZE_MAX || stream.v_record == SIZE_MAX) return;
   const RunView& run = failing.reference_run();
@@ -203,8 +227,8 @@ void AttentionInputs::find_earlier_calls(Case& failing) {
   };
   std::vector<size_t> k_at, v_at;
   for (const AttentionStream& stream : streams) k_at.push_back(stream.k_record), v_at.push_back(stream.v_record);
-  while (earlier.size() < kMostCalls) {
-    EarlierCall call;
+  for (size_t calls = 0; calls < kMostCalls; ++calls) {
+    OtherCall call;
     for (size_t s = 0; s < streams.size(); ++s) {
       k_at[s] = before(streams[s].k_record, k_at[s]), v_at[s] = before(streams[s].v_record, v_at[s]);
       if (k_at[s] == SIZE_MAX || v_at[s] == SIZE_MAX) return;
@@ -217,7 +241,7 @@ void AttentionInputs::find_earlier_calls(Case& failing) {
     const TensorKey& key = run.records[v_at[0]].key;
     call.when = key.step >= 0 ? "step " + std::to_string(key.step) : "an earlier call";
     for (const auto& [tag, value] : key.tags) call.when += " (" + tag + "=" + value + ")";
-    earlier.push_back(std::move(call));
+    others.push_back(std::move(call));
   }
 }
 

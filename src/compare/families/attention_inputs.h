@@ -25,9 +25,11 @@ struct AttentionStream {
   bool complete() const { return some_q() && (k || early_k) && v; }
 };
 
-// The same attention at an earlier time: its keys and values, in the order of the streams.
-struct EarlierCall {
-  std::string when;  // "step 0 pass=cond"
+// The same attention at an earlier time or for another item of the batch: its keys and values, in the order of the
+// streams.
+struct OtherCall {
+  std::string when;  // "step 0 (pass=cond)", "item 1 of the batch"
+  bool is_of_batch = false;
   std::vector<AttentionStream> streams;
 };
 
@@ -46,19 +48,22 @@ class AttentionInputs {
   // Weights of the norms inside this attention, of one head's width.
   std::vector<std::pair<std::string, std::vector<float>>> norm_weights;
   int64_t item = 0, batch = 1;             // of a batch one item is looked at
-  std::vector<EarlierCall> earlier;        // latest first
-  void find_earlier_calls(Case& failing);  // of the candidate
+  std::vector<OtherCall> others;           // items of the batch, then calls, latest first
+  void find_other_calls(Case& failing);    // of the candidate
   const RotaryVariants& variants() const;  // made when first asked for
 
  private:
   void add_projections(Case& failing, bool candidate);
   void add_fused(Case& failing, bool candidate);
   void add_tables(Case& failing, bool candidate);
+  void find_other_items();
+  void find_earlier_calls(Case& failing);
   RotaryTable table_for(const Values& operand, const std::vector<RotaryTable>& tables) const;
   void add_norm_weights(const Case& failing, bool candidate);
   void keep_one_item(const Case& failing);
   std::vector<int64_t> norm_widths_;
-  std::deque<Values> owned_;  // its elements stay where they are
+  std::deque<Values> owned_;                                           // its elements stay where they are
+  std::vector<std::pair<const Values*, const Values*>> of_all_items_;  // k and v of each stream
   mutable std::unique_ptr<const RotaryVariants> variants_;
 };
 

@@ -9,33 +9,34 @@ class RarerGrammar : public AttentionGrammar {
  public:
   using AttentionGrammar::AttentionGrammar;
   void add_calls();
-  void add_tables();
   void add_formats();
+  void add_tables(unsigned operands);
+  void add_parts_in_formats();
   void add_steps();
 };
 
 void RarerGrammar::add_calls() {
-  for (int call = 1; call <= static_cast<int>(in_.earlier.size()); ++call) {
-    add([=](AttentionFormula& p) { p.keys_of_call = call; });
+  if (in_.batch > 1) add([](AttentionFormula& p) { p.weighting = Weighting::kAcrossItems, p.mask = {}; });
+  const int calls = static_cast<int>(in_.others.size());
+  for (int call = 1; call <= calls; ++call) add([=](AttentionFormula& p) { p.keys_of_call = call; });
+  for (int call = 1; call <= calls; ++call)
     for (const unsigned operands : {kKV, kK, kV}) everywhere(operands, [=](OperandFormula& p) { p.call = call; });
-  }
 }
 
 // Another table than the recorded one, in one place or in all.
-void RarerGrammar::add_tables() {
+void RarerGrammar::add_tables(unsigned operands) {
   if (!turns()) return;
   const int count = static_cast<int>(in_.variants().list().size());
-  for (const unsigned operands : {kQK, kQ, kK})
-    for (int i = 0; i < count; ++i) everywhere(operands, [=](OperandFormula& p) { p.variant = i; });
+  for (const unsigned streams : {kBothStreams, 2U, 1U})
+    for (int i = 0; i < count; ++i)
+      if (streams == kBothStreams || two_) on(streams, operands, [=](OperandFormula& p) { p.variant = i; });
 }
 
 void RarerGrammar::add_formats() {
   for (const NumberFormat& format : number_formats()) {
     const Format held = &format;
-    for (const unsigned operands : {kKV, kK, kV, kQ, kQK, kQKV}) {
-      everywhere(operands, [=](OperandFormula& p) { p.held_turned = held; });
-      if (turns() && operands != kV) everywhere(operands, [=](OperandFormula& p) { p.held = held; });
-    }
+    for (const unsigned operands : {kKV, kK, kV, kQ, kQK, kQKV})
+      on(kBothStreams, operands, [=](OperandFormula& p) { p.held_turned = held; });
     for (const auto part : {&AttentionFormula::weights, &AttentionFormula::powers, &AttentionFormula::scores})
       add([=](AttentionFormula& p) { p.*part = held; });
     // The weights with the values, as the second product takes them; and with all that the first takes.
@@ -47,6 +48,15 @@ void RarerGrammar::add_formats() {
             if (operands >> o & 1) stream[o].held_turned = held;
       });
   }
+}
+
+// In one stream, or before the rotation.
+void RarerGrammar::add_parts_in_formats() {
+  for (const NumberFormat& format : number_formats())
+    for (const unsigned operands : {kKV, kK, kV, kQ, kQK, kQKV}) {
+      on_each_stream(operands, [held = &format](OperandFormula& p) { p.held_turned = held; });
+      if (turns() && operands != kV) everywhere(operands, [held = &format](OperandFormula& p) { p.held = held; });
+    }
 }
 
 void RarerGrammar::add_steps() {
@@ -62,7 +72,8 @@ void RarerGrammar::add_steps() {
 std::vector<AttentionChange> rarer_attention_changes(const AttentionFormula& r, const AttentionInputs& inputs,
                                                      int64_t d, int64_t width) {
   RarerGrammar grammar(r, inputs, d, width);
-  grammar.add_calls(), grammar.add_formats(), grammar.add_tables(), grammar.add_steps();
+  grammar.add_calls(), grammar.add_formats(), grammar.add_tables(kQK);
+  grammar.add_steps(), grammar.add_parts_in_formats(), grammar.add_tables(kQ), grammar.add_tables(kK);
   return std::move(grammar.list);
 }
 

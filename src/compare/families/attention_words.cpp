@@ -83,6 +83,8 @@ std::string weighting_words(Weighting weighting) {
       return "the weights transposed before they meet the values";
     case Weighting::kOwnValue:
       return "each token's own value, unchanged";
+    case Weighting::kAcrossItems:
+      return "softmax over the items of the batch, not over the tokens of one";
     case Weighting::kAcrossHeads:
       return "softmax over the heads of one token, not over the tokens of one head";
     case Weighting::kOverChannels:
@@ -125,7 +127,7 @@ std::string operand_words(const OperandFormula& r, const OperandFormula& c, cons
     add(fmt::format("times {}", named.empty() ? number(c.factor) : named));
   }
   if (!(c.turning == r.turning)) add(words_of(c.turning));
-  if (c.call != r.call) add(fmt::format("taken from {}", inputs.earlier[static_cast<size_t>(c.call - 1)].when));
+  if (c.call != r.call) add(fmt::format("taken from {}", inputs.others[static_cast<size_t>(c.call - 1)].when));
   if (c.variant != r.variant)
     add(fmt::format("rotated by another table than the recorded one, {}",
                     inputs.variants().list()[static_cast<size_t>(c.variant)].words));
@@ -183,8 +185,8 @@ std::string difference_words(const AttentionFormula& r, const AttentionFormula& 
   if (!(c.mask == r.mask)) add(hidden_words(c.mask));
   if (c.weighting != r.weighting) add(weighting_words(c.weighting));
   if (c.keys_of_call != r.keys_of_call)
-    add(fmt::format("the keys and values of {} are seen in front of its own",
-                    inputs.earlier[static_cast<size_t>(c.keys_of_call - 1)].when));
+    add(fmt::format("the keys and values of {} are seen beside its own",
+                    inputs.others[static_cast<size_t>(c.keys_of_call - 1)].when));
   if (c.zero_keys != r.zero_keys) add(fmt::format("{:g} keys of zeros take part", c.zero_keys));
   for (size_t s = 0; s < 2; ++s)
     if (c.counted[s] != r.counted[s])
@@ -230,7 +232,10 @@ Named operand_difference(const OperandFormula& r, const OperandFormula& c, const
                          size_t operand, bool grouped) {
   const std::string name = kOperandNames[operand];
   if (c.call != r.call)
-    return {"stage.replaced", fmt::format("take {} from this call: what an earlier one had is no longer true", name)};
+    return {"stage.replaced", fmt::format("take {} from this {}", name,
+                                          inputs.others[static_cast<size_t>(c.call - 1)].is_of_batch
+                                              ? "item of the batch"
+                                              : "call: what an earlier one had is no longer true")};
   if (!(c.turning == r.turning)) {
     if (operand == 2) return {"rotary.on_values", "do not rotate v"};
     return {turning_cause(r.turning, c.turning), turning_fix(r.turning, c.turning)};
@@ -313,6 +318,10 @@ Named difference(const AttentionFormula& r, const AttentionFormula& c, const Att
   }
   if (c.weighting == Weighting::kAcrossHeads)
     return {"attention.heads", "move the heads before the tokens: the kernel attends over the last axis but one"};
+  if (c.weighting == Weighting::kAcrossItems)
+    return {"layout.axes", "give the kernel the batch first: it takes another axis for the tokens"};
+  if (c.keys_of_call != r.keys_of_call && inputs.others[static_cast<size_t>(c.keys_of_call - 1)].is_of_batch)
+    return {"attention.mask", "attend within each item of the batch: hide the tokens of the others"};
   if (c.keys_of_call != r.keys_of_call)
     return {"attention.mask",
             "attend to this call's own tokens alone: clear the keys and values that an earlier one left"};
