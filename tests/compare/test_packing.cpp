@@ -84,5 +84,25 @@ TEST(Packing, StatisticsInTheWrongPlaces) {
     EXPECT_EQ(first_cause(right, latents.run(own, axes)), "layout.packing");
 }
 
+// Values of a token taken for [row, column, channel] where they are [channel, row, column], and the like.
+TEST(Packing, TokensReadInAnotherOrder) {
+  const Denormalised latents;
+  const auto own = [](size_t c, size_t, size_t) { return c; };
+  const RunMaker right = latents.run(own);
+  for (const auto& [seen, back] : {std::pair{Shape{3, 4, 2, 2, 5}, std::vector<int>{4, 0, 2, 1, 3}},
+                                   {Shape{3, 4, 2, 2, 5}, {4, 0, 3, 1, 2}},
+                                   {Shape{3, 4, 2, 5, 2}, {3, 0, 2, 1, 4}},
+                                   {Shape{4, 3, 5, 2, 2}, {2, 1, 3, 0, 4}}}) {
+    Denormalised other = latents;
+    other.z = reshaped(permuted(reshaped(latents.z, seen), back), {1, 5, 1, 6, 8});
+    // Denormalised::run unpacks what it is given: hand it the packed form of the wrongly unpacked picture.
+    other.z = reshaped(permuted(reshaped(other.z, {5, 3, 2, 4, 2}), {1, 3, 0, 2, 4}), {1, 12, 20});
+    RunMaker wrong;
+    wrong.add("latents", latents.z, Role::kCheckpoint, 0)
+        .add("latents_denormalized", values_from(other.run(own).run.records[1].load()), Role::kCheckpoint);
+    EXPECT_EQ(first_cause(right, wrong), "layout.packing") << to_string(seen);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

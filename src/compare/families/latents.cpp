@@ -180,25 +180,34 @@ bool search_other_places(Case& failing, const PerChannel& r, const Values& z, co
   return false;
 }
 
-// The five parts of a packed latent in another order before it is denormalised.
+// The five parts of a packed latent taken for one another before it is denormalised: read from its tokens in another
+// order, or laid down in another.
 bool search_other_order(Case& failing, const PerChannel& r, const Values& z, const Values& y, const PatchGrid& grid,
                         Findings& out) {
   const size_t few = y.v.size() / static_cast<size_t>(grid.channels);  // one channel rules most orders out
   const Values first{{static_cast<int64_t>(few)}, {y.v.begin(), y.v.begin() + static_cast<int64_t>(few)}};
-  return any_patch_order(kPicture, [&](const PatchOrder& order) {
-    const PatchPlaces place(grid, order);
+  const auto fits = [&](const PatchOrder& order, const PatchOrder& memory, const std::string& said) {
+    const PatchPlaces place(grid, order, memory);
     Values some = make_values(first.shape);
     for (size_t i = 0; i < few; ++i) some.v[i] = z.v[place(i)];
     if (fit(some, first, 1).residual > 0.2) return false;
-    const PerChannel other = fit(from_packed(z, grid, order), y, grid.channels);
+    const PerChannel other = fit(from_packed(z, grid, order, memory), y, grid.channels);
     if (!failing.explains_candidate(other.residual)) return false;
-    out.push_back(
-        {"layout.packing",
-         fmt::format("reference: the tokens unpacked to {}; yours: to {}", words(kPicture, false), words(order, false)),
-         "unpack the patches in the reference's order before they are denormalised", "", r.residual, other.residual,
-         0.9, 0, Blame::kNone});
+    out.push_back({"layout.packing", said, "unpack the patches in the reference's order before they are denormalised",
+                   "", r.residual, other.residual, 0.9, 0, Blame::kNone});
     return true;
-  });
+  };
+  return any_patch_order(kPacked,
+                         [&](const PatchOrder& memory) {
+                           return fits(kPicture, memory,
+                                       fmt::format("reference: the tokens read as {}; yours: as {}",
+                                                   words(kPacked, false), words(memory, false)));
+                         }) ||
+         any_patch_order(kPicture, [&](const PatchOrder& order) {
+           return fits(order, kPacked,
+                       fmt::format("reference: the tokens unpacked to {}; yours: to {}", words(kPicture, false),
+                                   words(order, false)));
+         });
 }
 
 // A latent of the last step may be missing on one side: then the reference's is looked for among all that came before,

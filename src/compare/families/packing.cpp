@@ -4,16 +4,16 @@
 
 namespace lockstep {
 
-PatchPlaces::PatchPlaces(const PatchGrid& grid, const PatchOrder& order) {
+PatchPlaces::PatchPlaces(const PatchGrid& grid, const PatchOrder& order, const PatchOrder& memory) {
   const std::array<size_t, 5> sizes{static_cast<size_t>(grid.rows), static_cast<size_t>(grid.columns),
                                     static_cast<size_t>(grid.channels), 2, 2};
   std::array<size_t, 5> steps{};
-  for (size_t k = 5; k-- > 0; size_ *= sizes[k]) steps[k] = size_;
+  for (size_t k = 5; k-- > 0; size_ *= sizes[memory[k]]) steps[memory[k]] = size_;
   for (size_t k = 0; k < 5; ++k) sizes_[k] = sizes[order[k]], steps_[k] = steps[order[k]];
 }
 
-Values from_packed(const Values& packed, const PatchGrid& grid, const PatchOrder& order) {
-  const PatchPlaces place(grid, order);
+Values from_packed(const Values& packed, const PatchGrid& grid, const PatchOrder& order, const PatchOrder& memory) {
+  const PatchPlaces place(grid, order, memory);
   Values out = packed;
   for (size_t item = 0; item + place.size() <= out.v.size(); item += place.size())
     for (size_t i = 0; i < place.size(); ++i) out.v[item + i] = packed.v[item + place(i)];

@@ -15,10 +15,11 @@ struct PatchGrid {
 using PatchOrder = std::array<size_t, 5>;  // which of the five comes first, second, ..
 inline constexpr PatchOrder kPacked{0, 1, 2, 3, 4}, kPicture{2, 0, 3, 1, 4};
 
-// Where element `i` of the tensor in `order` stands in the packed one.
+// Where element `i` of the tensor in `order` stands in the packed one, whose memory holds the five in the order
+// `memory`.
 class PatchPlaces {
  public:
-  PatchPlaces(const PatchGrid& grid, const PatchOrder& order);
+  PatchPlaces(const PatchGrid& grid, const PatchOrder& order, const PatchOrder& memory = kPacked);
   size_t operator()(size_t i) const {
     size_t from = 0;
     for (size_t k = sizes_.size(); k-- > 0; i /= sizes_[k]) from += i % sizes_[k] * steps_[k];
@@ -31,8 +32,9 @@ class PatchPlaces {
   size_t size_ = 1;
 };
 
-Values from_packed(const Values& packed, const PatchGrid& grid, const PatchOrder& order);  // flat, item by item
-Values to_packed(const Values& other, const PatchGrid& grid, const PatchOrder& order);     // the way back
+Values from_packed(const Values& packed, const PatchGrid& grid, const PatchOrder& order,
+                   const PatchOrder& memory = kPacked);                                 // flat, item by item
+Values to_packed(const Values& other, const PatchGrid& grid, const PatchOrder& order);  // the way back
 // "row of patches, column of patches, channel, .."; of a token alone: "channel, row, column".
 std::string words(const PatchOrder& order, bool of_token);
 // All orders but `except`, those that leave the tokens where they are first; until `f` says true.
