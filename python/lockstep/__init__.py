@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import sys
 
-from . import _library, _session
+from . import _library, _session, _traced
 from ._library import LockstepError
 from ._saved import (
     debug_clear,
@@ -66,6 +66,9 @@ def checkpoint(name=None, tensor=None, /, step=None, tags=None, **named):
     checkpoint("latents", x)                       one tensor
     checkpoint("block", hidden=h, temb=t, step=i)  several: block.hidden, block.temb; returns them in that order
     checkpoint() or checkpoint("block")            all tensors among the caller's local variables
+
+    Inside torch.compile it leaves no trace in the graph while nothing is recorded; what is recorded ends the graph there,
+    which fullgraph=True refuses.
     """
     if named:
         if tensor is None:
@@ -134,6 +137,7 @@ if _fast is not None:
     checkpoint = _fast.checkpoint
     _fast.set_debug_path(debug_checkpoint)
     debug_checkpoint = _fast.debug_checkpoint
+    _traced.arrange(checkpoint, debug_checkpoint)
 
 
 def _set_off(value):

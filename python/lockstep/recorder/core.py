@@ -9,8 +9,8 @@ import sys
 import threading
 
 from .. import _session
+from .._import_hook import after_import
 from .._views import is_tensor
-from .import_hook import after_import
 from .names import ModuleNames
 
 
