@@ -1,8 +1,5 @@
 """The recorder: module calls come in, tensors go to the session, with step and pass."""
 
-import collections.abc
-import copy
-import dataclasses
 import fnmatch
 import os
 import sys
@@ -10,11 +7,9 @@ import threading
 
 from .. import _session
 from .._import_hook import after_import
+from .._packed import opened
 from .._views import is_tensor
 from .names import ModuleNames
-
-
-_REPEATED = ("hidden_states", "attentions", "past_key_values")  # fields of a ModelOutput that gather what layers made
 
 
 class Call:
@@ -138,42 +133,7 @@ class Recorder:
 
     def open(self, name, value, role, call):
         """Records the tensors in a value, however they are packed; returns it, or a copy with replaced tensors."""
-        if is_tensor(value):
-            return self._offer(name, value, role, call.step, call.tags, call.place, call.hit)
-        if isinstance(value, (tuple, list)):
-            items = [self.open(f"{name}.{index}", item, role, call) for index, item in enumerate(value)]
-            if all(new is old for new, old in zip(items, value)):
-                return value
-            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-        if isinstance(value, collections.abc.Mapping):
-            # In a ModelOutput the tuple of all hidden states repeats what its layers have recorded.
-            is_model_output = any(kind.__name__ in ("ModelOutput", "BaseOutput") for kind in type(value).__mro__)
-            changed = {}
-            for key, item in value.items():
-                if is_model_output and str(key).endswith(_REPEATED) and not is_tensor(item):
-                    continue
-                new = self.open(f"{name}.{key}", item, role, call)
-                if new is not item:
-                    changed[key] = new
-            return self._with_items(value, changed)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            changed = {}
-            for field in dataclasses.fields(value):
-                item = getattr(value, field.name, None)
-                new = self.open(f"{name}.{field.name}", item, role, call)
-                if new is not item:
-                    changed[field.name] = new
-            return dataclasses.replace(value, **changed) if changed else value
-        return value
-
-    @staticmethod
-    def _with_items(mapping, changed):
-        if not changed:
-            return mapping
-        result = copy.copy(mapping)
-        for key, item in changed.items():
-            result[key] = item
-        return result
+        return opened(name, value, lambda one, tensor: self._offer(one, tensor, role, call.step, call.tags, call.place, call.hit))
 
     def offer_stage(self, name, value, step, tags):
         return self._offer(name, value, "checkpoint", step, tags)
