@@ -73,7 +73,8 @@ typedef struct lockstep_tag {
   const char* value;
 } lockstep_tag;
 
-/* Name and circumstances of a tensor. Hits of the same name, step and tags are counted by the library. */
+/* Name and circumstances of a tensor. Hits of the same name, role, step and tags are counted by the library, unless
+ * lockstep_checkpoint_of_call is told. */
 typedef struct lockstep_place {
   const char* name;
   int32_t step; /* denoising step, -1 outside the loop */
@@ -133,6 +134,11 @@ LOCKSTEP_API void lockstep_warn_once(lockstep_run* run, const char* topic, const
  * shape and dtype, contiguous, to be freed with lockstep_tensor_free. */
 LOCKSTEP_API lockstep_status lockstep_checkpoint(lockstep_run* run, const lockstep_place* place,
                                                  const lockstep_view* view, lockstep_tensor** replacement);
+/* The same for what goes into or comes out of a call: all of it bears the call's hit, also where calls raise, overlap
+ * or end in another order than they began. A hit that this name, role, step and tags have had gives way to the one
+ * after all of them; negative: counted by the library. Below 2^30. */
+LOCKSTEP_API lockstep_status lockstep_checkpoint_of_call(lockstep_run* run, const lockstep_place* place, int32_t hit,
+                                                         const lockstep_view* view, lockstep_tensor** replacement);
 
 LOCKSTEP_API lockstep_view lockstep_tensor_view(const lockstep_tensor* tensor);
 LOCKSTEP_API void lockstep_tensor_free(lockstep_tensor* tensor);

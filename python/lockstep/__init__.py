@@ -12,8 +12,9 @@ import importlib.util
 import inspect
 import sys
 
-from . import _library, _session
+from . import _library, _session, _traced
 from ._library import LockstepError
+from ._packed import is_collection, is_packed, opened
 from ._saved import (
     debug_clear,
     debug_info,
@@ -64,8 +65,12 @@ def checkpoint(name=None, tensor=None, /, step=None, tags=None, **named):
     Records a tensor and returns it, or the reference's value where that is to be substituted.
 
     checkpoint("latents", x)                       one tensor
+    checkpoint("states", [x, y])                   those in a list, tuple, dictionary or dataclass: states.0, states.1
     checkpoint("block", hidden=h, temb=t, step=i)  several: block.hidden, block.temb; returns them in that order
     checkpoint() or checkpoint("block")            all tensors among the caller's local variables
+
+    Inside torch.compile it leaves no trace in the graph while nothing is recorded; what is recorded ends the graph there,
+    which fullgraph=True refuses.
     """
     if named:
         if tensor is None:
@@ -134,6 +139,7 @@ if _fast is not None:
     checkpoint = _fast.checkpoint
     _fast.set_debug_path(debug_checkpoint)
     debug_checkpoint = _fast.debug_checkpoint
+    _traced.arrange(checkpoint, debug_checkpoint)
 
 
 def _set_off(value):
@@ -182,19 +188,40 @@ def _record(name, tensor, step, tags, named, frame, skip=False):
     name = where[2] if name is None else name
 
     def offer(full_name, value):
-        # A mask or an embedding that is absent in this call is no mistake: there is nothing to record.
-        return value if value is None else session.offer(full_name, value, step=step, tags=tags, where=where)
+        if value is None:  # a mask or an embedding that is absent in this call is no mistake
+            return value
+        return _offer(session, full_name, value, step=step, tags=tags, where=where)
 
     if tensor is not None and tensor is not _ABSENT:
         tensor = offer(name, tensor)
     return _given(tensor, {key: offer(f"{name}.{key}", value) for key, value in named.items()})
 
 
+def _offer(session, name, value, **circumstances):
+    """Records a tensor, or those that are packed in the value; returns it, or a copy with the reference's in their place."""
+    if is_tensor(value) or not is_packed(value):
+        return session.offer(name, value, **circumstances)
+    names = []
+
+    def offer(one, tensor):
+        names.append(one)
+        return session.offer(one, tensor, **circumstances)
+
+    try:
+        result = opened(name, value, offer)
+    except Exception as error:  # a container of a kind of its own, or changed meanwhile
+        _session.warn_once(("packed", type(error)), f"{name} is not recorded: {error}")
+        return value
+    # That a variable holds no tensor is no mistake; what was named by hand should.
+    return result if names or circumstances.get("role") == "variable" else session.offer(name, value, **circumstances)
+
+
 def _record_locals(session, name, step, tags, frame, where):
     prefix = where[2] if name is None else name
     for key, value in list(frame.f_locals.items()):
-        if is_tensor(value):
-            session.offer(f"{prefix}.{key}", value, role="variable", step=step, tags=tags, where=where)
+        # Dataclasses are left alone: some frameworks' modules are such, and `self` would be all of its weights.
+        if is_tensor(value) or is_collection(value):
+            _offer(session, f"{prefix}.{key}", value, role="variable", step=step, tags=tags, where=where)
 
 
 @contextlib.contextmanager

@@ -136,7 +136,11 @@ def library():
         ("lockstep_flush", status, [handle]),
         ("lockstep_wants", ctypes.c_int32, [handle, text]),
         ("lockstep_warn_once", None, [handle, text, text]),
-        ("lockstep_checkpoint", status, [handle, ctypes.POINTER(CPlace), ctypes.POINTER(CView), ctypes.POINTER(handle)]),
+        (
+            "lockstep_checkpoint_of_call",
+            status,
+            [handle, ctypes.POINTER(CPlace), ctypes.c_int32, ctypes.POINTER(CView), ctypes.POINTER(handle)],
+        ),
         ("lockstep_tensor_view", CView, [handle]),
         ("lockstep_tensor_free", None, [handle]),
         ("lockstep_save", status, [text, text, ctypes.POINTER(CView)]),

@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import sys
@@ -42,6 +43,7 @@ class Session:
         self.id = self._library.lockstep_run_id(handle).decode()  # "" when nothing is recorded
         self.path = os.fsdecode(self._library.lockstep_run_path(handle))
         self._encoded = {}  # names and places repeat: each is encoded once
+        self._calls = {}  # name, step and tags → the hits of its calls
 
     def _text(self, text):
         if text is None:
@@ -56,8 +58,16 @@ class Session:
     def wants(self, name):
         return bool(self._handle and self._library.lockstep_wants(self._handle, self._text(name)))
 
-    def offer(self, name, value, *, role="checkpoint", step=None, tags=None, where=None):
-        """Records one tensor; returns it, or the reference's value in its place."""
+    def begin_call(self, name, step, tags):
+        """The hit of all that goes into this call and comes out of it."""
+        key = (name, step, *tags.items()) if tags else (name, step)
+        count = self._calls.get(key)
+        if count is None:
+            count = self._calls.setdefault(key, itertools.count())
+        return next(count)  # no lock, which a fork could leave taken: each of these steps is whole in CPython
+
+    def offer(self, name, value, *, role="checkpoint", step=None, tags=None, where=None, hit=-1):
+        """Records one tensor; returns it, or the reference's value in its place. `hit`: its call's; -1: counted."""
         try:
             if not self.wants(name):
                 return value
@@ -80,8 +90,8 @@ class Session:
             )
             c_view, keep = _library.c_view(view)
             replacement = ctypes.c_void_p()
-            status = self._library.lockstep_checkpoint(
-                self._handle, ctypes.byref(place), ctypes.byref(c_view), ctypes.byref(replacement)
+            status = self._library.lockstep_checkpoint_of_call(
+                self._handle, ctypes.byref(place), hit, ctypes.byref(c_view), ctypes.byref(replacement)
             )
             del keep
             if status == _library.REPLACED:

@@ -33,7 +33,7 @@ def _code(name):
     return code
 
 
-def _type_of(module, name):
+def type_of(module, name):
     loaded = sys.modules.get(module)
     kind = getattr(loaded, name, None) if loaded is not None else None
     return kind if isinstance(kind, type) else ()
@@ -41,21 +41,21 @@ def _type_of(module, name):
 
 def is_tensor(value):
     """Whether value is something whose numbers we record. Plain numbers, bytes and lists are not."""
-    if isinstance(value, _type_of("torch", "Tensor")) or isinstance(value, _type_of("numpy", "ndarray")):
+    if isinstance(value, type_of("torch", "Tensor")) or isinstance(value, type_of("numpy", "ndarray")):
         return True
-    if isinstance(value, _type_of("mlx.core", "array")) or isinstance(value, _type_of("numpy", "generic")):
+    if isinstance(value, type_of("mlx.core", "array")) or isinstance(value, type_of("numpy", "generic")):
         return True
     return not isinstance(value, type) and hasattr(type(value), "__dlpack__")
 
 
 def view_of(value):
-    if isinstance(value, _type_of("torch", "Tensor")):
+    if isinstance(value, type_of("torch", "Tensor")):
         return _torch_view(value)
-    if isinstance(value, _type_of("numpy", "ndarray")):
+    if isinstance(value, type_of("numpy", "ndarray")):
         return _numpy_view(value)
-    if isinstance(value, _type_of("numpy", "generic")):
+    if isinstance(value, type_of("numpy", "generic")):
         return _numpy_view(sys.modules["numpy"].asarray(value))
-    if isinstance(value, _type_of("mlx.core", "array")):
+    if isinstance(value, type_of("mlx.core", "array")):
         return _mlx_view(value)
     if isinstance(value, bool):
         return _scalar_view(ctypes.c_bool(value), "bool")
@@ -229,9 +229,9 @@ def _dlpack_view(value):
 
 def restored(like, dtype, shape, data):
     """A tensor of the same framework, device and dtype as `like` from packed bytes."""
-    if isinstance(like, _type_of("torch", "Tensor")):
+    if isinstance(like, type_of("torch", "Tensor")):
         return _torch_like(like, _torch_from(dtype, shape, data))
-    if isinstance(like, _type_of("mlx.core", "array")):
+    if isinstance(like, type_of("mlx.core", "array")):
         mx = sys.modules["mlx.core"]
         values = _mlx_from(mx, dtype, shape, data)
         if like.dtype == mx.complex64 and values.dtype != mx.complex64:

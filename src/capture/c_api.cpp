@@ -214,11 +214,17 @@ void lockstep_warn_once(lockstep_run* run, const char* topic, const char* messag
 
 lockstep_status lockstep_checkpoint(lockstep_run* run, const lockstep_place* place, const lockstep_view* view,
                                     lockstep_tensor** replacement) {
+  return lockstep_checkpoint_of_call(run, place, -1, view, replacement);
+}
+
+lockstep_status lockstep_checkpoint_of_call(lockstep_run* run, const lockstep_place* place, int32_t hit,
+                                            const lockstep_view* view, lockstep_tensor** replacement) {
   if (replacement) *replacement = nullptr;
   if (!run) return LOCKSTEP_OK;
   return guarded([&] {
     if (!place || !place->name) bad_call("checkpoint", "no name");
     if (place->tag_count > 0 && !place->tags) bad_call("checkpoint", "no tags");
+    if (hit >= 1 << 30) bad_call("checkpoint", "a hit of 2^30 or more");
     TensorKey key;
     key.name = place->name;
     key.step = place->step < 0 ? -1 : place->step;
@@ -227,7 +233,7 @@ lockstep_status lockstep_checkpoint(lockstep_run* run, const lockstep_place* pla
     const Where where{text_or(place->file), text_or(place->function), place->line};
     const Tensor tensor = tensor_from_view(view, "checkpoint");
     std::optional<Tensor> value =
-        run->session->tap().offer(key, tensor, role_of(place->role), where, replacement != nullptr);
+        run->session->tap().offer(key, tensor, role_of(place->role), where, replacement != nullptr, hit);
     if (!value) return static_cast<lockstep_status>(LOCKSTEP_OK);
     *replacement = new lockstep_tensor{value->contiguous()};
     return static_cast<lockstep_status>(LOCKSTEP_REPLACED);

@@ -1,4 +1,6 @@
 // A folder of tensor files that some other program wrote, read as a run.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -54,10 +56,21 @@ std::map<std::string, std::string> stage_names(const fs::path& folder, const Ten
   return names;
 }
 
+// Somebody's folder often holds a file that was cut off or is none of ours: the others are still worth comparing.
+void say_skipped(const std::vector<SkippedFile>& skipped) {
+  constexpr size_t kMostNamed = 8;
+  for (size_t i = 0; i < std::min(skipped.size(), kMostNamed); ++i)
+    fmt::print(stderr, "lockstep: {} is left out: {}\n", skipped[i].file.string(), skipped[i].why);
+  if (skipped.size() > kMostNamed)
+    fmt::print(stderr, "lockstep: {} more files are left out\n", skipped.size() - kMostNamed);
+}
+
 }  // namespace
 
 Run open_plain_folder(const fs::path& path) {
-  const std::shared_ptr<const TensorSource> source = open_tensors(path);
+  std::vector<SkippedFile> skipped;
+  const std::shared_ptr<const TensorSource> source = open_tensors(path, &skipped);
+  say_skipped(skipped);
   if (source->tensors().empty())
     fail(Code::kNotFound, "run", path.string() + " holds no run and no tensors",
          {.expected = "run.json, or .npy, .pt or .safetensors files"});
@@ -70,6 +83,8 @@ Run open_plain_folder(const fs::path& path) {
   run.path_ = path;
   run.manifest_ = Json{{"format", "lockstep-run"},         {"version", 1},         {"id", path.filename().string()},
                        {"name", path.filename().string()}, {"status", "finished"}, {"producer", {{"name", "files"}}}};
+  for (const SkippedFile& one : skipped)
+    run.manifest_["skipped"].push_back({{"file", one.file.string()}, {"why", one.why}});
   for (const TensorInfo* info : found) {
     Record record;
     record.seq = static_cast<int64_t>(run.records_.size());

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstring>
 #include <map>
+#include <memory>
 
 #include "base/error.h"
 #include "capture/recording_tap.h"
@@ -46,6 +47,7 @@ Environment current_environment() {
   return variables;
 }
 
+// Without a run nothing is recorded; what is to be substituted still is.
 Environment environment_for(const RecordRequest& request, const fs::path& run, const std::string& name) {
   Environment variables = request.environment.empty() ? current_environment() : request.environment;
   const auto set = [&](const char* variable, const std::string& value) {
@@ -56,7 +58,7 @@ Environment environment_for(const RecordRequest& request, const fs::path& run, c
   };
   set("LOCKSTEP_HOME", request.home.string());
   set("LOCKSTEP_RUN", run.string());
-  set("LOCKSTEP_RECORD", name);
+  set("LOCKSTEP_RECORD", run.empty() ? "0" : name);
   set("LOCKSTEP_RECORD_MODULES", "1");
   set("LOCKSTEP_MODULES", request.modules);
   set("LOCKSTEP_TAP", request.tap);
@@ -194,6 +196,73 @@ std::string name_after(const std::vector<std::string>& argv) {
   return name;
 }
 
+// A new run's folder, held for as long as we watch its program.
+struct WatchedRun {
+  Store::NewRun made;
+  RunFolder folder;
+  RunLock lock{Keeper::kWatcher};
+
+  WatchedRun(const Store& store, Json manifest) : made(store.create()), folder(made.path) {
+    try {
+      manifest["id"] = made.id;
+      lock.acquire(made.path);
+      folder.write_manifest(manifest);
+    } catch (...) {
+      discard();
+      throw;
+    }
+  }
+
+  void discard() {
+    lock.release();
+    std::error_code ignored;
+    fs::remove_all(made.path, ignored);
+  }
+};
+
+std::unique_ptr<WatchedRun> begin_run(const Store& store, const Json& manifest, bool or_unrecorded, std::string& why) {
+  try {
+    return std::make_unique<WatchedRun>(store, manifest);
+  } catch (const Error& error) {
+    if (!or_unrecorded || error.code() != Code::kIo) throw;
+    why = error.what();
+    fmt::print(stderr, "lockstep: the program runs unrecorded: {}\n", why);
+    return nullptr;
+  }
+}
+
+void make_latest(const Store& store, const std::string& name, const fs::path& run) {
+  store.point_latest(name, run);
+  try {
+    store.archive_older(name, 1);
+  } catch (const Error& error) {  // the program runs: an older run that stays where it is must not end its recording
+    fmt::print(stderr, "lockstep: {}\n", error.what());
+  }
+}
+
+void say_how_it_ended(const WatchedRun& run, const RecordOutcome& outcome, int status) {
+  recover_run(run.made.path);
+  Json manifest = run.folder.manifest();
+  manifest["status"] = outcome.status;
+  manifest["finished"] = utc_now();
+  manifest["program"]["exit_code"] = outcome.exit_code;
+  if (WIFSIGNALED(status)) manifest["program"]["signal"] = WTERMSIG(status);
+  run.folder.write_manifest(manifest);
+}
+
+void end_run(WatchedRun& run, RecordOutcome& outcome, int status, bool or_unrecorded) {
+  run.lock.release();
+  outcome.run = run.made.path;
+  outcome.id = run.made.id;
+  try {
+    say_how_it_ended(run, outcome, status);
+  } catch (const Error& error) {  // the disk is full by now: what the program did is not undone by that
+    if (!or_unrecorded || error.code() != Code::kIo) throw;
+    fmt::print(stderr, "lockstep: the run does not say how its program ended: {}\n", error.what());
+  }
+  outcome.records = static_cast<int64_t>(Run::open_path(run.made.path).records().size());
+}
+
 }  // namespace
 
 fs::path capture_library() {
@@ -239,11 +308,9 @@ RecordOutcome record_program(const RecordRequest& request) {
   // Named before the new run exists: "latest" is then still the one the user means.
   RecordRequest resolved = request;
   if (!request.reference.empty()) resolved.reference = store.resolve(request.reference).string();
-  const Store::NewRun made = store.create();
-  RunFolder folder(made.path);
   Json manifest{{"format", "lockstep-run"},
                 {"version", 1},
-                {"id", made.id},
+                {"id", nullptr},
                 {"name", name},
                 {"created", utc_now()},
                 {"finished", nullptr},
@@ -253,45 +320,25 @@ RecordOutcome record_program(const RecordRequest& request) {
                   {"cwd", (request.cwd.empty() ? fs::current_path() : request.cwd).string()},
                   {"exit_code", nullptr}}}};
   merge_into(manifest, request.details);
-  RunLock watching(Keeper::kWatcher);
-  watching.acquire(made.path);
-  folder.write_manifest(manifest);
-
-  const int log = ::open((made.path / "output.log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
+  RecordOutcome outcome;
+  const std::unique_ptr<WatchedRun> run = begin_run(store, manifest, request.or_unrecorded, outcome.not_recorded);
+  const fs::path path = run ? run->made.path : fs::path();
+  const int log = run ? ::open((path / "output.log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666) : -1;
   int status = 0;
   try {
     Pipe out, err;
-    const pid_t pid = spawn(command, environment_for(resolved, made.path, name), request.cwd, out, err);
-    store.point_latest(name, made.path);
-    try {
-      store.archive_older(name, 1);
-    } catch (const Error& error) {  // the program runs: an older run that stays where it is must not end its recording
-      fmt::print(stderr, "lockstep: {}\n", error.what());
-    }
+    const pid_t pid = spawn(command, environment_for(resolved, path, name), request.cwd, out, err);
+    if (run) make_latest(store, name, path);
     status = follow(pid, out, err, log, request);
   } catch (...) {
     if (log >= 0) ::close(log);
-    watching.release();
-    std::error_code ignored;
-    fs::remove_all(made.path, ignored);  // nothing ran, so there is nothing to keep
+    if (run) run->discard();  // nothing ran, so there is nothing to keep
     throw;
   }
   if (log >= 0) ::close(log);
-  watching.release();
-
-  recover_run(made.path);
-  RecordOutcome outcome;
-  outcome.run = made.path;
-  outcome.id = made.id;
   outcome.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   outcome.status = WIFSIGNALED(status) ? "killed" : outcome.exit_code == 0 ? "finished" : "failed";
-  manifest = folder.manifest();
-  manifest["status"] = outcome.status;
-  manifest["finished"] = utc_now();
-  manifest["program"]["exit_code"] = outcome.exit_code;
-  if (WIFSIGNALED(status)) manifest["program"]["signal"] = WTERMSIG(status);
-  folder.write_manifest(manifest);
-  outcome.records = static_cast<int64_t>(Run::open_path(made.path).records().size());
+  if (run) end_run(*run, outcome, status, request.or_unrecorded);
   return outcome;
 }
 

@@ -22,11 +22,13 @@ struct RecordRequest {
   std::map<std::string, std::string> environment;  // empty: ours
   bool output_to_stderr = false;                   // what the program prints on stdout goes to stderr, for --json
   bool quiet = false;                              // what it prints goes to output.log only
-  Json details = Json::object();                   // merged into run.json
-  std::function<bool()> cancelled;                 // asked now and then; true ends the program
+  bool or_unrecorded = false;       // where no run can be made: one warning, and the program runs all the same
+  Json details = Json::object();    // merged into run.json
+  std::function<bool()> cancelled;  // asked now and then; true ends the program
 };
 
 struct RecordOutcome {
+  std::string not_recorded;  // why there is no run; empty: there is one
   fs::path run;
   std::string id, status;  // finished, failed or killed
   int exit_code = 0;       // 128 + signal when it was killed

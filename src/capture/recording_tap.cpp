@@ -66,11 +66,24 @@ std::vector<std::pair<int, int>> steps_from_text(std::string_view text) {
   return ranges;
 }
 
-int RecordingTap::next_hit(const TensorKey& key, Role role) {
+int RecordingTap::take_hit(const TensorKey& key, Role role, int call) {
   const std::string counter = counter_key(key, role);
   const std::lock_guard lock(mutex_);
   ++offered_;
-  return hits_[counter]++;
+  Hits& hits = hits_[counter];
+  // Two tensors of one key would be one file: a hit that is taken gives way, but to none that a call may still want.
+  if (call < hits.next || hits.beyond.contains(call))
+    call = hits.beyond.empty() ? hits.next : *hits.beyond.rbegin() + 1;
+  if (call != hits.next) {
+    hits.beyond.insert(call);
+    return call;
+  }
+  ++hits.next;
+  while (!hits.beyond.empty() && *hits.beyond.begin() == hits.next) {
+    hits.beyond.erase(hits.beyond.begin());
+    ++hits.next;
+  }
+  return call;
 }
 
 std::optional<Tensor> RecordingTap::reference_value(const TensorKey& key, Role role) const {
@@ -100,12 +113,12 @@ std::optional<Tensor> RecordingTap::offer(const TensorKey& key, const Tensor& te
 }
 
 std::optional<Tensor> RecordingTap::offer(const TensorKey& offered, const Tensor& tensor, Role role, const Where& where,
-                                          bool may_substitute) {
+                                          bool may_substitute, int call) {
   if (!options_.filter.wants(offered.name)) return std::nullopt;
   Record record;
   record.key = offered;
   std::sort(record.key.tags.begin(), record.key.tags.end());
-  record.key.hit = next_hit(record.key, role);
+  record.key.hit = take_hit(record.key, role, call);
   record.role = role;
   record.where = where;
   if (!options_.filter.wants_step(offered.step)) return std::nullopt;

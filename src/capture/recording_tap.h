@@ -43,14 +43,20 @@ class RecordingTap : public Tap {
 
   bool wants(std::string_view name) const override { return options_.filter.wants(name); }
   std::optional<Tensor> offer(const TensorKey& key, const Tensor& tensor) override;
+  // `call`: the hit of the call that the tensor goes into or comes out of; negative: counted here.
   std::optional<Tensor> offer(const TensorKey& key, const Tensor& tensor, Role role, const Where& where,
-                              bool may_substitute = true);
+                              bool may_substitute = true, int call = -1);
 
   int64_t offered() const;      // tensors that passed the filter
   int64_t substituted() const;  // of these, replaced
 
  private:
-  int next_hit(const TensorKey& key, Role role);
+  struct Hits {
+    int next = 0;          // all below are taken
+    std::set<int> beyond;  // taken as well: a call that began later has ended first, or one before it never did
+  };
+
+  int take_hit(const TensorKey& key, Role role, int call);
   std::optional<Tensor> reference_value(const TensorKey& key, Role role) const;
   bool wants_substitute(std::string_view name) const;
   void complain(const std::string& topic, const std::string& message);
@@ -58,7 +64,7 @@ class RecordingTap : public Tap {
   RunWriter* writer_;
   TapOptions options_;
   mutable std::mutex mutex_;
-  std::map<std::string, int> hits_;
+  std::map<std::string, Hits> hits_;
   std::set<std::string> complained_;
   int64_t offered_ = 0, substituted_ = 0;
 };

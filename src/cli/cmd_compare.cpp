@@ -76,6 +76,13 @@ Detail nothing_compared(const RunView& reference, const RunView& candidate, cons
   return {"runs that share names, or a map", "", "--propose-map FILE, --map FILE, or record both with the same names"};
 }
 
+// Only where files of a folder could not be read: how many of each side.
+void add_skipped(Json& document, const RunView& reference, const RunView& candidate) {
+  const auto count = [](const RunView& view) { return view.header.value("skipped", Json::array()).size(); };
+  if (count(reference) + count(candidate) > 0)
+    document["skipped_files"] = {{"reference", count(reference)}, {"candidate", count(candidate)}};
+}
+
 void run_compare(App& app, const CompareArguments& arguments) {
   const fs::path home = home_folder(app.global.home);
   RunView reference = open_view(arguments.reference, home), candidate = open_view(arguments.candidate, home);
@@ -112,10 +119,13 @@ void run_compare(App& app, const CompareArguments& arguments) {
   if (!arguments.weights_b.empty()) options.weights_candidate = open_weights(arguments.weights_b);
   const Comparison comparison = compare_runs(reference, candidate, options);
   if (!arguments.report.empty()) write_html_report(arguments.report, comparison, reference, candidate);
-  if (app.global.json)
-    print_json(json_from(comparison, reference, candidate));
-  else if (!app.global.quiet || comparison.verdict != "match")
+  if (app.global.json) {
+    Json document = json_from(comparison, reference, candidate);
+    add_skipped(document, reference, candidate);
+    print_json(document);
+  } else if (!app.global.quiet || comparison.verdict != "match") {
     fmt::print("{}", text_from(comparison, reference, candidate, arguments.all, Terminal(app.global).color()));
+  }
   if (comparison.verdict == "nothing_compared") {
     if (app.global.json) {
       app.status = exit_status(Code::kBadInput);

@@ -38,15 +38,25 @@ void add_record(App& app) {
     request->home = home_folder(app.global.home);
     request->output_to_stderr = app.global.json;
     request->quiet = app.global.quiet;
+    request->or_unrecorded = true;
     const RecordOutcome outcome = record_program(*request);
-    if (app.global.json)
-      fmt::print("{}\n", Json{{"run", outcome.id},
-                              {"path", outcome.run.string()},
-                              {"status", outcome.status},
-                              {"exit_code", outcome.exit_code},
-                              {"records", outcome.records}}
-                             .dump());
-    else if (!app.global.quiet)
+    if (app.global.json) {
+      Json told{{"run", outcome.id},
+                {"path", outcome.run.string()},
+                {"status", outcome.status},
+                {"exit_code", outcome.exit_code},
+                {"records", outcome.records}};
+      if (!outcome.not_recorded.empty()) told["not_recorded"] = outcome.not_recorded;
+      fmt::print("{}\n", told.dump());
+    }
+    if (!outcome.not_recorded.empty()) {
+      if (!app.global.quiet)
+        fmt::print(stderr, "lockstep: nothing was recorded of the program, which {}: {}\n",
+                   outcome.status == "killed" ? "was killed" : outcome.status, outcome.not_recorded);
+      app.status = outcome.exit_code;  // there is nothing of ours to report on
+      return;
+    }
+    if (!app.global.json && !app.global.quiet)
       fmt::print(stderr, "lockstep: run {} {}, {} records in {}\n", outcome.id, outcome.status, outcome.records,
                  outcome.run.string());
     if (outcome.records == 0 && !app.global.quiet)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/error.h"
 #include "io/mapped_tensor.h"
@@ -15,7 +16,8 @@ constexpr size_t kMaxHeaderBytes = 10'000;  // numpy.load's own limit
 
 struct Element {
   DType dtype;
-  bool swapped;  // big endian on disk
+  bool swapped;          // big endian on disk
+  bool complex = false;  // two of dtype each
 };
 
 [[noreturn]] void corrupt(std::string_view origin, const std::string& what, const Detail& detail = {}) {
@@ -38,6 +40,11 @@ Element element_from_descr(const std::string& descr, std::optional<DType> void_d
   };
   for (const auto& [name, dtype] : kCodes)
     if (code == name) return element(dtype);
+  if (code == "c8" || code == "c16") {
+    Element part = element(code == "c8" ? DType::kF32 : DType::kF64);
+    part.complex = true;
+    return part;
+  }
   if (code == "V1" || code == "V2") {
     const size_t bytes = code == "V2" ? 2 : 1;
     const DType dtype = void_dtype.value_or(bytes == 2 ? DType::kBF16 : DType::kU8);
@@ -47,7 +54,7 @@ Element element_from_descr(const std::string& descr, std::optional<DType> void_d
     return element(dtype);
   }
   fail(Code::kUnsupported, "npy", std::string(origin) + " holds elements we do not read",
-       {.expected = "floats, integers or bool", .got = "descr '" + descr.substr(0, 40) + "'"});
+       {.expected = "floats, complex numbers, integers or bool", .got = "descr '" + descr.substr(0, 40) + "'"});
 }
 
 std::string_view descr_of(DType dtype) {
@@ -132,7 +139,8 @@ Tensor parse_npy(std::span<const std::byte> bytes, std::string_view origin, std:
   const NpyLayout layout = parse_npy_layout(bytes, bytes.size(), origin, void_dtype);
   const std::span<const std::byte> data = bytes.subspan(layout.data_at);
   Shape stored = layout.shape;
-  if (layout.fortran_order) std::reverse(stored.begin(), stored.end());
+  const auto inner = layout.complex ? 1 : 0;  // real and imaginary part lie beside each other in either order
+  if (layout.fortran_order) std::reverse(stored.begin(), stored.end() - inner);
   Tensor tensor = tensor_from_bytes(data, layout.dtype, stored, std::move(owner));
   if (layout.big_endian) {
     tensor = tensor.clone();
@@ -140,15 +148,20 @@ Tensor parse_npy(std::span<const std::byte> bytes, std::string_view origin, std:
   }
   if (!layout.fortran_order) return tensor;
   std::vector<int> axes(stored.size());
-  for (size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int>(axes.size() - 1 - i);
+  std::iota(axes.begin(), axes.end(), 0);
+  std::reverse(axes.begin(), axes.end() - inner);
   return tensor.permute(axes).contiguous();
 }
 
 NpyLayout parse_npy_layout(std::span<const std::byte> bytes, uint64_t file_size, std::string_view origin,
                            std::optional<DType> void_dtype) {
   const Preamble preamble = read_preamble(bytes, origin);
-  const NpyHeader header = parse_npy_header(preamble.header, origin);
+  NpyHeader header = parse_npy_header(preamble.header, origin);
   const Element element = element_from_descr(header.descr, void_dtype, origin);
+  if (element.complex) {
+    if (header.shape.size() >= kMaxRank) corrupt(origin, "too many axes for complex numbers");
+    header.shape.push_back(2);  // [...] → [..., 2], as complex tensors are recorded
+  }
   const uint64_t numel = static_cast<uint64_t>(numel_in_file(header.shape, element.dtype, "npy", origin)),
                  item = dtype_bytes(element.dtype);
   const uint64_t available = file_size - preamble.data_at;
@@ -157,7 +170,7 @@ NpyLayout parse_npy_layout(std::span<const std::byte> bytes, uint64_t file_size,
             {.expected = std::to_string(numel) + " x " + std::to_string(item) + " bytes from offset " +
                          std::to_string(preamble.data_at),
              .got = std::to_string(available)});
-  return {element.dtype, header.shape, header.fortran_order, element.swapped, preamble.data_at};
+  return {element.dtype, header.shape, header.fortran_order, element.swapped, element.complex, preamble.data_at};
 }
 
 Tensor read_npy(const fs::path& path, std::optional<DType> void_dtype) {

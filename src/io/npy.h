@@ -1,5 +1,5 @@
 // NumPy .npy 1.0 to 3.0. bfloat16 is '<V2' and fp8 '|V1' on disk; `void_dtype` says what such a
-// file holds; without it V2 reads as bf16 and V1 as u8, the bytes as they are.
+// file holds; without it V2 reads as bf16 and V1 as u8, the bytes as they are. Complex numbers read as [..., 2] reals.
 #pragma once
 #include <optional>
 #include <span>
@@ -17,6 +17,7 @@ struct NpyLayout {
   DType dtype = DType::kF32;
   Shape shape;
   bool fortran_order = false, big_endian = false;
+  bool complex = false;  // the last axis is real and imaginary part
   size_t data_at = 0;
 };
 NpyLayout parse_npy_layout(std::span<const std::byte> bytes, uint64_t file_size, std::string_view origin,

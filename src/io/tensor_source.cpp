@@ -129,8 +129,24 @@ bool repeat_names(const std::vector<fs::path>& files, const std::set<fs::path>& 
   return false;
 }
 
-void add_folder(TensorSource& source, const fs::path& folder) {
-  const std::vector<fs::path> files = tensor_files(folder);
+// Takes out the files that cannot be read. Where none can, the first of them is the error.
+void skip_unreadable(std::vector<fs::path>& files, std::vector<SkippedFile>& skipped) {
+  std::vector<fs::path> readable;
+  std::optional<Error> first;
+  for (const fs::path& path : files) try {
+      TensorSource alone(path);
+      add_file(alone, path, path.stem().string(), false);
+      readable.push_back(path);
+    } catch (const Error& error) {
+      if (!first) first = error;
+      skipped.push_back({path, error.what()});
+    }
+  if (readable.empty() && first) throw *first;
+  files = std::move(readable);
+}
+
+// `all`: no file of the folder was left out.
+void add_folder(TensorSource& source, const fs::path& folder, const std::vector<fs::path>& files, bool all) {
   if (files.empty())
     fail(Code::kNotFound, "open", folder.string() + " holds no tensor files",
          {.expected = ".npy, .npz, .safetensors, .pt, .pth or .bin files"});
@@ -147,12 +163,32 @@ void add_folder(TensorSource& source, const fs::path& folder) {
     for (const fs::path& component : components) {
       std::string prefix = component == folder ? "" : component.lexically_relative(folder).string() + ".";
       std::replace(prefix.begin(), prefix.end(), '/', '.');
-      add_checkpoint(source, component, prefix);
+      if (all) add_checkpoint(source, component, prefix);
+      for (const fs::path& path : files)
+        if (!all && path.parent_path() == component && path.extension() == ".safetensors")
+          add_safetensors(source, SafetensorsFile::open(path), prefix);
     }
     return;
   }
   for (const fs::path& path : files)
     add_file(source, path, path.lexically_relative(folder).replace_extension().string(), true);
+}
+
+std::unique_ptr<TensorSource> open_folder(const fs::path& path, std::vector<SkippedFile>* skipped) {
+  const fs::path folder = fs::path(path / "").parent_path();  // without a trailing slash, so that parents compare equal
+  std::vector<fs::path> files = tensor_files(folder);
+  auto source = std::make_unique<TensorSource>(path);
+  try {
+    add_folder(*source, folder, files, true);
+    return source;
+  } catch (const Error&) {  // only now is each file tried alone: folders hold thousands
+    if (!skipped || files.empty()) throw;
+    skip_unreadable(files, *skipped);
+    if (skipped->empty()) throw;
+  }
+  source = std::make_unique<TensorSource>(path);
+  add_folder(*source, folder, files, false);
+  return source;
 }
 
 }  // namespace
@@ -223,11 +259,11 @@ bool has_tensor_extension(const fs::path& path) {
   return false;
 }
 
-std::unique_ptr<TensorSource> open_tensors(const fs::path& path) {
+std::unique_ptr<TensorSource> open_tensors(const fs::path& path, std::vector<SkippedFile>* skipped) {
   auto source = std::make_unique<TensorSource>(path);
   std::error_code error;
   if (fs::is_directory(path, error))
-    add_folder(*source, fs::path(path / "").parent_path());  // without a trailing slash, so that parents compare equal
+    source = open_folder(path, skipped);
   else if (path.extension() == ".json")
     add_checkpoint(*source, path);
   else

@@ -56,7 +56,12 @@ class TensorSource {
 // safetensors files is a checkpoint, and one with such folders inside a model: `transformer.` before the names of
 // transformer/. In any other folder names are paths without extension, `sub/latents`, and `sub/file/inner` where a file
 // holds several.
-std::unique_ptr<TensorSource> open_tensors(const fs::path& path);
+// `skipped`: files of a folder that cannot be read are put there, as long as another can; without it they are an error.
+struct SkippedFile {
+  fs::path file;
+  std::string why;
+};
+std::unique_ptr<TensorSource> open_tensors(const fs::path& path, std::vector<SkippedFile>* skipped = nullptr);
 
 bool has_tensor_extension(const fs::path& path);  // .npy .npz .safetensors .pt .pth .bin
 

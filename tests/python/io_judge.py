@@ -15,6 +15,8 @@ from safetensors import safe_open
 
 def entry(name, array):
     shape = list(np.shape(array))
+    if array.dtype.kind == "c":
+        shape = [*shape, 2]  # read as real and imaginary parts
     array = np.ascontiguousarray(array)  # makes a scalar one-dimensional
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))

@@ -63,3 +63,42 @@ def test_one_wrong_file_is_named(folders):
     torch.save(tensors()["block.10"] * 2, folders["pt"] / "block.10.pt")
     done, document = run_json("compare", folders["npy"], folders["pt"])
     assert done.returncode == 1 and document["first_divergence"]["name"] == "block.10"
+
+
+def break_one(folder, kind):
+    """A stage of its own, cut off, of which nothing can be read."""
+    broken = folder / f"zz.{kind}"
+    broken.write_bytes(b"no tensor at all")
+    return broken
+
+
+@pytest.mark.parametrize("kind", ["npy", "pt", "pt_dict", "safetensors", "safetensors_files", "mixed"])
+def test_a_file_that_cannot_be_read_is_left_out_and_named(folders, kind):
+    """One such file refused all the others."""
+    broken = [break_one(folders[kind], extension) for extension in ("npy", "safetensors")]
+    done, document = run_json("compare", folders["pt"], folders[kind])
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert document["verdict"] == "match" and document["compared"] == 3
+    assert document["skipped_files"]["candidate"] == 2
+    for file in broken:
+        assert done.stderr.count(f"lockstep: {file} is left out: [") == (2 if kind == "pt" else 1), done.stderr
+
+
+def test_a_folder_of_which_nothing_can_be_read_is_refused(folders, tmp_path):
+    (tmp_path / "none").mkdir()
+    broken = break_one(tmp_path / "none", "npy")
+    done, _ = run_json("compare", folders["npy"], tmp_path / "none")
+    assert done.returncode in (2, 3) and str(broken) in done.stdout + done.stderr
+
+
+def test_complex_numbers_are_compared_as_the_recorder_keeps_them(tmp_path):
+    """[..., 2]: real and imaginary parts, whatever the order of the file."""
+    values = (np.arange(12).reshape(3, 4) + 1j * np.arange(12)[::-1].reshape(3, 4)).astype("c8")
+    forms = {"c": values, "fortran": np.asfortranarray(values), "big": values.astype(">c8"), "wide": values.astype("c16")}
+    forms["real"] = values.view("f4").reshape(3, 4, 2)
+    for name, form in forms.items():
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "rope.npy", form)
+    for name in ("c", "fortran", "big", "wide"):
+        done, document = run_json("compare", tmp_path / "real", tmp_path / name)
+        assert done.returncode == 0 and document["compared"] == 1, (name, done.stdout, done.stderr)

@@ -1,6 +1,7 @@
 """Recorded programs that start others, and programs that record at once."""
 
 import json
+import resource
 import subprocess
 import sys
 
@@ -132,3 +133,66 @@ if __name__ == "__main__":
 """
     record(tmp_path, source, "--name", "port")
     assert run_json("--home", tmp_path / "home", "runs", "show", "latest:port.child")[1]["run"]["status"] == "finished"
+
+
+def without_a_store(kind, tmp_path):
+    """The home, and how to start, so that no run can be made: what is no folder cannot be written to even by root."""
+    if kind == "unwritable":
+        (tmp_path / "file").write_text("")
+        return tmp_path / "file" / "home", {}
+    # Run.json does not fit: a limit on the size of files stands for a full disk.
+    limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40, 40)), "restore_signals": False}
+    return tmp_path / "home", limit
+
+
+@pytest.mark.parametrize("kind", ["unwritable", "full"])
+def test_a_program_runs_unrecorded_where_no_run_can_be_made(tmp_path, kind):
+    """It was refused, although what is recorded is worth less than the program's own results."""
+    home, start = without_a_store(kind, tmp_path)
+    program = ["record", "--", sys.executable, "-c", HAND + "print('its result')\nsys.exit(7)"]
+    start = {"env": ENVIRONMENT, "cwd": tmp_path, "capture_output": True, "text": True, **start}
+    done = subprocess.run([PROGRAM, "--home", home, *program], **start)
+    assert (done.returncode, done.stdout) == (7, "its result\n"), done.stderr
+    first, last = done.stderr.splitlines()
+    assert first.startswith("lockstep: the program runs unrecorded: [") and str(home) in first
+    assert last.startswith("lockstep: nothing was recorded of the program, which failed: [") and str(home) in last
+    told = json.loads(subprocess.run([PROGRAM, "--json", "--home", home, *program], **start).stdout)
+    assert (told["run"], told["status"], told["exit_code"], told["records"]) == ("", "failed", 7, 0)
+    assert str(home) in told["not_recorded"]
+    assert not list((tmp_path / "home").glob("runs/*"))
+
+
+def test_a_disk_that_is_full_at_the_end_costs_one_warning(tmp_path):
+    full = HAND + "import resource\nresource.prlimit(os.getppid(), resource.RLIMIT_FSIZE, (40, 40))\nprint('its result')\n"
+    done = subprocess.run(
+        [PROGRAM, "--home", tmp_path / "home", "record", "--", sys.executable, "-c", full],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        restore_signals=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "its result\n"), done.stderr
+    first, last = done.stderr.splitlines()
+    assert "does not say how its program ended" in first and "finished, 1 records" in last
+
+
+def test_values_are_substituted_where_no_run_can_be_made(tmp_path):
+    reference = record(tmp_path, HAND, "--name", "reference")
+    source = "import numpy\nfrom lockstep import checkpoint\nprint(checkpoint('x', numpy.full(2, 3, 'f')).tolist())\n"
+    home, start = without_a_store("unwritable", tmp_path)
+    options = ["--reference", reference.path, "--substitute", "x"]
+    done = subprocess.run(
+        [PROGRAM, "--home", home, "record", *options, "--", sys.executable, "-c", source],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        **start,
+    )
+    assert (done.returncode, done.stdout) == (0, "[1.0, 2.0]\n"), done.stderr
+
+
+@pytest.mark.parametrize("wrong", [("--steps", "3-x", "--", sys.executable), ("--", "no_such_program"), ("--reference", "none", "--", "true")])
+def test_mistakes_are_refused_also_where_no_run_can_be_made(tmp_path, wrong):
+    home, _ = without_a_store("unwritable", tmp_path)
+    done = run("--home", home, "record", *wrong, cwd=tmp_path)
+    assert done.returncode in (2, 3) and done.stderr.splitlines()[-1].startswith("lockstep: ["), done.stderr

@@ -9,9 +9,11 @@ _here = os.path.dirname(os.path.abspath(__file__))
 def _start_recorder():
     # Behind everything else: a lockstep that the program's own environment has installed comes first.
     sys.path.append(os.path.dirname(os.path.dirname(_here)))
+    from lockstep import _session
     from lockstep.recorder import install
 
-    install()
+    if _session.asked_for():  # not where no run could be made
+        install()
 
 
 def _run_next_sitecustomize():

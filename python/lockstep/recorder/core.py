@@ -1,16 +1,14 @@
 """The recorder: module calls come in, tensors go to the session, with step and pass."""
 
-import collections.abc
-import copy
-import dataclasses
 import fnmatch
 import os
 import sys
 import threading
 
 from .. import _session
+from .._import_hook import after_import
+from .._packed import opened
 from .._views import is_tensor
-from .import_hook import after_import
 from .names import ModuleNames
 
 _FRAMEWORKS = ("torch.", "mlx.")
@@ -30,7 +28,16 @@ def _calling_line(frame):
     return None
 
 
-_REPEATED = ("hidden_states", "attentions", "past_key_values")  # fields of a ModelOutput that gather what layers made
+class Call:
+    """What all that goes into a call and comes out of it shares."""
+
+    __slots__ = ("place", "step", "tags", "hit")
+
+    def __init__(self, place, step, tags, hit):
+        self.place = place  # file, line, function
+        self.step = step
+        self.tags = tags
+        self.hit = hit
 
 
 class Recorder:
@@ -59,7 +66,7 @@ class Recorder:
     def call(self, names, function, module, args, kwargs):
         """Runs function(module, ...) and records what went in and out. Whatever fails here, the call itself happens."""
         stack = self.stack()
-        name = place = None
+        name = call = None
         try:
             name = names.name_of(module, stack[-1] if stack else None)
             if name is not None and not self._is_wanted(name):
@@ -68,9 +75,9 @@ class Recorder:
                 self.pipeline.before_module(module)
             inputs_of = name if name is not None or not self.inputs else names.input_name_of(module)
             if inputs_of is not None:
-                place = self._place_of(module, sys._getframe(1))
+                call = self._begin_call(inputs_of, module, sys._getframe(1))
                 if self.inputs and (name is not None or self._is_wanted(inputs_of)):
-                    args, kwargs = self._offer_inputs(inputs_of, type(module), args, kwargs, place)
+                    args, kwargs = self._offer_inputs(inputs_of, type(module), args, kwargs, call)
         except Exception as error:
             _session.warn_once(("module", type(error)), f"a {type(module).__name__} is not recorded: {error}")
             name = None
@@ -81,12 +88,17 @@ class Recorder:
             stack.pop()
         try:
             if name is not None:
-                output = self.open(name, output, "output", place)
+                output = self.open(name, output, "output", call)
             if self.pipeline is not None:
                 output = self.pipeline.after_module(module, output)
         except Exception as error:
             _session.warn_once(("module", type(error)), f"{name or type(module).__name__} is not recorded: {error}")
         return output
+
+    def _begin_call(self, name, module, frame):
+        session = _session.current()
+        hit = -1 if session is None else session.begin_call(name, self.step, self.tags)
+        return Call(self._place_of(module, frame), self.step, self.tags, hit)
 
     def _is_wanted(self, name):
         wanted = self._wanted.get(name)
@@ -125,70 +137,32 @@ class Recorder:
             self._parameters[kind] = names
         return names
 
-    def _offer_inputs(self, name, kind, args, kwargs, place):
+    def _offer_inputs(self, name, kind, args, kwargs, call):
         """One tensor alone carries the module's name; of several each carries its parameter's behind it."""
         count = sum(1 for value in (*args, *kwargs.values()) if is_tensor(value) or isinstance(value, (tuple, list, dict)))
         if count == 1:
-            args = tuple(self.open(name, value, "input", place) for value in args)
-            return args, {key: self.open(name, value, "input", place) for key, value in kwargs.items()}
+            args = tuple(self.open(name, value, "input", call) for value in args)
+            return args, {key: self.open(name, value, "input", call) for key, value in kwargs.items()}
         known = self._parameters_of(kind)
         args = tuple(
-            self.open(f"{name}.{known[index] if index < len(known) else index}", value, "input", place)
+            self.open(f"{name}.{known[index] if index < len(known) else index}", value, "input", call)
             for index, value in enumerate(args)
         )
-        return args, {key: self.open(f"{name}.{key}", value, "input", place) for key, value in kwargs.items()}
+        return args, {key: self.open(f"{name}.{key}", value, "input", call) for key, value in kwargs.items()}
 
-    def open(self, name, value, role, place):
+    def open(self, name, value, role, call):
         """Records the tensors in a value, however they are packed; returns it, or a copy with replaced tensors."""
-        if is_tensor(value):
-            return self.offer(name, value, role=role, place=place)
-        if isinstance(value, (tuple, list)):
-            items = [self.open(f"{name}.{index}", item, role, place) for index, item in enumerate(value)]
-            if all(new is old for new, old in zip(items, value)):
-                return value
-            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-        if isinstance(value, collections.abc.Mapping):
-            # In a ModelOutput the tuple of all hidden states repeats what its layers have recorded.
-            is_model_output = any(kind.__name__ in ("ModelOutput", "BaseOutput") for kind in type(value).__mro__)
-            changed = {}
-            for key, item in value.items():
-                if is_model_output and str(key).endswith(_REPEATED) and not is_tensor(item):
-                    continue
-                new = self.open(f"{name}.{key}", item, role, place)
-                if new is not item:
-                    changed[key] = new
-            return self._with_items(value, changed)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            changed = {}
-            for field in dataclasses.fields(value):
-                item = getattr(value, field.name, None)
-                new = self.open(f"{name}.{field.name}", item, role, place)
-                if new is not item:
-                    changed[field.name] = new
-            return dataclasses.replace(value, **changed) if changed else value
-        return value
+        return opened(name, value, lambda one, tensor: self._offer(one, tensor, role, call.step, call.tags, call.place, call.hit))
+
+    def offer_stage(self, name, value, step, tags):
+        return self._offer(name, value, "checkpoint", step, tags)
 
     @staticmethod
-    def _with_items(mapping, changed):
-        if not changed:
-            return mapping
-        result = copy.copy(mapping)
-        for key, item in changed.items():
-            result[key] = item
-        return result
-
-    def offer(self, name, value, *, role, place=None, step="current", tags=None):
+    def _offer(name, value, role, step, tags, place=None, hit=-1):
         session = _session.current()
         if session is None:
             return value
-        return session.offer(
-            name,
-            value,
-            role=role,
-            step=self.step if step == "current" else step,
-            tags=self.tags if tags is None else tags,
-            where=place,
-        )
+        return session.offer(name, value, role=role, step=step, tags=tags, where=place, hit=hit)
 
 
 def install():

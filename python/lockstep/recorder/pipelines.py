@@ -124,7 +124,7 @@ class Stages:
         self._restore.append((part, name))
 
     def _stage(self, name, value, *, step=None, tags=None):
-        return self._recorder.offer(name, value, role="checkpoint", step=step, tags=tags or {})
+        return self._recorder.offer_stage(name, value, step, tags or {})
 
     def _describe(self, signature, args, kwargs):
         try:
