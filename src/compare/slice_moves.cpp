@@ -200,16 +200,22 @@ std::optional<Described> describe_map(const std::vector<int64_t>& map, const std
                        fmt::format("{} taken in steps of {} instead of in blocks", plural(word), n / g), 1};
   if (matched == n)
     if (auto parts = describe_within_parts(map, word)) return parts;
-  // A shift leaves slices at one end without a partner.
-  for (int64_t j = 0; j < n; ++j) {
-    if (map[static_cast<size_t>(j)] == kNone || map[static_cast<size_t>(j)] == j) continue;
-    const int64_t shift = map[static_cast<size_t>(j)] - j;
-    int64_t agree = 0;
-    for (int64_t k = 0; k < n; ++k) agree += map[static_cast<size_t>(k)] == k + shift;
-    if (agree >= std::max<int64_t>({3, n / 8, (n - std::abs(shift)) * 9 / 10}))
+  // A shift leaves slices at one end without a partner, or with what lies at the border; beyond that, nothing is where
+  // it was.
+  std::map<int64_t, int64_t> shifts;
+  for (int64_t j = 0; j < n; ++j)
+    if (map[static_cast<size_t>(j)] != kNone) ++shifts[map[static_cast<size_t>(j)] - j];
+  const int64_t in_place = shifts[0];
+  shifts.erase(0);
+  const auto most =
+      std::max_element(shifts.begin(), shifts.end(), [](const auto& x, const auto& y) { return x.second < y.second; });
+  if (most != shifts.end()) {
+    const auto [shift, agree] = *most;
+    const int64_t j = std::max<int64_t>(0, -shift);
+    if (in_place <= std::max<int64_t>(1, agree / 4) &&
+        agree >= std::max<int64_t>({3, n / 8, (n - std::abs(shift)) * 9 / 10}))
       return Described{"layout.shifted",
                        fmt::format("{} shifted: {} {} is the reference's {}", plural(word), word, j, j + shift), 1};
-    break;
   }
   for (int64_t times = 2; times <= n / 2 && matched == n; ++times)
     if (n % times == 0 && all([&](int64_t j, int64_t m) { return m == j / times; }))

@@ -89,6 +89,8 @@ TEST(Layouts, APartThatComesAgain) {
   EXPECT_EQ(id_of(moved([](int64_t i) { return i % 4; }), x), "layout.repeated");
   EXPECT_EQ(id_of(moved([](int64_t i) { return i < 4 ? i + 4 : i; }), x), "layout.repeated");
   EXPECT_EQ(id_of(moved([](int64_t i) { return i / 2; }), x), "layout.repeated");
+  EXPECT_EQ(id_of(moved([](int64_t i) { return i >= 7 && i < 14 ? i - 7 : i; }), x), "layout.repeated");
+  EXPECT_EQ(id_of(moved([](int64_t i) { return std::max<int64_t>(i - 2, 0); }), x), "layout.shifted");
   EXPECT_EQ(id_of(moved([](int64_t i) { return (i + 8) % 16; }), x), "layout.parts_exchanged");
   Values vector = noise({64}, 2), twice = vector;
   std::copy_n(vector.v.begin(), 32, twice.v.begin() + 32);
