@@ -79,13 +79,22 @@ def test_why_nothing_was_compared(tmp_path):
     x = normal(1, 32, 16)
     passes = [("eps", {"step": s, "tags": {"pass": p}}, x) for s in range(3) for p in ("cond", "uncond")]
     a = run(tmp_path / "a", passes)
-    batched = compare(a, run(tmp_path / "b", [("eps", {"step": s}, np.concatenate([x, x])) for s in range(3)]))
-    assert batched.returncode == 2 and "propose-map" not in batched.stderr and "steps, hits and passes" in batched.stderr
-    assert "eps: 6 of the reference (steps 0 to 2, pass=cond, pass=uncond) against 3 of yours (steps 0 to 2, no pass)" in batched.stdout
+    single = compare(a, run(tmp_path / "b", [("eps", {"step": s}, x) for s in range(3)]))
+    assert single.returncode == 2 and "propose-map" not in single.stderr and "steps, hits and passes" in single.stderr
+    assert "eps: 6 of the reference (steps 0 to 2, pass=cond, pass=uncond) against 3 of yours (steps 0 to 2, no pass)" in single.stdout
     only = compare(a, a, "--only", "nothing.*")
     assert only.returncode == 2 and "--only nothing.*" in only.stderr
     empty = compare(a, run(tmp_path / "c", {}))
     assert empty.returncode == 2 and "hold records" in empty.stderr
+
+
+def test_both_passes_in_one_batch_are_compared_with_their_own(tmp_path):
+    cond, uncond = normal(1, 32, 16), normal(1, 32, 16) + 1
+    a = run(tmp_path / "a", [("eps", {"step": s, "tags": {"pass": p}}, x) for s in range(3) for p, x in (("cond", cond), ("uncond", uncond))])
+    b = run(tmp_path / "b", [("eps", {"step": s}, np.concatenate([uncond, cond])) for s in range(3)])
+    done = json.loads(compare(a, b, "--json").stdout)
+    assert done["verdict"] == "match" and done["compared"] == 6
+    assert any("in one batch (unconditional first, by their values)" in note for note in done["notes"])
 
 
 def test_the_most_specific_tolerance_decides_and_is_told(tmp_path):

@@ -222,6 +222,8 @@ std::string alone(const Case& failing, const Told& told, const Times& wrong, boo
 
 void search_timestep_value(Case& failing, Findings& out) {
   if (failing.r.size() > 8 || failing.r.size() != failing.c.size()) return;
+  // Whole numbers are ids and lengths.
+  if (!is_floating(failing.reference_run().records[failing.reference_record()].dtype)) return;
   const double near = std::max(2e-3, failing.tolerance);  // in a coarse precision a factor is known no better
   size_t item = 0;
   for (size_t i = 1; i < failing.r.v.size(); ++i)
