@@ -26,7 +26,7 @@ class Memory:
     def __init__(self, change=None):
         self.change, self.tensors, self.hits = change, {}, {}
 
-    def offer(self, name, value, *, role="checkpoint", step=None, tags=None, where=None):
+    def offer(self, name, value, *, role="checkpoint", step=None, tags=None, where=None, hit=-1):
         import torch
 
         shown = value

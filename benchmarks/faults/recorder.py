@@ -39,13 +39,13 @@ def changed_captures(change):
         return
     original = _session.Session.offer
 
-    def offer(self, name, value, *, role="checkpoint", step=None, tags=None, where=None):
+    def offer(self, name, value, *, role="checkpoint", step=None, tags=None, where=None, hit=-1):
         shown = value
         if isinstance(value, torch.Tensor) and value.is_complex():
             shown = torch.view_as_real(value)
         changed = change(name, role, step, tags or {}, shown)
         if changed is not None:
-            original(self, name, changed, role=role, step=step, tags=tags, where=where)
+            original(self, name, changed, role=role, step=step, tags=tags, where=where, hit=hit)
         return value
 
     _session.Session.offer = offer
