@@ -15,6 +15,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kNone = -1;
+constexpr int64_t kFewestInTurn = 8;  // blocks: fewer are parts that were exchanged
 
 float pseudo_random(uint64_t i, uint64_t seed) {
   uint64_t x = (i + 1) * 0x9E3779B97F4A7C15ull ^ seed * 0xD1B54A32D192ED03ull;
@@ -127,6 +128,17 @@ std::optional<Described> describe_blocks(const std::vector<int64_t>& map, const 
       for (int64_t i = 1; i < size && blocks; ++i) blocks = map[static_cast<size_t>(p * size + i)] == from + i;
       order += (order.empty() ? "" : ", ") + std::to_string(from / size);
       sources.insert(from);
+    }
+    // Many blocks taken in turn: two factors of the axis changed places, with a third inside that stayed.
+    for (int64_t g = 2; g <= parts / 2 && blocks && parts >= kFewestInTurn; ++g) {
+      bool in_turn = parts % g == 0;
+      for (int64_t p = 0; p < parts && in_turn; ++p)
+        in_turn = map[static_cast<size_t>(p * size)] == (p % g * (parts / g) + p / g) * size;
+      if (in_turn)
+        return Described{"layout.interleaved",
+                         fmt::format("blocks of {} {} taken in steps of {} instead of one after the other", size,
+                                     plural(word), parts / g),
+                         1};
     }
     if (blocks)  // what comes twice was not exchanged with anything
       return Described{

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "synthetic.h"
 
 namespace lockstep {
@@ -74,6 +76,16 @@ TEST(Layouts, ReversedRolledShiftedRepeated) {
   EXPECT_EQ(id_of(moved([](int64_t i) { return i - 1; }), x), "layout.shifted");
   EXPECT_EQ(id_of(moved([](int64_t) { return 5; }), x), "layout.repeated");
   EXPECT_EQ(id_of(moved([](int64_t i) { return i % 4 * 4 + i / 4; }), x), "layout.interleaved");
+}
+
+// [channels, 2, 2] laid down as [2, channels, 2]: pairs stay together, and are taken in turn.
+TEST(Layouts, AFactorInsideThatStays) {
+  const Values x = noise({6, 64}, 1);
+  EXPECT_EQ(id_of(reshaped(permuted(reshaped(x, {6, 16, 2, 2}), {0, 2, 1, 3}), {6, 64}), x), "layout.interleaved");
+  Values heads = x;  // two of four parts
+  for (int64_t i = 0; i < 6; ++i)
+    std::rotate(heads.row(i).begin() + 16, heads.row(i).begin() + 32, heads.row(i).begin() + 48);
+  EXPECT_EQ(id_of(heads, x), "layout.parts_exchanged");
 }
 
 // What one of several ranks holds, in the places of the others too: nothing was exchanged.
