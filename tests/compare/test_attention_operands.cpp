@@ -14,7 +14,7 @@ namespace {
 using namespace synthetic;
 
 constexpr int64_t kText = 5, kRows = 3, kAcross = 4, kImage = kRows * kAcross, kAll = kText + kImage;
-constexpr int64_t kJointHeads = 3, kSize = 16, kPairs = kSize / 2, kWidth = kJointHeads * kSize;
+constexpr int64_t kJointHeads = 3, kHeadSize = 16, kPairs = kHeadSize / 2, kJointWidth = kJointHeads * kHeadSize;
 constexpr int64_t kFirst[] = {0, 2, 5, kPairs};  // columns of frame, height and width
 
 using Head = std::vector<double>;
@@ -63,7 +63,7 @@ struct JointHow {
 struct TwoStreams {
   unsigned seed = 1;
   Values of(int which) const {
-    return noise({1, which < 3 ? kText : kImage, kWidth}, 10 * seed + static_cast<unsigned>(which));
+    return noise({1, which < 3 ? kText : kImage, kJointWidth}, 10 * seed + static_cast<unsigned>(which));
   }
 
   // [token][head] of one operand, rotated
@@ -74,7 +74,7 @@ struct TwoStreams {
       out.emplace_back();
       for (int64_t h = 0; h < kJointHeads; ++h) {
         const auto row = t < kText ? text.row(t) : image.row(t - kText);
-        Head x(row.begin() + h * kSize, row.begin() + (h + 1) * kSize);
+        Head x(row.begin() + h * kHeadSize, row.begin() + (h + 1) * kHeadSize);
         for (int64_t i = 0; i < kPairs && operand != kAllValues; ++i) {
           const auto [a, b] = how.pair(operand, t, i);
           const double angle = how.angle(operand, t, i), c = std::cos(angle), s = std::sin(angle);
@@ -95,7 +95,7 @@ struct TwoStreams {
       for (auto& row : how.in_front->made(kKeys, how)) k.push_back(row);
       for (auto& row : how.in_front->made(kAllValues, how)) v.push_back(row);
     }
-    Values out = make_values({1, kImage, kWidth});
+    Values out = make_values({1, kImage, kJointWidth});
     for (int64_t t = 0; t < kImage; ++t)
       for (int64_t h = 0; h < kJointHeads; ++h) {
         const size_t at = static_cast<size_t>(t + kText), head = static_cast<size_t>(h);
@@ -107,13 +107,13 @@ struct TwoStreams {
         double total = 0;
         for (size_t key = 0; key < keys; ++key) {
           double sum = 0;
-          for (size_t j = 0; j < kSize; ++j) sum += q[at][head][j] * of_key(k, key)[j];
-          weights.push_back(std::exp(sum / std::sqrt(static_cast<double>(kSize)))), total += weights.back();
+          for (size_t j = 0; j < kHeadSize; ++j) sum += q[at][head][j] * of_key(k, key)[j];
+          weights.push_back(std::exp(sum / std::sqrt(static_cast<double>(kHeadSize)))), total += weights.back();
         }
-        for (size_t j = 0; j < kSize; ++j) {
+        for (size_t j = 0; j < kHeadSize; ++j) {
           double sum = 0;
           for (size_t key = 0; key < keys; ++key) sum += how.weight(weights[key] / total) * of_key(v, key)[j];
-          out.row(t)[head * kSize + j] = static_cast<float>(sum);
+          out.row(t)[head * kHeadSize + j] = static_cast<float>(sum);
         }
       }
     return out;
