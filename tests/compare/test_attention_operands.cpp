@@ -14,7 +14,8 @@ namespace {
 using namespace synthetic;
 
 constexpr int64_t kText = 5, kRows = 3, kAcross = 4, kImage = kRows * kAcross, kAll = kText + kImage;
-constexpr int64_t kJointHeads = 3, kHeadSize = 16, kPairs = kHeadSize / 2, kJointWidth = kJointHeads * kHeadSize;
+constexpr int64_t kJointHeads = 3, kOperandSize = 16, kPairs = kOperandSize / 2,
+                  kJointWidth = kJointHeads * kOperandSize;
 constexpr int64_t kFirst[] = {0, 2, 5, kPairs};  // columns of frame, height and width
 
 using Head = std::vector<double>;
@@ -74,7 +75,7 @@ struct TwoStreams {
       out.emplace_back();
       for (int64_t h = 0; h < kJointHeads; ++h) {
         const auto row = t < kText ? text.row(t) : image.row(t - kText);
-        Head x(row.begin() + h * kHeadSize, row.begin() + (h + 1) * kHeadSize);
+        Head x(row.begin() + h * kOperandSize, row.begin() + (h + 1) * kOperandSize);
         for (int64_t i = 0; i < kPairs && operand != kAllValues; ++i) {
           const auto [a, b] = how.pair(operand, t, i);
           const double angle = how.angle(operand, t, i), c = std::cos(angle), s = std::sin(angle);
@@ -107,13 +108,13 @@ struct TwoStreams {
         double total = 0;
         for (size_t key = 0; key < keys; ++key) {
           double sum = 0;
-          for (size_t j = 0; j < kHeadSize; ++j) sum += q[at][head][j] * of_key(k, key)[j];
-          weights.push_back(std::exp(sum / std::sqrt(static_cast<double>(kHeadSize)))), total += weights.back();
+          for (size_t j = 0; j < kOperandSize; ++j) sum += q[at][head][j] * of_key(k, key)[j];
+          weights.push_back(std::exp(sum / std::sqrt(static_cast<double>(kOperandSize)))), total += weights.back();
         }
-        for (size_t j = 0; j < kHeadSize; ++j) {
+        for (size_t j = 0; j < kOperandSize; ++j) {
           double sum = 0;
           for (size_t key = 0; key < keys; ++key) sum += how.weight(weights[key] / total) * of_key(v, key)[j];
-          out.row(t)[head * kHeadSize + j] = static_cast<float>(sum);
+          out.row(t)[head * kOperandSize + j] = static_cast<float>(sum);
         }
       }
     return out;
