@@ -35,6 +35,7 @@ using N = int64_t;
 // Numbers of the row in another order.
 template <typename From>
 double moved(G w, N j, N g, From from) {
+  if (from >= w.inputs()) return 0;  // a row's last group may be shorter than the others
   return w.step(g) * w.number(j, from) + w.low(g);
 }
 
@@ -277,10 +278,11 @@ bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) 
   const Values& w = probe.weight();
   if (w.size() == 0) return false;
   if (search_element_forms(probe, report) || search_memory(probe, weight_memories(w.shape), report)) return true;
-  const size_t few = std::min<size_t>(2, probe.columns().size()), all = probe.columns().size();
+  // A long row tells enough by itself, and is taken apart once for all readings.
+  const size_t all = probe.columns().size(), few = std::min<size_t>(w.last() >= 256 ? 1 : 2, all);
   // A reading that is right leaves much less of these rows than the weight itself does.
   const std::vector<int64_t> first(probe.columns().begin(), probe.columns().begin() + static_cast<int64_t>(few));
-  const double hopeless = std::min(kHopelessReading, 0.9 * probe.candidate_rows(take_rows(w, first)));
+  const double hopeless = std::min(kHopelessReading, 0.9 * probe.candidate_rows(take_rows(w, first), true));
   EndsBySize ends(w);
   const std::vector<Quantiser> ways = quantisers(w);
   for (const Quantiser& quantiser : ways) {
@@ -290,7 +292,7 @@ bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) 
       if (reading.words[0] != 0 && quantiser.plain_only) break;
       if (reading.words[0] == 0 && quantiser.is_usual() && w.last() % quantiser.group == 0)
         continue;  // looked for already
-      if (probe.candidate_rows(rows_read(probe, grid, reading, few)) > hopeless) continue;
+      if (probe.candidate_rows(rows_read(probe, grid, reading, few), true) > hopeless) continue;
       const double residual = probe.candidate_rows(rows_read(probe, grid, reading, all));
       if (probe.good(residual))
         return report.add("linear.weight_quantised", quantiser.words() + (reading.words[0] ? ", " : "") + reading.words,
