@@ -15,7 +15,7 @@ from safetensors import safe_open
 
 def entry(name, array):
     shape = list(np.shape(array))
-    if array.dtype.kind == "c":
+    if np.asarray(array).dtype.kind == "c":
         shape = [*shape, 2]  # read as real and imaginary parts
     array = np.ascontiguousarray(array)  # makes a scalar one-dimensional
     if array.dtype.byteorder == ">":

@@ -241,7 +241,7 @@ bool search_other_group_sizes(const LinearProbe& probe, const std::vector<Quanti
       return out;
     };
     for (const WeightGroups as : read) {
-      if (as.size == quantiser.group || probe.candidate_rows(rows(as, 1), true) > hopeless) continue;
+      if (as.size == quantiser.group || probe.candidate_rows(rows(as, 1)) > hopeless) continue;
       const double residual = probe.candidate_rows(rows(as, probe.columns().size()));
       if (probe.good(residual))
         return report.add("linear.weight_quantised",
@@ -282,7 +282,7 @@ bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) 
   const size_t all = probe.columns().size(), few = std::min<size_t>(w.last() >= 256 ? 1 : 2, all);
   // A reading that is right leaves much less of these rows than the weight itself does.
   const std::vector<int64_t> first(probe.columns().begin(), probe.columns().begin() + static_cast<int64_t>(few));
-  const double hopeless = std::min(kHopelessReading, 0.9 * probe.candidate_rows(take_rows(w, first), true));
+  const double hopeless = std::min(kHopelessReading, 0.9 * probe.candidate_rows(take_rows(w, first)));
   EndsBySize ends(w);
   const std::vector<Quantiser> ways = quantisers(w);
   for (const Quantiser& quantiser : ways) {
@@ -292,7 +292,7 @@ bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) 
       if (reading.words[0] != 0 && quantiser.plain_only) break;
       if (reading.words[0] == 0 && quantiser.is_usual() && w.last() % quantiser.group == 0)
         continue;  // looked for already
-      if (probe.candidate_rows(rows_read(probe, grid, reading, few), true) > hopeless) continue;
+      if (probe.candidate_rows(rows_read(probe, grid, reading, few)) > hopeless) continue;
       const double residual = probe.candidate_rows(rows_read(probe, grid, reading, all));
       if (probe.good(residual))
         return report.add("linear.weight_quantised", quantiser.words() + (reading.words[0] ? ", " : "") + reading.words,
