@@ -2,8 +2,8 @@
 tensor that differs must be the one the set names, and the fault must be far above rounding. Of the clean pairs it says how far
 apart they are.
 
-    python benchmarks/faults/check_sets.py --set 4
-    python benchmarks/faults/check_sets.py --clean-set 2
+    python benchmarks/faults/check_sets.py --set blind_04_other_models
+    python benchmarks/faults/check_sets.py --clean-set clean_02_other_worlds
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tools" / "reference")]
+from sets import CLEAN_SETS, FAULT_SETS, chosen_from  # noqa: E402: found by the path above
 
 
 class Memory:
@@ -122,23 +123,22 @@ def measure_clean_pairs(pairs, only: str) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", type=int, default=1)
-    parser.add_argument("--clean-set", type=int, choices=[2], help="these clean pairs instead of faults")
+    parser.add_argument("--set", type=chosen_from(FAULT_SETS), default=FAULT_SETS[0], metavar="NAME")
+    parser.add_argument("--clean-set", type=chosen_from(CLEAN_SETS[1:]), metavar="NAME", help="these clean pairs instead of faults")
     parser.add_argument("--only", default="*", help="glob of fault ids, or of the pairs' names")
     arguments = parser.parse_args()
 
     from recorder import load  # first: it must see torch and diffusers being imported
 
     import torch
-    from clean_pairs import MODELS
-    from run import CLEAN_SETS, SETS
+    from clean_01_rounding import MODELS
     from tiny_pipeline import make_pipeline
     from worlds import World
 
     torch.set_num_threads(1)
     if arguments.clean_set:
-        return measure_clean_pairs(importlib.import_module(CLEAN_SETS[arguments.clean_set]), arguments.only)
-    faults = [f for f in importlib.import_module(SETS[arguments.set]).FAULTS if fnmatch.fnmatchcase(f.id, arguments.only)]
+        return measure_clean_pairs(importlib.import_module(arguments.clean_set), arguments.only)
+    faults = [f for f in importlib.import_module(arguments.set).FAULTS if fnmatch.fnmatchcase(f.id, arguments.only)]
     bad, prepared = 0, {}
     with tempfile.TemporaryDirectory() as home:
         for fault in faults:

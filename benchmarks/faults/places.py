@@ -1,4 +1,4 @@
-"""Ways of planting that several sets share, beside those of faults.py."""
+"""Ways of planting that several sets share, beside those of suite_01_every_stage.py."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import types
 
 import torch
 
-import faults
-from faults import D, T, block
+import suite_01_every_stage as suite
+from suite_01_every_stage import D, T, block
 from planting import attribute, changed_function, forward
 
 
@@ -23,8 +23,8 @@ def faults_of(collected: list, world=None):
     """A set's own `fault(...)`: into its own list, in its own world unless told otherwise."""
 
     def fault(*arguments, **more):
-        faults.fault(*arguments, **({"world": world} | more))
-        collected.append(faults.FAULTS.pop())
+        suite.fault(*arguments, **({"world": world} | more))
+        collected.append(suite.FAULTS.pop())
 
     return fault
 

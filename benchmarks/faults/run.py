@@ -2,6 +2,7 @@
 
     ./dev bench faults            all faults and the clean pairs; prints the table
     ./dev bench faults --only dit.*   some of them, with what was said
+    ./dev bench faults --set blind_07_port_reports --no-clean   another set
 """
 
 from __future__ import annotations
@@ -23,10 +24,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "tools" / "reference")]
-SETS = {1: "faults", 2: "more_faults", 3: "third_faults", 4: "fourth_faults", 5: "fifth_faults", 6: "sixth_faults", 7: "seventh_faults", 8: "neighbour_faults", 9: "probe_faults", 10: "porting_faults",
-        11: "eleventh_faults", 12: "twelfth_faults", 13: "attention_faults", 14: "glue_faults", 15: "stage_faults", 16: "sixteenth_faults",
-        17: "seventeenth_faults", 18: "eighteenth_faults", 19: "nineteenth_faults"}  # fmt: skip
-CLEAN_SETS = {1: "clean_pairs", 2: "more_clean_pairs"}
+from sets import CLEAN_SETS, FAULT_SETS, chosen_from  # noqa: E402: found by the path above
+
 BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
 
 
@@ -94,7 +93,7 @@ def percent(part: int, whole: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*", help="glob of fault ids")
-    parser.add_argument("--set", type=int, default=1, choices=sorted(SETS), help="1: the suite; others: written after its rules")
+    parser.add_argument("--set", type=chosen_from(FAULT_SETS), default=FAULT_SETS[0], metavar="NAME", help=f"{', '.join(FAULT_SETS)}; or a number")
     parser.add_argument("--model", type=int, default=0, help="which of the clean pairs' models")
     parser.add_argument("--dtype", default="f32", help="of the runs with a fault (f32, bf16, f16)")
     parser.add_argument("--reference-dtype", default="f32", help="of the run without")
@@ -102,7 +101,7 @@ def main() -> int:
     parser.add_argument("--ids", help="these faults, by id, with commas between")
     parser.add_argument("--keep", metavar="DIR", help="keep the runs there")
     parser.add_argument("--reuse", action="store_true", help="compare again what --keep has kept")
-    parser.add_argument("--clean-set", type=int, default=1, choices=sorted(CLEAN_SETS), help="which clean pairs")
+    parser.add_argument("--clean-set", type=chosen_from(CLEAN_SETS), default=CLEAN_SETS[0], metavar="NAME", help=", ".join(CLEAN_SETS))
     parser.add_argument("--no-clean", action="store_true", help="leave the clean pairs out")
     parser.add_argument("--clean-only", action="store_true")
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
@@ -113,7 +112,7 @@ def main() -> int:
     import torch
 
     torch.set_num_threads(1)
-    from clean_pairs import MODELS
+    from clean_01_rounding import MODELS
     from worlds import World, prepare
 
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # thousands of small files
@@ -122,7 +121,7 @@ def main() -> int:
     usual = World("usual", MODELS[arguments.model], {}, arguments.dtype, arguments.reference_dtype)
     rows, started = [], time.monotonic()
     if not arguments.clean_only:
-        FAULTS = importlib.import_module(SETS[arguments.set]).FAULTS
+        FAULTS = importlib.import_module(arguments.set).FAULTS
         ids = arguments.ids.split(",") if arguments.ids else None
         chosen = [f for f in FAULTS if (f.id in ids if ids else fnmatch.fnmatchcase(f.id, arguments.only))]
         prepared = {}
@@ -160,7 +159,7 @@ def main() -> int:
                 print(f"{area:<14} {len(group):>6} {cells[0]:>18} {cells[1]:>18} {cells[2]:>18}")
     alarms = []
     if not arguments.no_clean and arguments.only == "*":
-        pairs = importlib.import_module(CLEAN_SETS[arguments.clean_set])
+        pairs = importlib.import_module(arguments.clean_set)
         alarms = pairs.run_clean_pairs(home, compare, keep=bool(arguments.keep), reuse=arguments.reuse)
     print(f"\n{time.monotonic() - started:.0f} s")
     if arguments.json:

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <optional>
 
-#include "compare/axis_words.h"
-#include "compare/layouts.h"
+#include "diagnose/layout/layouts.h"
+#include "measure/axis_words.h"
 #include "tensor/convert.h"
 
 namespace lockstep {

@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "compare/values.h"
+#include "measure/values.h"
 
 namespace lockstep {
 namespace {

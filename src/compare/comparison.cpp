@@ -4,23 +4,28 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <set>
 #include <tuple>
 
+#include "base/error.h"
 #include "base/interrupt.h"
 #include "base/names.h"
+#include "capture/checksum.h"
 #include "compare/alignment.h"
-#include "compare/diagnose.h"
+#include "compare/coverage.h"
 #include "compare/divergence.h"
 #include "compare/first_cause.h"
 #include "compare/other_calls.h"
 #include "compare/pictures.h"
 #include "compare/record_plan.h"
-#include "compare/region.h"
-#include "compare/statistics_error.h"
-#include "compare/weight_names.h"
+#include "compare/run_model.h"
+#include "diagnose/case/neighbours.h"
+#include "diagnose/case/weight_names.h"
+#include "diagnose/diagnose.h"
+#include "diagnose/search/budget.h"
+#include "measure/region.h"
+#include "measure/statistics_error.h"
 
 namespace lockstep {
 namespace {
@@ -30,8 +35,7 @@ constexpr size_t kMostCauses = 3;
 constexpr int kMostConfirmations = 64;  // stages looked at closely before an error is believed
 constexpr double kLoud = 1e-3;          // errors below are told from rounding by their size alone
 constexpr double kLocalUnits = 4;       // unit roundoffs a stage may add, its formula recomputed from its own inputs
-constexpr double kMostLocalSecs = 30;
-constexpr int64_t kMostLocalElements = 1 << 22;
+constexpr int64_t kMostLocalElements = 1 << 22, kMostLocalInAll = int64_t{1} << 27;
 constexpr double kNoiseRunFactor = 3;  // a third run may be this much further off than the second
 
 bool is_picture_dtype(const RecordedTensor& record) {
@@ -76,7 +80,7 @@ class Walk {
       return;
     }
     ++out_.compared;
-    const FloorWalk::Limits limits = limits_for(pair.reference, r, c, unit, result.error);
+    const FloorWalk::Limits limits = limits_for(pair.reference, r, c, unit, result);
     set_floor(limits.floor, result);
     const bool bad = is_bad(r, result, limits, unit, pair.reference);
     if (bad ? !only_amplifies(pair, unit, result) : adds_to_the_noise(pair, unit, result))
@@ -103,13 +107,34 @@ class Walk {
     out_.results.push_back(std::move(result));
   }
 
+  // False: said in the pair's note, and counted. A file that cannot be read at all leaves the pair unread.
+  bool is_intact(const RecordedTensor& tensor, const char* side, PairResult& result) {
+    std::string why = "does not hold the values of its capture";
+    try {
+      if (!tensor.load || tensor.checksum.empty() ||
+          checksum_text(tensor.load().contiguous().contiguous_bytes()) == tensor.checksum)
+        return true;
+    } catch (const Error& error) {
+      if (error.code() == Code::kCancelled || error.code() == Code::kMemory) throw;
+      why = std::string("cannot be read: ") + error.what();
+      result.state = PairState::kUnread;
+    }
+    ++out_.damaged;
+    result.note += fmt::format("{}the file of the {} {}", result.note.empty() ? "" : "; ", side, why);
+    return false;
+  }
+
   // False when there is nothing to measure.
   bool measure(const RecordedTensor& r, const RecordedTensor& c, double unit, PairResult& result) {
     const int rule = result.pair.rule;
-    if (rule < 0 && !r.checksum.empty() && r.checksum == c.checksum && r.dtype == c.dtype && r.shape == c.shape) {
+    // The checksums are of the capture: the bytes are looked at, because a file may have changed since.
+    const bool intact = is_intact(r, "reference", result) && is_intact(c, "candidate", result);
+    if (intact && rule < 0 && !r.checksum.empty() && r.checksum == c.checksum && r.dtype == c.dtype &&
+        r.shape == c.shape) {
       result.error.identical = true;
       return true;
     }
+    if (result.state == PairState::kUnread) return false;
     if (!r.load || !c.load) {
       result.state = PairState::kUnread;
       result.note += result.note.empty() ? "values were not kept" : "; values were not kept";
@@ -150,7 +175,7 @@ class Walk {
   }
 
   FloorWalk::Limits limits_for(size_t record, const RecordedTensor& r, const RecordedTensor& c, double unit,
-                               const PairError& error) {
+                               PairResult& result) {
     double input_error = 0, input_slice = 0;
     int64_t length = longest_axis(r.shape);
     const auto may_inherit = [&](size_t from) {
@@ -167,6 +192,9 @@ class Walk {
       for (const size_t input : structure_.records_of(scope, Role::kInput, record)) {
         may_inherit(input);
         length = std::max(length, longest_axis(reference_.records[input].shape));
+        if (r.role != Role::kOutput || result_of_[input] == SIZE_MAX) continue;
+        const double error = out_.results[result_of_[input]].error.relative;
+        result.fed = std::max(result.fed.value_or(0), error);
       }
       if (r.role == Role::kInput || structure_.is_container(module)) {
         size_t seen = 0;
@@ -182,7 +210,8 @@ class Walk {
     }
     double stage = rounding_floor(unit, 4 * length);
     // Pixels are whole numbers: one level either way is rounding, whatever the precision.
-    if (is_picture_dtype(r) && is_picture_dtype(c) && error.rms_reference > 0) stage += 0.6 / error.rms_reference;
+    if (is_picture_dtype(r) && is_picture_dtype(c) && result.error.rms_reference > 0)
+      stage += 0.6 / result.error.rms_reference;
     return walk_.limits(stage, input_error, input_slice);
   }
 
@@ -207,24 +236,26 @@ class Walk {
     return true;
   }
 
-  // Far above what this stage rounds to, the error says little: a bug hides in what was inherited. Then the stage is
-  // judged by itself, once for each of its names: the reference's formula on the candidate's own inputs.
+  // Far above what this stage rounds to, the error says little: a bug hides in what was inherited. And an error that is
+  // small beside its neighbours' may still be far above that of the stage's own inputs. Then the stage is judged by
+  // itself, once for each of its names: the reference's formula on the candidate's own inputs.
   bool adds_to_the_noise(const Pair& pair, double unit, PairResult& result) {
     const RecordedTensor& r = reference_.records[pair.reference];
     if (options_.noise || !options_.tolerances.empty() || result.error.identical || !is_floating(r.dtype)) return false;
-    if (result.error.relative < std::max(kLoud, 4 * rounding_floor(unit, longest_axis(r.shape)))) return false;
-    if (checked_numel(r.shape) > kMostLocalElements ||
-        !judged_.emplace(r.key.name, r.role, structure_.site(pair.reference).module.empty() ? r.key.step : -1).second)
-      return false;
-    const auto now = std::chrono::steady_clock::now();
-    if (local_secs_ > kMostLocalSecs) return false;
+    const double rounding = rounding_floor(unit, longest_axis(r.shape));
+    const bool loud = result.error.relative >= std::max(kLoud, 4 * rounding),
+               jumps = !loud && result.fed && result.error.relative > kFloorFactor * (rounding + *result.fed);
+    if (!loud && !jumps) return false;
+    const int64_t elements = checked_numel(r.shape);
+    const int step = structure_.site(pair.reference).module.empty() ? r.key.step : -1;
+    if (elements > kMostLocalElements || !judged_.emplace(r.key.name, r.role, step, loud).second) return false;
+    if (!local_budget_.spend(elements)) return false;
     Case stage = case_of(pair, unit, result);
-    stage.tolerance = std::max(2e-5, 6 * reference_precision_.unit(r.key.name));  // the reference's own rounding
-    const std::optional<double> local = error_on_its_inputs(stage, kLocalUnits * unit);
-    local_secs_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - now).count();
-    if (!local) return false;
-    ++judged_alone_;
-    if (*local <= kLocalUnits * unit) return false;
+    const double limit = loud ? kLocalUnits * unit : kFloorFactor * rounding;
+    // The formula must explain the reference to its own rounding; where a small jump is judged, well below the jump.
+    stage.tolerance = loud ? std::max(2e-5, 6 * reference_precision_.unit(r.key.name)) : limit / 2;
+    const std::optional<double> local = error_on_its_inputs(stage, limit);
+    if (!local || *local <= limit) return false;
     result.note +=
         fmt::format("{}{:.2g} of the error is made here, the rest inherited", result.note.empty() ? "" : "; ", *local);
     return true;
@@ -278,7 +309,9 @@ class Walk {
     if (options_.noise) set_floor(limits.floor * kFloorFactor / out_.floor_factor, result);
     if (is_picture_dtype(r) && result.error.max_abs <= 1 && r.load)
       return !is_rounding_of_levels(candidate_.records[result.pair.candidate].load(), r.load());
-    if (!is_floating(r.dtype) && !is_picture_dtype(r)) return true;  // ids and masks are equal or they are not
+    // Ids and masks are equal or they are not, in whatever width they are kept.
+    if (!is_floating(r.dtype) && !is_picture_dtype(r))
+      return !(result.error.max_abs == 0 && result.error.relative == 0);
     return is_beyond(result.error, limits, unit);
   }
 
@@ -290,9 +323,9 @@ class Walk {
   RunPrecision reference_precision_, candidate_precision_;
   FloorWalk walk_;
   std::map<std::string, size_t> latest_with_;  // checksum of the reference's values → the latest record that had them
-  int confirmations_ = 0, amplified_ = 0, judged_alone_ = 0;
-  double local_secs_ = 0;
-  std::set<std::tuple<std::string, Role, int>> judged_;  // modules once, stages of the pipeline at each step
+  int confirmations_ = 0, amplified_ = 0;
+  Budget local_budget_{kMostLocalInAll};
+  std::set<std::tuple<std::string, Role, int, bool>> judged_;  // modules once, stages of the pipeline at each step
   std::vector<size_t> result_of_;
   std::map<size_t, size_t> noise_of_;
 };
@@ -327,6 +360,26 @@ void note_the_map(const RunView& reference, const RunView& candidate, const Comp
       out.notes.push_back(fmt::format("the tolerance for {} fits no tensor of the reference", glob));
 }
 
+bool fits_run(const RunView& run, const std::shared_ptr<const WeightSource>& weights) {
+  return weights && modules_with_weights(run, *weights) > 0;
+}
+
+// Names differ: how they were paired, and what could not be.
+void note_what_was_found(Comparison& out) {
+  constexpr size_t kMostSaid = 3;
+  size_t names = 0, moved = 0;
+  for (const ProposedRule& rule : out.found.rules) names += rule.tensors, moved += !rule.rule.permute.empty();
+  if (names == 0) return;
+  out.notes.push_back(
+      fmt::format("the names differ: {} of them were paired by content, place and name ({} rules{}); "
+                  "--propose-map FILE writes the map, --map FILE takes one that was mended",
+                  names, out.found.rules.size(), moved ? fmt::format(", {} with axes in another order", moved) : ""));
+  for (size_t i = 0; i < std::min(kMostSaid, out.found.unsure.size()); ++i)
+    out.notes.push_back(out.found.unsure[i] + ": not sure, so left out");
+  if (out.found.unsure.size() > kMostSaid)
+    out.notes.push_back(fmt::format("{} names in all were left out as unsure", out.found.unsure.size()));
+}
+
 bool counts_as_bad(const PairResult& result) {
   return result.state == PairState::kBad || result.state == PairState::kIncomparable;
 }
@@ -349,16 +402,35 @@ std::string_view state_name(PairState state) {
   return "unread";
 }
 
+int64_t dropped_records(const RunView& run) {
+  const auto found = run.header.find("dropped_records");
+  return found != run.header.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
 Comparison compare_runs(const RunView& reference, const RunView& candidate, const CompareOptions& given) {
   Comparison out;
   CompareOptions options = given;
   out.map = given.map;
   out.notes = given.notes;
-  options.weights_reference = named_as_in(reference, given.weights_reference);
+  // A run says which model it had; what is given counts more.
+  const bool weights_given = given.weights_reference != nullptr;
+  options.weights_reference =
+      named_as_in(reference, weights_given ? given.weights_reference : weights_of_run(reference));
+  if (!weights_given && !fits_run(reference, options.weights_reference))
+    options.weights_reference = named_as_in(reference, weights_of_run(candidate));
+  if (!weights_given && !fits_run(reference, options.weights_reference)) options.weights_reference = nullptr;
   options.weights_candidate = named_as_in(reference, given.weights_candidate);  // cases speak in the reference's names
-  if (options.weights_reference && modules_with_weights(reference, *options.weights_reference) == 0)
+  if (weights_given && modules_with_weights(reference, *options.weights_reference) == 0)
     out.notes.push_back("none of the weights given has a name of this run: they are of no use here");
-  note_the_map(reference, candidate, options, out);
+  if (options.map.empty() && options.find_map && !names_agree(reference, candidate)) {
+    out.found = find_map(reference, candidate, {}, options.only, options.weights_reference.get(),
+                         given.weights_candidate.get());
+    for (const ProposedRule& rule : out.found.rules) options.map.push_back(rule.rule);
+    out.map = options.map;
+    note_what_was_found(out);
+  } else {
+    note_the_map(reference, candidate, options, out);
+  }
   const Structure structure(reference);
   Pairing pairing = pair_runs(reference, candidate, options.map, options.only);
   Walk walk(reference, candidate, structure, options, out);
@@ -371,8 +443,25 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
   out.only_candidate = std::move(pairing.only_candidate);
   out.floor_source =
       options.noise ? "a second reference run" : "dtype, length of sums, and the error of the stages before";
+  forgive_the_harmless(
+      reference, structure, [&](size_t i) { return walk.result_of(i); }, out);
   const bool any_bad = std::any_of(out.results.begin(), out.results.end(), counts_as_bad);
-  out.verdict = any_bad ? "mismatch" : out.compared ? "match" : "nothing_compared";
+  const int64_t dropped_reference = dropped_records(reference), dropped_candidate = dropped_records(candidate);
+  const int64_t dropped = dropped_reference + dropped_candidate;
+  out.coverage = coverage_of(reference, candidate, out);
+  out.verdict = any_bad                                       ? "mismatch"
+                : !out.compared                               ? "nothing_compared"
+                : dropped > 0 || out.damaged > 0              ? "partial"
+                : out.coverage.is_partial && !options.partial ? "partial"
+                                                              : "match";
+  if (dropped > 0)
+    out.notes.push_back(fmt::format(
+        "{} record{} could not be read and {} left out ({} of the reference, {} of yours): torn, malformed, or "
+        "pointing out of the run",
+        dropped, dropped == 1 ? "" : "s", dropped == 1 ? "is" : "are", dropped_reference, dropped_candidate));
+  if (out.damaged > 0)
+    out.notes.push_back(fmt::format("{} file{} not what was captured: 'lockstep runs show RUN --verify' lists them",
+                                    out.damaged, out.damaged == 1 ? " is" : "s are"));
   out.images = compare_pictures(reference, candidate, out.results);
   fill_curve(reference, out);
   const auto partner = [&](size_t i) {
@@ -381,9 +470,11 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
   if (std::string note = unread_note(reference, candidate, structure, partner, out.results); !note.empty())
     out.notes.push_back(std::move(note));
   fill_notes(reference, candidate, out);
+  if (any_bad)
+    locate_divergence(
+        reference, structure, [&](size_t i) { return walk.result_of(i); }, out);
+  settle_growth(out);
   if (!any_bad) return out;
-  locate_divergence(
-      reference, structure, [&](size_t i) { return walk.result_of(i); }, out);
   if (options.diagnose) {
     const Pair& first = out.results[out.first->result].pair;
     const double unit = walk.unit_of(reference.records[first.reference], candidate.records[first.candidate]);
@@ -397,19 +488,25 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
     if (out.causes.size() > kMostCauses) out.causes.pop_back();
     out.first->kind = "capture";
   }
-  if (has_no_inputs(candidate) && candidate.records[bad.candidate].load) {
+  const auto add_hint = [&](const std::string& words) {
+    if (!words.empty()) out.first->hint += (out.first->hint.empty() ? "" : "; ") + words;
+  };
+  const bool by_hand = has_no_inputs(candidate) && candidate.records[bad.candidate].load;
+  if (by_hand) {
     out.first->hint.clear();
     if (out.causes.empty())
-      out.first->hint = candidate.records[bad.candidate].role == Role::kCheckpoint
-                            ? name_in_between(reference, partner, bad.reference)
-                            : kRecordInputs;
-    return out;
+      add_hint(candidate.records[bad.candidate].role == Role::kCheckpoint
+                   ? name_in_between(reference, partner, bad.reference)
+                   : kRecordInputs);
   }
-  const auto names = names_to_record(reference, candidate, structure, partner, bad.reference);
-  if (!names.empty())
-    out.first->hint += (out.first->hint.empty() ? "" : "; ") +
-                       fmt::format("values were not kept of {} tensor{} that the cause needs: {}", names.size(),
-                                   names.size() == 1 ? "" : "s", record_command(names));
+  if (out.causes.empty() && !options.weights_reference)
+    add_hint("neither run says which checkpoint it loaded: --weights DIR lets weights be part of the search");
+  // A command comes last, so that it can be copied to the end of the line.
+  if (const auto names = names_to_record(reference, candidate, structure, partner, bad.reference);
+      !by_hand && !names.empty()) {
+    add_hint(fmt::format("values were not kept of {} tensor{} that the cause needs: {}", names.size(),
+                         names.size() == 1 ? "" : "s", record_command(names)));
+  }
   return out;
 }
 

@@ -1,17 +1,20 @@
 // Compares two runs: pairs, errors against noise floors, the first divergence and its cause.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "compare/finding.h"
+#include "base/text.h"
 #include "compare/growth.h"
+#include "compare/map_proposal.h"
 #include "compare/noise_floor.h"
 #include "compare/pairing.h"
-#include "compare/run_view.h"
-#include "compare/weight_source.h"
+#include "diagnose/case/finding.h"
+#include "diagnose/case/run_view.h"
+#include "diagnose/case/weight_source.h"
 
 namespace lockstep {
 
@@ -32,6 +35,8 @@ struct PairResult {
   double in_floors = 0;             // relative error / noise floor
   std::string note;                 // layout, pairing, what was not kept
   bool isolated = false;            // bad, but nothing after it is
+  bool harmless = false;            // a little beyond its limit, and everything that is made from it agrees
+  std::optional<double> fed;        // error of the worst recorded input of its call
   double layout_tolerance = 0;      // what another layout was looked for with
   std::optional<double> tolerance;  // of the tolerance file, in place of the floor
 };
@@ -52,6 +57,7 @@ struct StagePoint {  // one point of the error curve
   std::string name;
   int step = -1;
   double error = 0, floor = 0;
+  size_t result = 0;  // index into Comparison::results
 };
 
 struct ImagePair {
@@ -61,8 +67,19 @@ struct ImagePair {
   size_t item = 0;  // of the batch
 };
 
+// How much of the reference was compared.
+struct Coverage {
+  size_t paired = 0, of = 0;  // tensors of the reference; inputs count where the candidate has any
+  std::string failure;        // how the candidate's program ended, where it did not end well
+  size_t left_out = 0;        // tensors that the candidate names by hand and nobody is sure whose they are
+  bool is_low = false;        // less than half
+  bool is_partial = false;    // too little for a match: the program failed, or most of what it does was not compared
+  double share() const { return of ? static_cast<double>(paired) / static_cast<double>(of) : 0; }
+};
+
 struct CompareOptions {
-  std::vector<MapRule> map;
+  std::vector<MapRule> map;                  // given: nothing else is looked for
+  bool find_map = true;                      // where names differ and no map is given
   std::map<std::string, double> tolerances;  // glob → largest relative error, in place of the noise floor
   std::string only;                          // glob of names
   const RunView* noise = nullptr;            // a second reference: its errors are the floor
@@ -70,15 +87,21 @@ struct CompareOptions {
   // Says what tokens were, where the model's tokenizer is known.
   std::function<std::string(const std::vector<int32_t>&)> text_of_tokens;
   bool diagnose = true;
+  bool partial = false;            // a match of what there is counts as a match
   std::vector<std::string> notes;  // what was done to the runs before: said with the result
 };
 
 struct Comparison {
-  std::string verdict;  // "match", "mismatch", "nothing_compared"
+  // "match", "mismatch", "nothing_compared"; "partial": what was compared agrees, and it was too little, or not
+  // everything could be read
+  std::string verdict;
+  Coverage coverage;
   size_t compared = 0;
+  int64_t damaged = 0;              // tensors whose file does not hold the values of their capture, or cannot be read
   std::vector<PairResult> results;  // in the reference's execution order
   std::vector<size_t> only_reference, only_candidate;
   std::vector<MapRule> map;  // that the pairs' rules are of
+  FoundMap found;            // what of it was found, and what was left out as unsure
   std::optional<Divergence> first;
   std::vector<Finding> causes;     // at most three, best first
   std::vector<std::string> notes;  // layouts, other independent differences, what was not compared and why
@@ -89,10 +112,13 @@ struct Comparison {
   double floor_factor = kFloorFactor;  // an error this many floors high is no rounding
 };
 
+int64_t dropped_records(const RunView& run);  // lines that are torn, malformed or point out of the run
+
 Comparison compare_runs(const RunView& reference, const RunView& candidate, const CompareOptions& options);
 
 Json json_from(const Comparison& comparison, const RunView& reference, const RunView& candidate);
-std::string text_from(const Comparison& comparison, const RunView& reference, const RunView& candidate, bool all,
-                      bool color);
+Text text_from(const Comparison& comparison, const RunView& reference, const RunView& candidate, bool all, bool color);
+// Its beginning: the verdict, the first divergence and its causes.
+Text verdict_text(const Comparison& comparison, const RunView& reference, const RunView& candidate, bool color);
 
 }  // namespace lockstep

@@ -64,20 +64,27 @@ Json unpaired_json(const RunView& run, const std::vector<size_t>& records) {
 }  // namespace
 
 Json json_from(const Comparison& comparison, const RunView& reference, const RunView& candidate) {
-  Json out = {{"verdict", comparison.verdict},
-              {"compared", comparison.compared},
-              {"reference", reference.id},
-              {"candidate", candidate.id},
-              {"first_divergence", comparison.first ? divergence_json(comparison, reference, candidate) : Json()}};
+  Json out = {
+      {"verdict", comparison.verdict},
+      {"compared", comparison.compared},
+      {"reference", reference.id},
+      {"candidate", candidate.id},
+      {"dropped_records", {{"reference", dropped_records(reference)}, {"candidate", dropped_records(candidate)}}},
+      {"damaged_tensors", comparison.damaged},
+      {"first_divergence", comparison.first ? divergence_json(comparison, reference, candidate) : Json()}};
   out["causes"] = Json::array();
   for (const Finding& cause : comparison.causes)
-    out["causes"].push_back({{"cause", cause.cause},
+    out["causes"].push_back({{"cause", cause.cause.id()},
                              {"residual", json_number(cause.residual)},
                              {"residual_reference", json_number(cause.residual_reference)},
                              {"confidence", json_number(cause.confidence)},
                              {"explanation", cause.explanation},
                              {"fix", cause.fix},
                              {"look_at", cause.look_at}});
+  const Coverage& coverage = comparison.coverage;
+  out["coverage"] = {{"paired", coverage.paired}, {"of", coverage.of}, {"failure", coverage.failure}};
+  out["map"] = json_from(comparison.found.rules);
+  out["map"]["unsure"] = comparison.found.unsure;
   out["notes"] = comparison.notes;
   out["noise"] = {{"source", comparison.floor_source}, {"factor", comparison.floor_factor}};
   out["growth"] = {{"kind", comparison.growth.kind},

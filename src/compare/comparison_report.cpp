@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
 #include "compare/comparison.h"
-#include "compare/structure.h"
+#include "diagnose/case/structure.h"
 
 namespace lockstep {
 namespace {
@@ -15,8 +16,10 @@ constexpr size_t kPlotWidth = 72, kPlotHeight = 8, kTableRows = 24;
 
 struct Paint {
   bool on = false;
-  std::string operator()(const char* code, const std::string& text) const {
-    return on ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
+  template <typename Value>
+  Text operator()(const char* code, const Value& value) const {
+    const Text text = Text::of("{}", value);
+    return on ? Text::trusted("\033[" + std::string(code) + "m" + text.string() + "\033[0m") : text;
   }
 };
 
@@ -24,8 +27,8 @@ std::string error_text(double error) {
   return std::isfinite(error) ? fmt::format("{:.2e}", error) : "inf";
 }
 
-std::string plot(const std::vector<StagePoint>& curve, double factor) {
-  if (curve.size() < 3) return "";
+Text plot(const std::vector<StagePoint>& curve, double factor) {
+  if (curve.size() < 3) return {};
   const size_t width = std::min(kPlotWidth, curve.size());
   std::vector<double> columns(width, 0), floors(width, 0);
   for (size_t i = 0; i < curve.size(); ++i) {
@@ -62,26 +65,42 @@ std::string plot(const std::vector<StagePoint>& curve, double factor) {
     out += "\n";
   }
   out += "        " + std::string(width, '-') + "\n";
-  out += fmt::format("        {} ... {}   (# beyond the noise, + within, - the limit)\n", curve.front().name,
-                     curve.back().name);
+  return Text::trusted(std::move(out)) + Text::of("        {} ... {}   (# beyond the noise, + within, - the limit)\n",
+                                                  curve.front().name, curve.back().name);
+}
+
+// How much was compared, where it was little, and how the program ended, where it failed.
+std::string coverage_words(const Coverage& coverage) {
+  std::string out;
+  if (coverage.is_low) out = fmt::format(", {:.2g} % of the reference's {}", 100 * coverage.share(), coverage.of);
+  if (coverage.left_out) out += fmt::format("; {} of yours found no partner", coverage.left_out);
+  if (!coverage.failure.empty()) out += "; your program " + coverage.failure;
   return out;
 }
 
-std::string headline(const Comparison& comparison, const RunView& reference, const Paint& paint) {
-  if (comparison.verdict == "match")
-    return paint("1;32", "MATCH") +
-           fmt::format(": {} tensor{} up to rounding{}\n", comparison.compared,
-                       comparison.compared == 1 ? " agrees" : "s agree",
-                       comparison.growth.kind == "step" ? "; but " + comparison.growth.words : "");
+Text headline(const Comparison& comparison, const RunView& reference, const RunView& candidate, const Paint& paint) {
+  const std::string agree = fmt::format(": {} tensor{} up to rounding", comparison.compared,
+                                        comparison.compared == 1 ? " agrees" : "s agree");
+  const std::string covered = coverage_words(comparison.coverage);
+  if (comparison.verdict == "match") return paint("1;32", "MATCH") + Text::of("{}{}\n", agree, covered);
+  if (comparison.verdict == "partial" &&
+      dropped_records(reference) + dropped_records(candidate) + comparison.damaged > 0)
+    return paint("1;33", "PARTIAL") +
+           Text::of("{}{}, but {} not be compared\n", agree, covered,
+                    comparison.damaged > 0 ? "damaged files could" : "records that were dropped could");
+  if (comparison.verdict == "partial")
+    return paint("1;33", "PARTIAL") +
+           Text::of("{}{}: too little to call it a match (--partial takes it as one)\n", agree, covered);
   if (comparison.verdict == "nothing_compared") return paint("1;31", "NOTHING COMPARED") + "\n";
   const Divergence& first = *comparison.first;
   const TensorKey& key = reference.records[comparison.results[first.result].pair.reference].key;
   size_t bad = 0;
   for (const PairResult& result : comparison.results)
     bad += result.state == PairState::kBad || result.state == PairState::kIncomparable;
-  return paint("1;31", "MISMATCH") + fmt::format(": first at {}{} ({} of {} tensors differ)\n", to_string(key),
-                                                 comparison.causes.empty() ? "" : ": " + comparison.causes[0].cause,
-                                                 bad, comparison.results.size());
+  return paint("1;31", "MISMATCH") +
+         Text::of(": first at {}{} ({} of {} tensors differ{})\n", to_string(key),
+                  comparison.causes.empty() ? Text() : Text::of(": {}", comparison.causes[0].cause.id()), bad,
+                  comparison.results.size(), covered);
 }
 
 std::string kind_words(const Divergence& first, const RecordedTensor& record, const PairResult& result) {
@@ -128,25 +147,25 @@ std::string error_words(const PairResult& result) {
                      error.max_abs, error.cosine);
 }
 
-std::string divergence_text(const Comparison& comparison, const RunView& reference, const RunView& candidate,
-                            const Paint& paint) {
+Text divergence_text(const Comparison& comparison, const RunView& reference, const RunView& candidate,
+                     const Paint& paint) {
   const Divergence& first = *comparison.first;
   const PairResult& result = comparison.results[first.result];
   const RecordedTensor& r = reference.records[result.pair.reference];
   const RecordedTensor& c = candidate.records[result.pair.candidate];
-  std::string out = "\n" + paint("1", "First divergence") + "\n";
-  const auto line = [&](const char* name, const std::string& value) {
-    if (!value.empty()) out += fmt::format("  {:<8} {}\n", name, value);
+  Text out = "\n" + paint("1", "First divergence") + "\n";
+  const auto line = [&](const char* name, const auto& value) {
+    if (!Text::of("{}", value).empty()) out += Text::of("  {:<8} {}\n", name, value);
   };
-  line("tensor", fmt::format("{} ({})", to_string(r.key), role_name(r.role)));
+  line("tensor", Text::of("{} ({})", to_string(r.key), role_name(r.role)));
   line("kind", kind_words(first, r, result));
   line("error", error_words(result));
   if (result.state != PairState::kIncomparable && r.shape != c.shape) line("layout", result.note);
   line("region", first.region);
-  line("shape", fmt::format("{} {}{}", dtype_name(r.dtype), to_string(r.shape),
-                            r.shape == c.shape && r.dtype == c.dtype
-                                ? ""
-                                : fmt::format(", yours {} {}", dtype_name(c.dtype), to_string(c.shape))));
+  line("shape", Text::of("{} {}{}", dtype_name(r.dtype), to_string(r.shape),
+                         r.shape == c.shape && r.dtype == c.dtype
+                             ? ""
+                             : Text::of(", yours {} {}", dtype_name(c.dtype), to_string(c.shape))));
   if (result.isolated) line("after it", "nothing that follows is affected");
   std::string good;
   for (const std::string& name : first.good_inputs) good += (good.empty() ? "" : ", ") + name;
@@ -157,14 +176,14 @@ std::string divergence_text(const Comparison& comparison, const RunView& referen
   if (comparison.causes.empty()) out += "  no family explains both sides of this pair: no guess is made\n";
   for (size_t i = 0; i < comparison.causes.size(); ++i) {
     const Finding& cause = comparison.causes[i];
-    out += fmt::format("  {}. {}  (leaves {} of yours unexplained)\n", i + 1, paint("1;33", cause.cause),
-                       error_text(cause.residual));
-    out += fmt::format("     {}\n     fix: {}\n     look at: {}\n", cause.explanation, cause.fix, cause.look_at);
+    out += Text::of("  {}. {}  (leaves {} of yours unexplained)\n", i + 1, paint("1;33", cause.cause.id()),
+                    error_text(cause.residual));
+    out += Text::of("     {}\n     fix: {}\n     look at: {}\n", cause.explanation, cause.fix, cause.look_at);
   }
   return out;
 }
 
-std::string table_text(const Comparison& comparison, const RunView& reference, bool all, const Paint& paint) {
+Text table_text(const Comparison& comparison, const RunView& reference, bool all, const Paint& paint) {
   // Without --all: the neighbourhood of the divergence, or the worst of a match.
   std::vector<size_t> rows;
   if (all || comparison.results.size() <= kTableRows) {
@@ -180,47 +199,48 @@ std::string table_text(const Comparison& comparison, const RunView& reference, b
     rows.resize(12);
     std::sort(rows.begin(), rows.end());
   }
-  std::string out = "\n" + paint("1", "Tensors") +
-                    (rows.size() < comparison.results.size()
-                         ? fmt::format(" ({} of {}; --all shows all)", rows.size(), comparison.results.size())
-                         : "") +
-                    "\n";
-  if (!rows.empty()) out += fmt::format("    {:<12} {:>8} {:>9}  tensor\n", "state", "error", "in floors");
+  Text out = "\n" + paint("1", "Tensors") +
+             (rows.size() < comparison.results.size()
+                  ? Text::of(" ({} of {}; --all shows all)", rows.size(), comparison.results.size())
+                  : "") +
+             "\n";
+  if (!rows.empty()) out += Text::of("    {:<12} {:>8} {:>9}  tensor\n", "state", "error", "in floors");
   for (const size_t i : rows) {
     const PairResult& result = comparison.results[i];
     const RecordedTensor& record = reference.records[result.pair.reference];
     const bool bad = result.state == PairState::kBad || result.state == PairState::kIncomparable;
     const bool first = comparison.first && comparison.first->result == i;
-    const std::string floors =
-        result.state == PairState::kIncomparable ? "-" : fmt::format("{:.3g}x", result.in_floors);
-    out += fmt::format("  {} {:<12} {:>8} {:>9}  {}{}\n", first ? ">" : " ",
-                       bad ? paint("31", fmt::format("{:<12}", state_name(result.state)))
-                           : fmt::format("{:<12}", state_name(result.state)),
-                       error_text(result.error.relative), floors, record.role == Role::kInput ? "-> " : "",
-                       to_string(record.key));
+    const Text floors = result.state == PairState::kIncomparable ? Text("-") : Text::of("{:.3g}x", result.in_floors);
+    out += Text::of(
+        "  {} {:<12} {:>8} {:>9}  {}{}\n", first ? ">" : " ",
+        bad ? paint("31", Text::of("{:<12}", state_name(result.state))) : Text::of("{:<12}", state_name(result.state)),
+        error_text(result.error.relative), floors, record.role == Role::kInput ? "-> " : "", to_string(record.key));
   }
   return out;
 }
 
 }  // namespace
 
-std::string text_from(const Comparison& comparison, const RunView& reference, const RunView& candidate, bool all,
-                      bool color) {
+Text verdict_text(const Comparison& comparison, const RunView& reference, const RunView& candidate, bool color) {
   const Paint paint{color};
-  std::string out = headline(comparison, reference, paint);
-  if (comparison.first) out += divergence_text(comparison, reference, candidate, paint);
-  const std::string curve = plot(comparison.curve, comparison.floor_factor);
+  return headline(comparison, reference, candidate, paint) +
+         (comparison.first ? divergence_text(comparison, reference, candidate, paint) : Text());
+}
+
+Text text_from(const Comparison& comparison, const RunView& reference, const RunView& candidate, bool all, bool color) {
+  const Paint paint{color};
+  Text out = verdict_text(comparison, reference, candidate, color);
+  const Text curve = plot(comparison.curve, comparison.floor_factor);
   if (!curve.empty()) {
     out += "\n" + paint("1", "Error over the stages") + "\n" + curve;
-    if (!comparison.growth.words.empty()) out += "  " + comparison.growth.words + "\n";
+    if (!comparison.growth.words.empty()) out += Text::of("  {}\n", comparison.growth.words);
   }
   for (const ImagePair& image : comparison.images)
-    out +=
-        fmt::format("\n{} {}: PSNR {:.2f} dB, SSIM {:.5f}\n", paint("1", "Image"), image.name, image.psnr, image.ssim);
+    out += Text::of("\n{} {}: PSNR {:.2f} dB, SSIM {:.5f}\n", paint("1", "Image"), image.name, image.psnr, image.ssim);
   out += table_text(comparison, reference, all, paint);
-  for (const std::string& note : comparison.notes) out += "  note: " + note + "\n";
-  out += fmt::format("  noise floor from {}; a tensor differs beyond {:g} floors\n", comparison.floor_source,
-                     comparison.floor_factor);
+  for (const std::string& note : comparison.notes) out += Text::of("  note: {}\n", note);
+  out += Text::of("  noise floor from {}; a tensor differs beyond {:g} floors\n", comparison.floor_source,
+                  comparison.floor_factor);
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "compare/range_cards.h"
@@ -14,18 +15,27 @@ bool is_bad(const PairResult& result) {
   return result.state == PairState::kBad || result.state == PairState::kIncomparable;
 }
 
+// The same tensor at another place: handed on, or given to the next.
+bool is_same_tensor(const RunView& reference, size_t a, size_t b) {
+  const RecordedTensor &x = reference.records[a], &y = reference.records[b];
+  return !x.checksum.empty() && x.checksum == y.checksum && x.dtype == y.dtype;
+}
+
 // The same call has gone on with it: something bad follows before the call that holds it is over. Its result need not
 // show that: beside a residual, behind a norm, or under the noise of a coarse precision, a small error is lost again.
+// A call that hands the tensor on as its own result is not where it is used: then the next one above counts.
 bool goes_on_inside(const RunView& reference, const Structure& structure, const Comparison& out, size_t index) {
-  const RecordedTensor& bad = reference.records[out.results[index].pair.reference];
-  const std::string& module = structure.site(out.results[index].pair.reference).module;
-  const std::string scope = parent_of(module);
+  const size_t record = out.results[index].pair.reference;
+  const RecordedTensor& bad = reference.records[record];
+  std::string scope = parent_of(structure.site(record).module);
   for (size_t i = index + 1; i < out.results.size() && !scope.empty(); ++i) {
-    const RecordedTensor& later = reference.records[out.results[i].pair.reference];
-    if ((later.key.name != scope && !is_inside(later.key.name, scope)) || later.key.step != bad.key.step ||
-        later.key.tags != bad.key.tags)
-      break;
-    if (later.key.name != bad.key.name && is_bad(out.results[i])) return true;
+    const size_t other = out.results[i].pair.reference;
+    const RecordedTensor& later = reference.records[other];
+    if (later.key.step != bad.key.step || later.key.tags != bad.key.tags) break;
+    const bool same = is_same_tensor(reference, other, record);
+    if (same && later.role == Role::kOutput && structure.site(other).module == scope) scope = parent_of(scope);
+    if (later.key.name != scope && !is_inside(later.key.name, scope)) break;
+    if (later.key.name != bad.key.name && is_bad(out.results[i]) && !same) return true;
   }
   return false;
 }
@@ -40,13 +50,15 @@ bool nothing_follows(const RunView& reference, const Structure& structure,
     std::string up = reference.records[record].role == Role::kInput ? module : parent_of(module);
     for (; !up.empty(); up = parent_of(up)) {
       size_t seen = 0, bad = 0;
+      bool handed_on = false;
       for (const size_t output : structure.records_of(up, Role::kOutput, record)) {
         const size_t result = result_of(output);
         if (output <= record || result == SIZE_MAX || out.results[result].state == PairState::kUnread) continue;
+        handed_on = handed_on || is_same_tensor(reference, output, record);
         ++seen;
         bad += is_bad(out.results[result]);
       }
-      if (seen) return bad == 0;
+      if (seen && !handed_on) return bad == 0;
     }
   }
   size_t later = 0;
@@ -76,6 +88,26 @@ size_t first_in_candidate(const RunView& reference, const Structure& structure, 
 }
 
 }  // namespace
+
+void forgive_the_harmless(const RunView& reference, const Structure& structure,
+                          const std::function<size_t(size_t)>& result_of, Comparison& out) {
+  constexpr double kHardlyBeyond = 5;  // times the limit
+  constexpr size_t kMostSaid = 3;
+  size_t said = 0;
+  for (size_t i = 0; i < out.results.size(); ++i) {
+    PairResult& result = out.results[i];
+    if (result.state != PairState::kBad || result.tolerance || !std::isfinite(result.in_floors)) continue;
+    if (result.in_floors > kHardlyBeyond * out.floor_factor) continue;
+    if (!nothing_follows(reference, structure, result_of, out, i)) continue;
+    result.state = PairState::kGood, result.harmless = true;
+    const std::string words =
+        fmt::format("{:.3g} floors, a little beyond its limit, and everything made from it agrees", result.in_floors);
+    result.note += (result.note.empty() ? "" : "; ") + words;
+    if (++said <= kMostSaid)
+      out.notes.push_back(
+          fmt::format("{}: {}: harmless", to_string(reference.records[result.pair.reference].key), words));
+  }
+}
 
 void locate_divergence(const RunView& reference, const Structure& structure,
                        const std::function<size_t(size_t)>& result_of, Comparison& out) {
@@ -140,18 +172,35 @@ void fill_curve(const RunView& reference, Comparison& out) {
   }
   std::vector<double> errors;
   std::vector<std::string> names;
+  std::vector<size_t> results;
   for (const PairResult* result : chosen) {
     const TensorKey& key = reference.records[result->pair.reference].key;
-    out.curve.push_back({key.name, key.step, result->error.relative, result->noise_floor});
+    out.curve.push_back({key.name, key.step, result->error.relative, result->noise_floor,
+                         static_cast<size_t>(result - out.results.data())});
     if (result->state == PairState::kIncomparable) continue;  // another shape is no size of an error
     errors.push_back(result->error.relative);
     names.push_back(to_string(key));
+    results.push_back(out.curve.back().result);
   }
   out.growth = fit_growth(errors, names);
+  if (out.growth.kind == "step")
+    out.growth.at = names[out.growth.jump_at], out.growth.jump_result = results[out.growth.jump_at];
+}
+
+void settle_growth(Comparison& out) {
+  Growth& growth = out.growth;
+  if (!out.first) {
+    // Nothing is beyond the noise: a step is told as what it is, and accuses nobody.
+    if (growth.kind == "step" && !growth.words.empty())
+      growth.words = fmt::format("the largest step is {:.3g} times at {}, within rounding", growth.jump, growth.at);
+    return;
+  }
   // An error that starts at its full height also grows without a jump; it is no rounding when a tensor is beyond the
-  // noise.
-  const bool mismatch = std::any_of(out.results.begin(), out.results.end(), is_bad);
-  if (mismatch && out.growth.kind == "smooth") out.growth.words.clear();
+  // noise. And a jump elsewhere than at the first divergence is no second verdict.
+  const auto after = std::find_if(out.curve.begin(), out.curve.end(),
+                                  [&](const StagePoint& point) { return point.result >= out.first->result; });
+  const bool is_there = growth.kind == "step" && after != out.curve.end() && growth.jump_result == after->result;
+  if (!is_there) growth.words.clear();
 }
 
 void fill_notes(const RunView& reference, const RunView& candidate, Comparison& out) {

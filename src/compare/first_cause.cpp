@@ -4,23 +4,202 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
 
-#include "compare/diagnose.h"
 #include "compare/divergence.h"
 #include "compare/layout_view.h"
-#include "compare/region.h"
-#include "compare/work_back.h"
+#include "diagnose/case/neighbours.h"
+#include "diagnose/chain/work_back.h"
+#include "diagnose/diagnose.h"
+#include "measure/region.h"
 
 namespace lockstep {
 namespace {
 
 // A constant or a factor for each channel says what is different, not what was done.
 bool names_a_mistake(const std::vector<Finding>& causes) {
-  if (causes.empty() || causes[0].cause.starts_with("affine.")) return false;
-  for (const char* vague : {"linear.different_bias", "linear.input_parts_exchanged", "timestep.factor"})
-    if (causes[0].cause == vague) return false;  // another input, seen through the layer, looks the same
-  return true;
+  return !causes.empty() && !causes[0].cause.is_effect();
 }
+
+// A program whose modules alone were recorded does not say what passes between them: the pipeline's stages.
+bool has_no_stages(const RunView& candidate) {
+  return std::none_of(candidate.records.begin(), candidate.records.end(),
+                      [](const RecordedTensor& record) { return record.role == Role::kCheckpoint; });
+}
+
+// The first bad tensor, and the questions that are asked about it, each where those before it left something open.
+class FirstBad {
+ public:
+  FirstBad(const RunView& reference, const RunView& candidate, const Structure& structure,
+           const CompareOptions& options, const std::function<bool(size_t)>& is_good, double unit, Comparison& out)
+      : reference_(reference),
+        view_(in_layout_of(reference, candidate, out)),
+        structure_(structure),
+        options_(options),
+        is_good_(is_good),
+        out_(out),
+        result_(out.results[out.first->result]),
+        record_(result_.pair.reference),
+        by_hand_(has_no_inputs(candidate)),
+        no_stages_(has_no_stages(candidate)) {
+    for (const PairResult& each : out.results) partners_[each.pair.reference] = each.pair.candidate;
+    partner_ = [this](size_t i) {
+      const auto found = partners_.find(i);
+      return found == partners_.end() ? SIZE_MAX : found->second;
+    };
+    bad_ = std::make_unique<Case>(case_at(record_));
+    bad_->items = items_of(record_);
+    bad_->text_of_tokens = options.text_of_tokens;
+    bad_->isolated = result_.isolated;
+    bad_->error = result_.error.relative;
+    bad_->tolerance = std::min(std::max(kFit, 6 * unit), std::isfinite(bad_->error) ? bad_->error / 4 : 1);
+  }
+
+  void explain() {
+    describe();
+    input_ = work_back(*bad_);
+    for (const auto question : {&FirstBad::ask_the_input_that_layers_agree_on, &FirstBad::ask_the_tensor_itself,
+                                &FirstBad::ask_the_input_worked_back, &FirstBad::ask_beside_what_was_not_called,
+                                &FirstBad::ask_as_the_result_of_what_was_not_called})
+      (this->*question)();
+    settle_the_kind();
+  }
+
+ private:
+  void describe() {
+    for (const Item& item : bad_->items)
+      if (item.relation != Relation::kEarlier && !item.assumed && out_.first->good_inputs.size() < 6)
+        out_.first->good_inputs.push_back(item.label());
+    if (bad_->r.shape == bad_->c.shape)
+      out_.first->region = describe_region(bad_->name, bad_->c, bad_->r, out_.floor_factor * result_.noise_floor).words;
+    const auto inputs = structure_.records_of(bad_->module, Role::kInput, record_);
+    out_.first->input_unknown =
+        by_hand_ || (!inputs.empty() &&
+                     std::all_of(inputs.begin(), inputs.end(), [&](size_t i) { return partner_(i) == SIZE_MAX; }));
+  }
+
+  // Several layers that share an input agree that it is wrong: then it is wrong, whatever may be said of the layers.
+  void ask_the_input_that_layers_agree_on() {
+    if (!layers_agree()) return;
+    const size_t made = first_with_these_values(reference_, input_->record);
+    blame_the_input(made, causes_of_the_input(made));
+  }
+
+  void ask_the_tensor_itself() {
+    if (out_.causes.empty()) out_.causes = diagnose(*bad_);
+  }
+
+  // A single layer: it could be wrong itself, and was asked first.
+  void ask_the_input_worked_back() {
+    if (!input_ || layers_agree() || names_a_mistake(out_.causes)) return;
+    const size_t made = first_with_these_values(reference_, input_->record);
+    std::vector<Finding> causes = causes_of_the_input(made);
+    if (!causes.empty() && (out_.causes.empty() || names_a_mistake(causes))) blame_the_input(made, std::move(causes));
+  }
+
+  // A neighbour that yours did not call (a norm that it skips) is taken to be right too: the reference's formula may
+  // need it, and what yours used in its place is then among the rest.
+  void ask_beside_what_was_not_called() {
+    if (names_a_mistake(out_.causes) || by_hand_) return;
+    const std::string scope = bad_->role == Role::kInput ? parent_of(bad_->module) : bad_->module;
+    bad_->items = gather_items(reference_, structure_, record_, partner_, is_good_, [&](size_t i) {
+      return partner_(i) == SIZE_MAX && reference_.records[i].role == Role::kOutput &&
+             parent_of(structure_.site(i).module) == scope;
+    });
+    if (std::none_of(bad_->items.begin(), bad_->items.end(), [](const Item& item) { return item.assumed; })) return;
+    std::vector<Finding> causes = diagnose(*bad_);
+    if (names_a_mistake(causes)) out_.causes = std::move(causes);
+  }
+
+  // The module that makes this in the reference was not called by yours under its name (another was, its code was
+  // written out, or it was left out): asked as its result. What it was given is taken to be right; the proof is that a
+  // formula fits.
+  void ask_as_the_result_of_what_was_not_called() {
+    const bool replaced = !out_.causes.empty() && out_.causes[0].cause == Cause("stage.replaced");
+    if (names_a_mistake(out_.causes) && !replaced) return;
+    const size_t made = first_with_these_values(reference_, record_);
+    const std::string& maker = structure_.site(made).module;
+    if (bad_->role != Role::kInput || made == record_ || reference_.records[made].role != Role::kOutput ||
+        structure_.is_container(maker))
+      return;
+    Case asked = case_at(made);
+    asked.r.shape = bad_->r.shape, asked.c = bad_->c;
+    asked.items = gather_items(reference_, structure_, made, partner_, is_good_, [&](size_t i) {
+      const bool given = structure_.site(i).module == maker && reference_.records[i].role == Role::kInput;
+      return given ? partner_(i) == SIZE_MAX || !is_good_(i) : is_taken_to_be_right(i);
+    });
+    asked.error = bad_->error, asked.tolerance = bad_->tolerance;
+    std::vector<Finding> causes = diagnose(asked);
+    const auto missing =
+        std::find_if(causes.begin(), causes.end(), [](const Finding& f) { return f.cause.is_missing_step(); });
+    if (replaced && missing != causes.end())
+      out_.causes = {std::move(*missing), std::move(out_.causes[0])};  // which step it was that was left out
+    else if (!replaced && names_a_mistake(causes))
+      out_.causes = std::move(causes);
+  }
+
+  void settle_the_kind() {
+    if (out_.causes.empty()) return;
+    if (out_.causes[0].blame == Blame::kWeights) out_.first->kind = "weights";
+    if (out_.causes[0].blame == Blame::kCapture && result_.isolated) out_.first->kind = "capture";
+  }
+
+  // The candidate's bad tensor, asked as what the reference has at this record.
+  Case case_at(size_t record) const {
+    Case made(reference_, view_, structure_, record, result_.pair.candidate);
+    made.partner = partner_;
+    made.weights_r = options_.weights_reference, made.weights_c = options_.weights_candidate;
+    made.floor = result_.noise_floor;
+    return made;
+  }
+
+  // A run without inputs was recorded by hand: what it left out before the bad tensor is taken to be right, and a
+  // formula that then explains the bad one to the last digit proves it.
+  bool is_taken_to_be_right(size_t i) const {
+    return partner_(i) == SIZE_MAX && (by_hand_ || (no_stages_ && reference_.records[i].role == Role::kCheckpoint));
+  }
+  std::vector<Item> items_of(size_t record) const {
+    return gather_items(reference_, structure_, record, partner_, is_good_,
+                        [&](size_t i) { return is_taken_to_be_right(i); });
+  }
+
+  bool layers_agree() const { return input_ && input_->from.size() > 1; }
+
+  // What a layer is given may have been given to its parents first: the code to read is where it was `made`.
+  std::vector<Finding> causes_of_the_input(size_t made) {
+    Case fed = case_at(made);
+    fed.r = std::move(input_->reference), fed.c = std::move(input_->candidate);
+    fed.items = items_of(made);
+    fed.isolated = bad_->isolated;
+    fed.error = relative_error(fed.c.v, fed.r.v);
+    fed.tolerance = input_->tolerance;
+    return diagnose(fed);
+  }
+  void blame_the_input(size_t made, std::vector<Finding> causes) {
+    const std::string& module = structure_.site(made).module;
+    out_.causes = std::move(causes);
+    out_.first->kind = "glue";
+    out_.first->parent = reference_.records[made].role == Role::kInput ? structure_.caller_of(module) : module;
+    out_.first->worked_back_from = input_->from;
+  }
+
+  const RunView& reference_;
+  const RunView view_;  // the candidate, in the reference's layout
+  const Structure& structure_;
+  const CompareOptions& options_;
+  const std::function<bool(size_t)>& is_good_;
+  Comparison& out_;
+  const PairResult& result_;
+  const size_t record_;  // the reference's
+  const bool by_hand_;
+  const bool no_stages_;
+  std::map<size_t, size_t> partners_;
+  std::function<size_t(size_t)> partner_;
+  std::unique_ptr<Case> bad_;
+  std::optional<WorkedBack> input_;  // what the bad tensor's layer was given, where that was not recorded
+};
 
 }  // namespace
 
@@ -48,108 +227,7 @@ std::string name_in_between(const RunView& reference, const std::function<size_t
 void explain_first(const RunView& reference, const RunView& candidate, const Structure& structure,
                    const CompareOptions& options, const std::function<bool(size_t)>& is_good, double unit,
                    Comparison& out) {
-  const PairResult& result = out.results[out.first->result];
-  const size_t record = result.pair.reference;
-  const RunView view = in_layout_of(reference, candidate, out);
-  std::map<size_t, size_t> partners;
-  for (const PairResult& each : out.results) partners[each.pair.reference] = each.pair.candidate;
-  const auto partner = [&partners](size_t i) {
-    const auto found = partners.find(i);
-    return found == partners.end() ? SIZE_MAX : found->second;
-  };
-  // A run without inputs was recorded by hand: what it left out before the bad tensor is taken to be right, and a
-  // formula that then explains the bad one to the last digit proves it.
-  const bool by_hand = has_no_inputs(candidate);
-  const auto items_of = [&](size_t of) {
-    return gather_items(reference, structure, of, partner, is_good,
-                        [&](size_t i) { return by_hand && partner(i) == SIZE_MAX; });
-  };
-  Case failing(reference, view, structure, record, result.pair.candidate);
-  failing.partner = partner;
-  failing.items = items_of(record);
-  for (const Item& item : failing.items)
-    if (item.relation != Relation::kEarlier && !item.assumed && out.first->good_inputs.size() < 6)
-      out.first->good_inputs.push_back(item.label());
-  failing.weights_r = options.weights_reference;
-  failing.weights_c = options.weights_candidate;
-  failing.text_of_tokens = options.text_of_tokens;
-  failing.isolated = result.isolated;
-  failing.error = result.error.relative;
-  failing.floor = result.noise_floor;
-  failing.tolerance = std::min(std::max(2e-5, 6 * unit), std::isfinite(failing.error) ? failing.error / 4 : 1);
-  if (failing.r.shape == failing.c.shape)
-    out.first->region =
-        describe_region(failing.name, failing.c, failing.r, out.floor_factor * result.noise_floor).words;
-  auto input = work_back(failing);
-  // Several layers agree that their input is wrong, or a single one could also be wrong itself: then it is asked first.
-  const bool surely_fed = input && input->from.size() > 1;
-  if (!surely_fed) out.causes = diagnose(failing);
-  if (input && (surely_fed || !names_a_mistake(out.causes))) {
-    // What a layer is given may have been given to its parents first: the code to read is where it was made.
-    const size_t made = first_with_these_values(reference, input->record);
-    Case fed(reference, view, structure, made, result.pair.candidate);
-    fed.r = std::move(input->reference), fed.c = std::move(input->candidate);
-    fed.partner = partner;
-    fed.items = items_of(made);
-    fed.weights_r = failing.weights_r, fed.weights_c = failing.weights_c;
-    fed.isolated = failing.isolated;
-    fed.floor = failing.floor;
-    fed.error = relative_error(fed.c.v, fed.r.v);
-    fed.tolerance = input->tolerance;
-    std::vector<Finding> causes = diagnose(fed);
-    if (surely_fed || (!causes.empty() && (out.causes.empty() || names_a_mistake(causes)))) {
-      out.causes = std::move(causes);
-      out.first->kind = "glue";
-      out.first->parent = fed.role == Role::kInput ? structure.caller_of(fed.module) : fed.module;
-      out.first->worked_back_from = std::move(input->from);
-    }
-    if (surely_fed && out.causes.empty()) out.causes = diagnose(failing);
-  }
-  if (!names_a_mistake(out.causes) && !by_hand) {
-    // A neighbour that yours did not call (a norm that it skips) is taken to be right too: the reference's formula may
-    // need it, and what yours used in its place is then among the rest.
-    const std::string scope = failing.role == Role::kInput ? parent_of(failing.module) : failing.module;
-    failing.items = gather_items(reference, structure, record, partner, is_good, [&](size_t i) {
-      return partner(i) == SIZE_MAX && reference.records[i].role == Role::kOutput &&
-             parent_of(structure.site(i).module) == scope;
-    });
-    const bool any =
-        std::any_of(failing.items.begin(), failing.items.end(), [](const Item& item) { return item.assumed; });
-    std::vector<Finding> causes = any ? diagnose(failing) : std::vector<Finding>();
-    if (names_a_mistake(causes)) out.causes = std::move(causes);
-  }
-  // The module that makes this in the reference was not called by yours under its name (another was, its code was
-  // written out, or it was left out): asked as its result. What it was given is taken to be right; the proof is that a
-  // formula fits.
-  const bool replaced = !out.causes.empty() && out.causes[0].cause == "stage.replaced";
-  const size_t made = first_with_these_values(reference, record);
-  const std::string& maker = structure.site(made).module;
-  if ((replaced || !names_a_mistake(out.causes)) && failing.role == Role::kInput && made != record &&
-      reference.records[made].role == Role::kOutput && !structure.is_container(maker)) {
-    Case asked(reference, view, structure, made, result.pair.candidate);
-    asked.r.shape = failing.r.shape, asked.c = failing.c;
-    asked.partner = partner;
-    asked.items = gather_items(reference, structure, made, partner, is_good, [&](size_t i) {
-      const bool given = structure.site(i).module == maker && reference.records[i].role == Role::kInput;
-      return given ? partner(i) == SIZE_MAX || !is_good(i) : by_hand && partner(i) == SIZE_MAX;
-    });
-    asked.weights_r = failing.weights_r, asked.weights_c = failing.weights_c;
-    asked.error = failing.error, asked.floor = failing.floor, asked.tolerance = failing.tolerance;
-    std::vector<Finding> causes = diagnose(asked);
-    const auto missing =
-        std::find_if(causes.begin(), causes.end(), [](const Finding& f) { return f.cause.ends_with(".missing"); });
-    if (replaced && missing != causes.end())
-      out.causes = {std::move(*missing), std::move(out.causes[0])};  // which step it was that was left out
-    else if (!replaced && names_a_mistake(causes))
-      out.causes = std::move(causes);
-  }
-  const auto inputs = structure.records_of(failing.module, Role::kInput, record);
-  out.first->input_unknown =
-      by_hand ||
-      (!inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [&](size_t i) { return partner(i) == SIZE_MAX; }));
-  if (out.causes.empty()) return;
-  if (out.causes[0].blame == Blame::kWeights) out.first->kind = "weights";
-  if (out.causes[0].blame == Blame::kCapture && result.isolated) out.first->kind = "capture";
+  FirstBad(reference, candidate, structure, options, is_good, unit, out).explain();
 }
 
 }  // namespace lockstep

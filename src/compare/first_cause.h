@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "compare/comparison.h"
-#include "compare/structure.h"
+#include "diagnose/case/structure.h"
 
 namespace lockstep {
 

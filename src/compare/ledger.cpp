@@ -9,7 +9,7 @@
 #include <set>
 
 #include "compare/alignment.h"
-#include "compare/structure.h"
+#include "diagnose/case/structure.h"
 
 namespace lockstep {
 namespace {
@@ -19,9 +19,9 @@ constexpr double kSameError = 0.05;      // between two errors that are one
 constexpr size_t kMostErrors = 8;        // of sources that are remembered
 constexpr int64_t kMostKept = 16 << 20;  // elements of each
 
-std::map<size_t, size_t> partners(const RunView& reference, const RunView& run) {
-  std::map<size_t, size_t> out;
-  for (const Pair& pair : pair_runs(reference, run, {}, "").pairs) out[pair.reference] = pair.candidate;
+std::map<size_t, Pair> partners(const RunView& reference, const RunView& run, const std::vector<MapRule>& map) {
+  std::map<size_t, Pair> out;
+  for (const Pair& pair : pair_runs(reference, run, map, "").pairs) out[pair.reference] = pair;
   return out;
 }
 
@@ -40,8 +40,10 @@ double gain_of(double total, double input) {
 // Walks along the reference; the two runs of the candidate go beside it.
 class LedgerWalk {
  public:
-  LedgerWalk(const RunView& reference, const RunView& as_it_is, const RunView& substituted)
-      : reference_(reference),
+  LedgerWalk(const RunView& reference, const RunView& as_it_is, const RunView& substituted,
+             const std::vector<MapRule>& map)
+      : map_(map),
+        reference_(reference),
         as_it_is_(as_it_is),
         substituted_(substituted),
         structure_(reference),
@@ -49,7 +51,7 @@ class LedgerWalk {
         precision_c_(as_it_is) {}
 
   Ledger walk() {
-    const auto plain = partners(reference_, as_it_is_), clean = partners(reference_, substituted_);
+    const auto plain = partners(reference_, as_it_is_, map_), clean = partners(reference_, substituted_, map_);
     std::set<std::string> missing;
     for (size_t i = 0; i < reference_.records.size(); ++i) {
       const RecordedTensor& r = reference_.records[i];
@@ -58,8 +60,9 @@ class LedgerWalk {
       // The inputs of modules are asked for with --inputs alone.
       if (!found && r.role != Role::kInput && missing.insert(r.key.name).second) out_.missing.push_back(r.key.name);
       if (!found || !r.load || !is_floating(r.dtype)) continue;
-      const RecordedTensor &own = as_it_is_.records[p->second], &local = substituted_.records[s->second];
-      if (own.load && local.load) visit(i, r, own, local);
+      const RecordedTensor &own = as_it_is_.records[p->second.candidate],
+                           &local = substituted_.records[s->second.candidate];
+      if (own.load && local.load) visit(i, r, own, local, p->second.rule);
     }
     finish();
     return std::move(out_);
@@ -71,14 +74,18 @@ class LedgerWalk {
     bool dirty = false;  // went on with a wrong value, although it was to be replaced
   };
 
-  void visit(size_t i, const RecordedTensor& r, const RecordedTensor& a, const RecordedTensor& b) {
+  Tensor in_references_form(const RecordedTensor& record, int rule) const {
+    return rule < 0 ? record.load() : apply_rule(map_[static_cast<size_t>(rule)], record.load());
+  }
+
+  void visit(size_t i, const RecordedTensor& r, const RecordedTensor& a, const RecordedTensor& b, int rule) {
     LedgerEntry entry{r.key, r.role, 0, 0, 0, 0, 0, ""};
     const int64_t longest = r.shape.empty() ? 1 : *std::max_element(r.shape.begin(), r.shape.end());
     entry.floor = kFloorFactor *
                   rounding_floor(std::max(precision_r_.unit(r.key.name), precision_c_.unit(r.key.name)), 4 * longest);
     const Tensor expected = r.load();
-    const Alignment own = align(r.key.name, a.load(), expected, entry.floor),
-                    local = align(r.key.name, b.load(), expected, entry.floor);
+    const Alignment own = align(r.key.name, in_references_form(a, rule), expected, entry.floor),
+                    local = align(r.key.name, in_references_form(b, rule), expected, entry.floor);
     entry.total = own.comparable ? pair_error(own.candidate, expected).relative : INFINITY;
     entry.local = local.comparable ? pair_error(local.candidate, expected).relative : INFINITY;
     bool reacted = own.comparable != local.comparable;
@@ -165,6 +172,7 @@ class LedgerWalk {
                                        out_.missing.size() == 1 ? "was" : "were", out_.missing[0]));
   }
 
+  const std::vector<MapRule>& map_;
   const RunView &reference_, &as_it_is_, &substituted_;
   const Structure structure_;
   const RunPrecision precision_r_, precision_c_;
@@ -178,8 +186,9 @@ class LedgerWalk {
 
 }  // namespace
 
-Ledger make_ledger(const RunView& reference, const RunView& as_it_is, const RunView& substituted) {
-  return LedgerWalk(reference, as_it_is, substituted).walk();
+Ledger make_ledger(const RunView& reference, const RunView& as_it_is, const RunView& substituted,
+                   const std::vector<MapRule>& map) {
+  return LedgerWalk(reference, as_it_is, substituted, map).walk();
 }
 
 Json json_from(const Ledger& ledger) {
@@ -202,40 +211,39 @@ Json json_from(const Ledger& ledger) {
   return {{"entries", entries}, {"sources", sources}, {"missing", ledger.missing}, {"notes", ledger.notes}};
 }
 
-std::string text_from(const Ledger& ledger, bool all, bool color) {
-  const auto paint = [&](const char* code, const std::string& text) {
-    return color ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
+Text text_from(const Ledger& ledger, bool all, bool color) {
+  const auto paint = [&](const char* code, const Text& text) {
+    return color ? Text::trusted("\033[" + std::string(code) + "m" + text.string() + "\033[0m") : text;
   };
-  std::string out;
+  Text out;
   if (ledger.sources.empty()) {
     out = paint("1;32", "NO SOURCE") +
-          fmt::format(": none of {} stages makes an error of its own beyond rounding\n\n", ledger.entries.size());
+          Text::of(": none of {} stages makes an error of its own beyond rounding\n\n", ledger.entries.size());
   } else {
     // A mistake shows in every step and pass: one line a name.
     std::map<std::string, size_t> counts;
     std::vector<std::string> order;
     for (const size_t i : ledger.sources)
       if (counts[ledger.entries[i].key.name]++ == 0) order.push_back(ledger.entries[i].key.name);
-    out = paint("1;31", fmt::format("{} SOURCE{}", order.size(), order.size() == 1 ? "" : "S")) +
-          fmt::format(" of error among {} stages\n", ledger.entries.size());
+    out = paint("1;31", Text::of("{} SOURCE{}", order.size(), order.size() == 1 ? "" : "S")) +
+          Text::of(" of error among {} stages\n", ledger.entries.size());
     for (const std::string& name : order)
-      out += counts[name] == 1 ? fmt::format("  {}\n", name) : fmt::format("  {} ({} times)\n", name, counts[name]);
+      out += counts[name] == 1 ? Text::of("  {}\n", name) : Text::of("  {} ({} times)\n", name, counts[name]);
     out += "\n";
   }
-  const size_t heading = out.size();
+  Text rows;
   std::map<std::string, int> shown;
   for (const LedgerEntry& entry : ledger.entries) {
     if (!all && (entry.word == "clean" || entry.word == "carrier")) continue;
     if (!all && ++shown[entry.key.name + entry.word] > 1) continue;  // the first of each; --all shows the rest
-    out += fmt::format("  {:>9.2e} {:>9} {:>9.2e} {:>7.3g}  {} {}{}\n", entry.total,
-                       std::isnan(entry.local) ? "-" : fmt::format("{:.2e}", entry.local), entry.inherited, entry.gain,
-                       paint(entry.word == "source" ? "31" : "0", fmt::format("{:<10}", entry.word)),
-                       entry.role == Role::kInput ? "-> " : "", to_string(entry.key));
+    rows += Text::of("  {:>9.2e} {:>9} {:>9.2e} {:>7.3g}  {} {}{}\n", entry.total,
+                     std::isnan(entry.local) ? Text("-") : Text::of("{:.2e}", entry.local), entry.inherited, entry.gain,
+                     paint(entry.word == "source" ? "31" : "0", Text::of("{:<10}", entry.word)),
+                     entry.role == Role::kInput ? "-> " : "", to_string(entry.key));
   }
-  if (out.size() > heading)
-    out.insert(heading,
-               fmt::format("  {:>9} {:>9} {:>9} {:>7}  {:<10} stage\n", "total", "local", "inherited", "gain", "word"));
-  for (const std::string& note : ledger.notes) out += "  note: " + note + "\n";
+  if (!rows.empty())
+    out += Text::of("  {:>9} {:>9} {:>9} {:>7}  {:<10} stage\n", "total", "local", "inherited", "gain", "word") + rows;
+  for (const std::string& note : ledger.notes) out += Text::of("  note: {}\n", note);
   return out;
 }
 

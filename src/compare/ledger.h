@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "compare/comparison.h"
 
 namespace lockstep {
@@ -26,9 +27,11 @@ struct Ledger {
   std::vector<std::string> notes;    // what could not be judged, and why
 };
 
-Ledger make_ledger(const RunView& reference, const RunView& as_it_is, const RunView& substituted);
+// `map`: names of the candidate to names of the reference.
+Ledger make_ledger(const RunView& reference, const RunView& as_it_is, const RunView& substituted,
+                   const std::vector<MapRule>& map = {});
 
 Json json_from(const Ledger& ledger);
-std::string text_from(const Ledger& ledger, bool all, bool color);
+Text text_from(const Ledger& ledger, bool all, bool color);
 
 }  // namespace lockstep

@@ -1,346 +1,170 @@
 #include "compare/map_proposal.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <numeric>
 #include <set>
 
-#include "base/interrupt.h"
-#include "compare/values.h"
+#include "base/names.h"
+#include "compare/likeness.h"
+#include "compare/node_matching.h"
+#include "compare/pairing_graph.h"
+#include "compare/weight_sketch.h"
 
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostNames = 1500;               // on each side; the table of the alignment is their product
-constexpr int64_t kMostElements = 1 << 22;        // of a tensor whose content is looked at
-constexpr double kEqual = 1e-3, kSimilar = 0.15;  // distances of sketches
-constexpr double kGap = 0.45;                     // a name without a partner costs this
+constexpr double kMostlyShared = 0.8;
+constexpr double kSlotAlike = 0.05;  // of a tensor that is recognised among those of its call
 
-// What no order of axes changes.
-struct Sketch {
-  double rms = 0, mean = 0, absolute = 0, largest = 0;
+// The records that a map leaves: their names are neither mapped nor mapped to.
+std::vector<size_t> open_records(const RunView& run, const std::set<std::string>& taken, const std::string& only_glob) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < run.records.size(); ++i) {
+    const std::string& name = run.records[i].key.name;
+    if (!taken.contains(name) && (only_glob.empty() || glob_match(only_glob, name))) out.push_back(i);
+  }
+  return out;
+}
+
+struct SlotPair {
+  size_t reference = 0, candidate = 0;  // slots
 };
 
-struct Name {
-  std::string name;
-  bool input = false;
-  size_t record = 0;
-  Shape axes;  // without axes of 1, sorted
-  std::optional<Sketch> sketch;
-};
-
-Sketch sketch_of(const Values& x) {
-  Sketch out;
-  for (const float value : x.v) {
-    const double v = value, a = std::fabs(v);
-    out.rms += v * v, out.mean += v, out.absolute += a, out.largest = std::max(out.largest, a);
-  }
-  const double n = static_cast<double>(std::max<int64_t>(1, x.size()));
-  out.rms = std::sqrt(out.rms / n), out.mean /= n, out.absolute /= n;
-  return out;
-}
-
-double distance(const Sketch& a, const Sketch& b) {
-  const double scale = std::max(a.rms, b.rms);
-  if (!(scale > 0)) return 0;
-  const double d =
-      std::max({std::fabs(a.rms - b.rms), std::fabs(a.mean - b.mean), std::fabs(a.absolute - b.absolute)}) / scale;
-  const double top = std::max(a.largest, b.largest);
-  return std::max(d, 0.3 * std::fabs(a.largest - b.largest) / top);
-}
-
-std::vector<Name> names_of(const RunView& run, const std::vector<size_t>& records) {
-  std::vector<Name> out;
-  std::set<std::pair<std::string, bool>> seen, contents;
-  for (const size_t i : records) {
-    const RecordedTensor& record = run.records[i];
-    const bool input = record.role == Role::kInput;
-    if (out.size() >= kMostNames || !seen.emplace(record.key.name, input).second) continue;
-    // A parent that hands on what its child made is no tensor of its own.
-    if (!record.checksum.empty() && !contents.emplace(record.checksum, input).second) continue;
-    check_interrupt("map");
-    Name next{record.key.name, input, i, {}, std::nullopt};
-    for (const int64_t size : record.shape)
-      if (size != 1) next.axes.push_back(size);
-    std::sort(next.axes.begin(), next.axes.end());
-    if (record.load && is_floating(record.dtype) && checked_numel(record.shape) <= kMostElements)
-      next.sketch = sketch_of(values_from(record.load()));
-    out.push_back(std::move(next));
-  }
-  return out;
-}
-
-// 0: surely the same; infinity: cannot be.
-double cost(const Name& r, const Name& c) {
-  if (r.input != c.input) return INFINITY;
-  const auto count = [](const Shape& axes) {
-    return std::accumulate(axes.begin(), axes.end(), int64_t{1}, [](int64_t a, int64_t b) { return a * b; });
-  };
-  if (count(r.axes) != count(c.axes)) return INFINITY;
-  const double shape = r.axes == c.axes ? 0 : 0.1;
-  if (!r.sketch || !c.sketch) return 0.4 + shape;
-  const double d = distance(*r.sketch, *c.sketch);
-  return shape + (d < kEqual ? 0 : d < kSimilar ? 0.2 : 0.7);
-}
-
-// The cheapest way to walk both lists side by side, in order.
-std::vector<std::pair<size_t, size_t>> aligned(const std::vector<Name>& r, const std::vector<Name>& c) {
-  const size_t width = c.size() + 1;
-  std::vector<float> best((r.size() + 1) * width);
-  for (size_t i = 0; i <= r.size(); ++i)
-    for (size_t j = 0; j <= c.size(); ++j) {
-      if (i == 0 || j == 0) {
-        best[i * width + j] = static_cast<float>(kGap * static_cast<double>(i + j));
-        continue;
-      }
-      const double both = best[(i - 1) * width + j - 1] + cost(r[i - 1], c[j - 1]);
-      const double skip = kGap + std::min(best[(i - 1) * width + j], best[i * width + j - 1]);
-      best[i * width + j] = static_cast<float>(std::min(both, skip));
-    }
-  std::vector<std::pair<size_t, size_t>> out;
-  for (size_t i = r.size(), j = c.size(); i > 0 && j > 0;) {
-    const double here = best[i * width + j];
-    // Of several that are as good the earliest: the layer itself, not the parents that hand its result on.
-    if (std::fabs(here - (kGap + best[(i - 1) * width + j])) < 1e-4)
-      --i;
-    else if (std::fabs(here - (best[(i - 1) * width + j - 1] + cost(r[i - 1], c[j - 1]))) < 1e-4)
-      out.emplace_back(--i, --j);
-    else
-      --j;
-  }
-  std::reverse(out.begin(), out.end());
-  return out;
-}
-
-// What is left over on both sides may have been recorded in another order: equal content, and no other that is.
-void add_out_of_order(const std::vector<Name>& r, const std::vector<Name>& c,
-                      std::vector<std::pair<size_t, size_t>>& pairs) {
+// Tensors of one call: by content, then by name, then the only ones of their size.
+std::vector<SlotPair> pair_slots(const RunView& reference, const PairingNode& r, const RunView& candidate,
+                                 const PairingNode& c, LikenessOracle& likeness) {
+  std::vector<SlotPair> out;
   std::set<size_t> used_r, used_c;
-  for (const auto& [i, j] : pairs) used_r.insert(i), used_c.insert(j);
-  for (size_t j = 0; j < c.size(); ++j) {
-    if (used_c.contains(j) || !c[j].sketch || c[j].sketch->rms == 0) continue;
-    size_t found = r.size();
-    for (size_t i = 0; i < r.size() && found == r.size(); ++i)
-      if (!used_r.contains(i) && r[i].sketch && cost(r[i], c[j]) == 0) found = i;
-    if (found == r.size()) continue;
-    used_r.insert(found);
-    pairs.emplace_back(found, j);
-  }
-  std::sort(pairs.begin(), pairs.end());
+  const auto take = [&](size_t i, size_t j) {
+    out.push_back({i, j});
+    used_r.insert(i), used_c.insert(j);
+  };
+  const auto each_open = [&](auto&& use) {
+    for (size_t i = 0; i < r.slots.size(); ++i)
+      for (size_t j = 0; j < c.slots.size(); ++j)
+        if (!used_r.contains(i) && !used_c.contains(j)) use(i, j);
+  };
+  const auto fits = [&](size_t i, size_t j) {
+    return same_element_count(reference.records[r.slots[i].records[0]], candidate.records[c.slots[j].records[0]]);
+  };
+  std::vector<std::tuple<double, size_t, size_t>> alike;
+  each_open([&](size_t i, size_t j) {
+    double least = 2;
+    for (size_t k = 0; k < std::min<size_t>(c.slots[j].records.size(), 4); ++k)
+      least = std::min(least, likeness.of(r.slots[i].records[0], c.slots[j].records[k]).error);
+    if (least < kSlotAlike) alike.emplace_back(least + (r.slots[i].name == c.slots[j].name ? -1e-3 : 0), i, j);
+  });
+  std::sort(alike.begin(), alike.end());
+  for (const auto& [error, i, j] : alike)
+    if (!used_r.contains(i) && !used_c.contains(j)) take(i, j);
+  each_open([&](size_t i, size_t j) {
+    const RecordedTensor &of = reference.records[r.slots[i].records[0]],
+                         &own = candidate.records[c.slots[j].records[0]];
+    if (r.slots[i].name == c.slots[j].name && shapes_may_agree(of, own)) take(i, j);
+  });
+  const auto rivals = [&](size_t i, size_t j) {
+    size_t count = 0;
+    each_open([&](size_t a, size_t b) { count += (a == i || b == j) && fits(a, b); });
+    return count;
+  };
+  each_open([&](size_t i, size_t j) {
+    if (fits(i, j) && rivals(i, j) == 1) take(i, j);
+  });
+  return out;
 }
 
-// The order of the candidate's axes that gives the reference's tensor; empty when none is needed or none does.
-std::vector<int> axis_order(const RecordedTensor& r, const RecordedTensor& c) {
-  std::vector<int> axes(c.shape.size());
-  std::iota(axes.begin(), axes.end(), 0);
-  if (r.shape == c.shape || r.shape.size() != c.shape.size() || axes.size() > 5 || !r.load || !c.load) return {};
-  const Values expected = values_from(r.load()), own = values_from(c.load());
-  do {
-    const Values moved = permuted(own, axes);
-    if (moved.shape == expected.shape && relative_error(moved.v, expected.v) < 0.3) return axes;
-  } while (std::next_permutation(axes.begin(), axes.end()));
-  return {};
-}
-
-bool ends_a_word(char c) {
-  return c == '.' || c == '_' || c == '/' || c == '-' || c == '[' || c == ']';
-}
-
-// "blocks.12.attn" → "blocks.*.attn" and {"12"}. A number behind a word (layer12) is an index too where the names count
-// with it: 0, 1, 2 ... That fc1 and fc2 end in numbers does not make them two of one kind.
-class Patterns {
- public:
-  void add(const std::vector<Name>& names) {
-    for (const Name& each : names)
-      for_each_number(each.name, [&](size_t begin, size_t end) {
-        if (const std::string word = word_before(each.name, begin); !word.empty())
-          counted_[word].insert(each.name.substr(begin, end - begin));
-      });
-  }
-  std::pair<std::string, std::vector<std::string>> generalised(const std::string& name) const {
-    std::string pattern;
-    std::vector<std::string> numbers;
-    size_t done = 0;
-    for_each_number(name, [&](size_t begin, size_t end) {
-      if (const std::string word = word_before(name, begin); !word.empty() && !is_counted(word)) return;
-      pattern += name.substr(done, begin - done) + "*";
-      numbers.push_back(name.substr(begin, end - begin));
-      done = end;
-    });
-    return {pattern + name.substr(done), numbers};
-  }
-
- private:
-  // Numbers that end a word.
-  template <typename Function>
-  static void for_each_number(const std::string& name, Function&& use) {
-    for (size_t i = 0; i < name.size();) {
-      size_t end = i;
-      while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
-      if (end > i && (end == name.size() || ends_a_word(name[end]))) use(i, end);
-      i = std::max(end, i + 1);
-    }
-  }
-  static std::string word_before(const std::string& name, size_t end) {
-    size_t begin = end;
-    while (begin > 0 && !ends_a_word(name[begin - 1])) --begin;
-    return name.substr(begin, end - begin);
-  }
-  bool is_counted(const std::string& word) const {
-    const auto found = counted_.find(word);
-    if (found == counted_.end()) return false;
-    return found->second.size() > 4 || (found->second.size() > 2 && found->second.contains("0"));
-  }
-  std::map<std::string, std::set<std::string>> counted_;
+struct Numbered {
+  std::string pattern;
+  std::vector<std::string> numbers;
 };
 
-// The pattern with the numbers that do not vary put back: "blocks.*.mlp.*" → "blocks.*.mlp.2".
-std::string with_numbers(const std::string& pattern, const std::vector<std::string>& numbers,
-                         const std::vector<bool>& stars) {
+// Every run of digits is a star; those that do not vary are put back.
+Numbered numbered(const std::string& name) {
+  Numbered out;
+  for (size_t i = 0; i < name.size();) {
+    size_t end = i;
+    while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
+    if (end == i) {
+      out.pattern += name[i++];
+      continue;
+    }
+    out.pattern += '#';
+    out.numbers.push_back(name.substr(i, end - i));
+    i = end;
+  }
+  return out;
+}
+
+std::string filled(const Numbered& name, const std::vector<bool>& varies) {
   std::string out;
-  size_t star = 0;
-  for (const char c : pattern) {
-    if (c != '*') {
+  size_t k = 0;
+  for (const char c : name.pattern) {
+    if (c != '#') {
       out += c;
       continue;
     }
-    out += stars[star] ? "*" : numbers[star];
-    ++star;
+    out += varies[k] ? "#" : name.numbers[k];
+    ++k;
   }
   return out;
 }
 
-// One block's pair, told as patterns: what layers.0.ff is in block 0, layers.7.ff is in block 7.
-struct Example {
-  std::vector<std::string> numbers;
-  std::string pattern;
-  std::vector<std::string> reference_numbers;
-};
-using Examples = std::map<std::string, std::vector<Example>>;  // by the candidate's pattern
-
-// The name in the reference that `example` gives a name with these numbers.
-std::string named_like(const Example& example, const std::vector<std::string>& numbers) {
-  std::vector<std::string> expected = example.reference_numbers;
-  for (std::string& number : expected)
-    for (size_t k = 0; k < numbers.size(); ++k)
-      if (number == example.numbers[k] && numbers[k] != example.numbers[k]) {
-        number = numbers[k];
-        break;
-      }
-  return with_numbers(example.pattern, expected, std::vector<bool>(expected.size(), false));
-}
-
-// Pairs that are not sure yet are made as the examples say.
-void pair_like(const Examples& examples, const Patterns& patterns, const std::vector<Name>& r,
-               const std::vector<Name>& c, std::set<size_t>& sure_r, std::set<size_t>& sure_c,
-               std::vector<std::pair<size_t, size_t>>& pairs) {
-  std::map<std::string, size_t> by_name;
-  for (size_t i = 0; i < r.size(); ++i)
-    if (!r[i].input) by_name.emplace(r[i].name, i);
-  for (size_t j = 0; j < c.size(); ++j) {
-    if (sure_c.contains(j)) continue;
-    const auto [pattern, numbers] = patterns.generalised(c[j].name);
-    const auto found = examples.find(pattern);
-    if (found == examples.end() || numbers.empty()) continue;
-    // The nearest first: of layers.1.mlp.0 and layers.1.mlp.2 the one with the same number behind the block's.
-    std::vector<Example> nearest = found->second;
-    const auto apart = [&of = numbers](const Example& example) {
-      size_t out = 0;
-      for (size_t k = 0; k < of.size(); ++k) out += example.numbers[k] != of[k];
-      return out;
-    };
-    std::stable_sort(nearest.begin(), nearest.end(),
-                     [&](const Example& a, const Example& b) { return apart(a) < apart(b); });
-    for (const Example& example : nearest) {
-      const auto target = by_name.find(named_like(example, numbers));
-      if (target == by_name.end() || sure_r.contains(target->second) || std::isinf(cost(r[target->second], c[j])))
-        continue;
-      std::erase_if(pairs, [&, j](const auto& pair) { return pair.first == target->second || pair.second == j; });
-      pairs.emplace_back(target->second, j);
-      sure_r.insert(target->second), sure_c.insert(j);
-      break;
-    }
-  }
-  std::sort(pairs.begin(), pairs.end());
-}
-
-// Blocks that were right teach those that came after the bug; where none was right, what most of them are is what all
-// are.
-void learn_from_blocks(const Patterns& patterns, const std::vector<Name>& r, const std::vector<Name>& c,
-                       std::vector<std::pair<size_t, size_t>>& pairs) {
-  constexpr size_t kLeastBlocks = 3;
-  Examples equal;
-  std::map<std::string, std::map<std::string, std::vector<Example>>> others;  // by both patterns
-  std::set<size_t> sure_r, sure_c;
-  for (const auto& [i, j] : pairs) {
-    const auto [pattern, numbers] = patterns.generalised(c[j].name);
-    const auto [of, reference_numbers] = patterns.generalised(r[i].name);
-    if (r[i].sketch && c[j].sketch && cost(r[i], c[j]) == 0) {
-      sure_r.insert(i), sure_c.insert(j);
-      equal[pattern].push_back({numbers, of, reference_numbers});
-    } else {
-      others[pattern][of].push_back({numbers, of, reference_numbers});
-    }
-  }
-  pair_like(equal, patterns, r, c, sure_r, sure_c, pairs);
-  Examples usual;
-  for (const auto& [pattern, by_reference] : others) {
-    if (equal.contains(pattern)) continue;
-    size_t all = 0;
-    for (const auto& [of, examples] : by_reference) all += examples.size();
-    for (const auto& [of, examples] : by_reference)
-      if (examples.size() >= kLeastBlocks && 2 * examples.size() > all) usual[pattern] = examples;
-  }
-  pair_like(usual, patterns, r, c, sure_r, sure_c, pairs);
-}
-
-// Which of the names' numbers are not the same in all of them.
-std::vector<bool> varying(const std::vector<std::vector<std::string>>& numbers) {
-  std::vector<bool> out(numbers[0].size());
-  for (const auto& each : numbers)
-    for (size_t i = 0; i < out.size(); ++i) out[i] = out[i] || each[i] != numbers[0][i];
+std::vector<bool> varying_numbers(const std::vector<Numbered>& names) {
+  std::vector<bool> out(names[0].numbers.size());
+  for (const Numbered& each : names)
+    for (size_t k = 0; k < out.size(); ++k) out[k] = out[k] || each.numbers[k] != names[0].numbers[k];
   return out;
 }
 
-std::vector<std::string> chosen(const std::vector<std::string>& numbers, const std::vector<bool>& which) {
+std::vector<std::string> of_varying(const Numbered& name, const std::vector<bool>& varies) {
   std::vector<std::string> out;
-  for (size_t i = 0; i < numbers.size(); ++i)
-    if (which[i]) out.push_back(numbers[i]);
+  for (size_t k = 0; k < varies.size(); ++k)
+    if (varies[k]) out.push_back(name.numbers[k]);
   return out;
 }
 
-// Blocks that repeat make one rule, where every one of them agrees.
-std::vector<ProposedRule> with_blocks_as_one(const Patterns& patterns, const std::vector<ProposedRule>& single) {
-  std::map<std::pair<std::string, std::string>, std::vector<size_t>> groups;  // both patterns → rules
-  std::map<std::string, std::set<std::string>> targets;
-  for (size_t i = 0; i < single.size(); ++i) {
-    const std::string from = patterns.generalised(single[i].rule.candidate).first,
-                      to = patterns.generalised(single[i].rule.reference).first;
-    groups[{from, to}].push_back(i);
-    targets[from].insert(to);
-  }
+// Blocks that repeat make one rule, where every one of them agrees and none is left out.
+std::vector<ProposedRule> blocks_as_one(const std::vector<ProposedRule>& single, const RunView& candidate) {
+  using Key = std::pair<std::string, bool>;
+  std::map<Key, std::set<std::string>> names_of;  // candidate's patterns → all its names
+  for (const RecordedTensor& record : candidate.records)
+    names_of[{numbered(record.key.name).pattern, record.role == Role::kInput}].insert(record.key.name);
+  std::map<Key, std::vector<size_t>> groups;
+  for (size_t i = 0; i < single.size(); ++i)
+    groups[{numbered(single[i].rule.candidate).pattern, single[i].rule.input.value_or(false)}].push_back(i);
   std::vector<ProposedRule> out;
   for (size_t i = 0; i < single.size(); ++i) {
-    const std::string from = patterns.generalised(single[i].rule.candidate).first,
-                      to = patterns.generalised(single[i].rule.reference).first;
-    const std::vector<size_t>& members = groups[{from, to}];
-    std::vector<std::vector<std::string>> of_candidate, of_reference;
-    for (const size_t member : members) {
-      of_candidate.push_back(patterns.generalised(single[member].rule.candidate).second);
-      of_reference.push_back(patterns.generalised(single[member].rule.reference).second);
+    const Key key{numbered(single[i].rule.candidate).pattern, single[i].rule.input.value_or(false)};
+    // The members that go to the same pattern of the reference by the same layout.
+    std::vector<size_t> members;
+    const std::string target = numbered(single[i].rule.reference).pattern;
+    for (const size_t m : groups[key])
+      if (numbered(single[m].rule.reference).pattern == target && single[m].rule.permute == single[i].rule.permute)
+        members.push_back(m);
+    std::vector<Numbered> own, theirs;
+    for (const size_t m : members)
+      own.push_back(numbered(single[m].rule.candidate)), theirs.push_back(numbered(single[m].rule.reference));
+    const std::vector<bool> varies_c = varying_numbers(own), varies_r = varying_numbers(theirs);
+    bool general = members.size() > 1;
+    for (size_t m = 0; m < members.size() && general; ++m)
+      general = of_varying(own[m], varies_c) == of_varying(theirs[m], varies_r);
+    if (general) {  // the rule must not speak of names that it was not made for
+      MapRule rule{filled(own[0], varies_c), filled(theirs[0], varies_r), {}, {}, {}, {}, {}};
+      std::set<std::string> meant;
+      for (const size_t m : members) meant.insert(single[m].rule.candidate);
+      for (const std::string& name : names_of[key])
+        general = general && (meant.contains(name) || !mapped_name(rule, name));
     }
-    const std::vector<bool> stars_c = varying(of_candidate), stars_r = varying(of_reference);
-    bool general = members.size() > 1 && targets[from].size() == 1;
-    for (size_t member = 0; member < members.size(); ++member)
-      general = general && chosen(of_candidate[member], stars_c) == chosen(of_reference[member], stars_r);
     if (!general) {
       out.push_back(single[i]);
     } else if (members[0] == i) {
       ProposedRule& rule = out.emplace_back(single[i]);
-      rule.rule.candidate = with_numbers(from, of_candidate[0], stars_c);
-      rule.rule.reference = with_numbers(to, of_reference[0], stars_r);
+      rule.rule.candidate = filled(own[0], varies_c), rule.rule.reference = filled(theirs[0], varies_r);
       rule.tensors = members.size();
+      for (const size_t m : members)
+        if (single[m].why != rule.why) rule.why = "equal content or like blocks that have it";
     }
   }
   return out;
@@ -348,40 +172,69 @@ std::vector<ProposedRule> with_blocks_as_one(const Patterns& patterns, const std
 
 }  // namespace
 
+bool names_agree(const RunView& reference, const RunView& candidate) {
+  std::set<std::string> theirs, own;
+  for (const RecordedTensor& record : reference.records) theirs.insert(record.key.name);
+  for (const RecordedTensor& record : candidate.records) own.insert(record.key.name);
+  const auto shared =
+      std::count_if(own.begin(), own.end(), [&](const std::string& name) { return theirs.contains(name); });
+  // Of the fewer names: where all of the reference's are there, a stage that ran in yours alone has no partner to find.
+  const size_t fewer = std::min(own.size(), theirs.size());
+  return own.empty() || static_cast<double>(shared) >= kMostlyShared * static_cast<double>(fewer);
+}
+
+FoundMap find_map(const RunView& reference, const RunView& candidate, const std::vector<MapRule>& map,
+                  const std::string& only_glob, const WeightSource* weights_reference,
+                  const WeightSource* weights_candidate) {
+  std::set<std::string> mapped, targets;
+  for (const RecordedTensor& record : candidate.records)
+    for (const MapRule& rule : map)
+      if (const auto target = mapped_name(rule, record.key.name)) {
+        mapped.insert(record.key.name), targets.insert(*target);
+        break;
+      }
+  const bool by_hand = std::none_of(candidate.records.begin(), candidate.records.end(),
+                                    [](const RecordedTensor& record) { return record.role == Role::kOutput; });
+  const PairingGraph r = pairing_graph(reference, open_records(reference, targets, only_glob), by_hand),
+                     c = pairing_graph(candidate, open_records(candidate, mapped, ""), by_hand);
+  ModuleWeights of_r = recorded_weights(reference), of_c = recorded_weights(candidate);
+  if (of_c.empty() && weights_candidate) of_c = checkpoint_weights(candidate, *weights_candidate);
+  if (of_r.empty() && weights_reference && !of_c.empty()) of_r = checkpoint_weights(reference, *weights_reference);
+  LikenessOracle likeness(reference, candidate);
+  const NodeMatching matching = match_nodes(reference, r, candidate, c, of_r, of_c, likeness);
+  std::vector<ProposedRule> single;
+  for (const NodePair& pair : matching.pairs) {
+    const PairingNode &a = r.nodes[pair.reference], &b = c.nodes[pair.candidate];
+    for (const SlotPair& slots : pair_slots(reference, a, candidate, b, likeness)) {
+      const PairingSlot &of = a.slots[slots.reference], &own = b.slots[slots.candidate];
+      MapRule rule{own.record_name, of.record_name, {}, {}, {}, {}, a.input};
+      for (size_t k = 0; k < std::min<size_t>(own.records.size(), 4) && rule.permute.empty(); ++k)
+        if (const auto order = likeness.axis_order(of.records[0], own.records[k])) rule.permute = *order;
+      if (own.record_name != of.record_name || a.input != b.input || !rule.permute.empty())
+        single.push_back({std::move(rule), pair.why, 1});
+    }
+  }
+  FoundMap out;
+  out.rules = blocks_as_one(single, candidate);
+  for (const UnsureNode& node : matching.unsure) {
+    std::string among;
+    for (const size_t n : node.among) among += (among.empty() ? "" : " or ") + r.nodes[n].name;
+    out.unsure.push_back(fmt::format("{}{} may be {}", c.nodes[node.candidate].input ? "the input of " : "",
+                                     c.nodes[node.candidate].name, among));
+  }
+  return out;
+}
+
 std::vector<ProposedRule> propose_map(const RunView& reference, const RunView& candidate,
                                       const std::vector<MapRule>& map, const std::string& only_glob) {
-  const Pairing pairing = pair_runs(reference, candidate, map, only_glob);
-  const std::vector<Name> r = names_of(reference, pairing.only_reference),
-                          c = names_of(candidate, pairing.only_candidate);
-  std::vector<std::pair<size_t, size_t>> pairs = aligned(r, c);
-  add_out_of_order(r, c, pairs);
-  Patterns patterns;
-  patterns.add(r);
-  patterns.add(c);
-  learn_from_blocks(patterns, r, c, pairs);
-  std::vector<ProposedRule> single;
-  for (const auto& [i, j] : pairs) {
-    if (r[i].name == c[j].name) continue;
-    const bool known = r[i].sketch && c[j].sketch;
-    const double d = known ? distance(*r[i].sketch, *c[j].sketch) : INFINITY;
-    const bool repeated = std::any_of(single.begin(), single.end(), [&, name = c[j].name](const ProposedRule& rule) {
-      return rule.rule.candidate == name;  // its input is named the same
-    });
-    if (repeated) continue;
-    single.push_back(
-        {{c[j].name, r[i].name, axis_order(reference.records[r[i].record], candidate.records[c[j].record]), {}, {}, {}},
-         d < kEqual     ? "equal content"
-         : d < kSimilar ? "similar content"
-                        : "order and shape",
-         1});
-  }
-  return with_blocks_as_one(patterns, single);
+  return find_map(reference, candidate, map, only_glob, nullptr, nullptr).rules;
 }
 
 Json json_from(const std::vector<ProposedRule>& proposal) {
   Json rules = Json::array();
   for (const ProposedRule& each : proposal) {
     Json rule{{"candidate", each.rule.candidate}, {"reference", each.rule.reference}};
+    if (each.rule.input) rule["role"] = *each.rule.input ? "input" : "output";
     if (!each.rule.permute.empty()) rule["permute"] = each.rule.permute;
     rule["why"] = each.why;
     rule["names"] = each.tensors;

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "compare/pair_error.h"
-#include "compare/run_view.h"
+#include "diagnose/case/run_view.h"
+#include "measure/pair_error.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "compare/pair_error.h"
+#include "measure/pair_error.h"
 
 namespace lockstep {
 namespace {
@@ -36,17 +36,15 @@ std::optional<Finding> find_other_call(const RunView& reference, const RunView& 
     if (i == pair.candidate || !other.load || other.shape != r.shape) continue;
     const double residual = pair_error(other.load(), wanted).relative;
     if (!(residual <= tolerance)) continue;
-    return Finding{"capture.other_hit",
-                   fmt::format("the reference's {} is your {}: the calls are counted differently, {} in the reference "
-                               "and {} in yours",
-                               to_string(r.key), to_string(other.key), theirs.size(), count),
-                   "record the same calls on both sides: leave out a warm-up, or name the step or pass",
-                   r.key.name,
-                   0,
-                   residual,
-                   1,
-                   0,
-                   Blame::kCapture};
+    return Finding{.cause = "capture.other_hit",
+                   .explanation = fmt::format(
+                       "the reference's {} is your {}: the calls are counted differently, {} in the reference "
+                       "and {} in yours",
+                       to_string(r.key), to_string(other.key), theirs.size(), count),
+                   .fix = "record the same calls on both sides: leave out a warm-up, or name the step or pass",
+                   .look_at = r.key.name,
+                   .residual = residual,
+                   .blame = Blame::kCapture};
   }
   return std::nullopt;
 }

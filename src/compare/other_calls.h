@@ -2,8 +2,8 @@
 #pragma once
 #include <optional>
 
-#include "compare/finding.h"
 #include "compare/pairing.h"
+#include "diagnose/case/finding.h"
 
 namespace lockstep {
 

@@ -4,18 +4,20 @@
 #include <string>
 #include <vector>
 
-#include "compare/run_view.h"
+#include "diagnose/case/run_view.h"
 
 namespace lockstep {
 
-// One line of a map file: names of the candidate (with `*`) to names of the reference (each `*` takes over what the
-// candidate's matched, in order), and what to do with the values first.
+// One line of a map file: names of the candidate (with `*` for anything and `#` for a whole number) to names of the
+// reference (each takes over what the candidate's matched, in order), and what to do with the values first.
 struct MapRule {
   std::string candidate, reference;
   std::vector<int> permute;    // axes of the candidate, in the reference's order
   std::vector<int64_t> slice;  // axis, begin, end
   std::optional<Shape> reshape = {};
   std::optional<DType> dtype = {};  // rounded to this first: what the reference keeps, or what both are to be held to
+  std::optional<bool> input = {};   // only for inputs of modules, or only for what is none; a tensor that was named by
+                                    // hand may be either
 };
 
 std::vector<MapRule> read_map(
@@ -32,7 +34,7 @@ struct Pair {
 struct Pairing {
   std::vector<Pair> pairs;  // in the reference's order
   std::vector<size_t> only_reference, only_candidate;
-  std::vector<std::string> other_counts;  // names that both have, but not equally often: said, and not paired
+  std::vector<std::string> other_counts;  // names that both have, but not equally often: said where not all are paired
 };
 
 Pairing pair_runs(const RunView& reference, const RunView& candidate, const std::vector<MapRule>& map,

@@ -12,7 +12,9 @@ std::vector<std::string> names_to_record(const RunView& reference, const RunView
   std::vector<std::string> names;
   const auto add = [&](size_t i) {
     const size_t other = partner(i);
-    const bool there = reference.records[i].load && other < candidate.records.size() && candidate.records[other].load;
+    // What the candidate has no partner for cannot be asked for by the reference's name.
+    const bool there =
+        reference.records[i].load && (other >= candidate.records.size() || candidate.records[other].load);
     const std::string& name = reference.records[i].key.name;
     if (!there && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "compare/run_view.h"
-#include "compare/structure.h"
+#include "diagnose/case/run_view.h"
+#include "diagnose/case/structure.h"
 
 namespace lockstep {
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/interrupt.h"
-#include "compare/weight_parts.h"
-#include "compare/weight_relation.h"
+#include "diagnose/weight/weight_parts.h"
+#include "diagnose/weight/weight_relation.h"
 
 namespace lockstep {
 namespace {
@@ -71,7 +71,7 @@ std::string find_content(const WeightSource& source, const Prints& prints, const
       return other;
     }
     const WeightRelation relation = relate_weights(other, values, *candidate);
-    if (relation.id == "identical" || relation.error < 1e-3) {
+    if (!relation.id || relation.error < 1e-3) {
       words = "";
       return other;
     }
@@ -148,11 +148,11 @@ WeightsComparison compare_weights(const WeightSource& a, const WeightSource& b) 
     ++out.compared;
     const auto theirs = b.find(name);
     const WeightRelation relation = relate_weights(name, *theirs, *mine);
-    if (relation.id == "identical") {
+    if (!relation.id) {
       ++out.identical;
       continue;
     }
-    WeightFinding finding{relation.id, name, "", relation.words, relation.error, !is_mild(relation)};
+    WeightFinding finding{std::string(relation.id.id()), name, "", relation.words, relation.error, !is_mild(relation)};
     if (finding.serious && relation.id != "weights.transposed" && relation.id != "weights.parts_exchanged") {
       // Is it another tensor of A that sits here?
       const std::string other = find_content(a, prints_a, name, prints_b.at(name), *theirs, {}, words);
@@ -204,26 +204,25 @@ Json json_from(const WeightsComparison& comparison) {
           {"findings", findings}};
 }
 
-std::string text_from(const WeightsComparison& comparison, size_t most_rows) {
+Text text_from(const WeightsComparison& comparison, size_t most_rows) {
   std::map<std::string, size_t> counts;
   for (const WeightFinding& f : comparison.findings) ++counts[f.kind];
   size_t serious = 0;
   for (const WeightFinding& f : comparison.findings) serious += f.serious;
-  std::string out = comparison.match()
-                        ? fmt::format("MATCH: {} tensors under the same names, {} identical", comparison.compared,
-                                      comparison.identical)
-                        : fmt::format("MISMATCH: {} finding{}; {} tensors under the same names, {} identical", serious,
-                                      serious == 1 ? "" : "s", comparison.compared, comparison.identical);
+  Text out = comparison.match() ? Text::of("MATCH: {} tensors under the same names, {} identical", comparison.compared,
+                                           comparison.identical)
+                                : Text::of("MISMATCH: {} finding{}; {} tensors under the same names, {} identical",
+                                           serious, serious == 1 ? "" : "s", comparison.compared, comparison.identical);
   if (comparison.match() && comparison.identical < comparison.compared) out += ", the others rounded or quantised";
   out += "\n";
-  for (const auto& [kind, count] : counts) out += fmt::format("  {:<24} {}\n", kind, count);
+  for (const auto& [kind, count] : counts) out += Text::of("  {:<24} {}\n", kind, count);
   size_t row = 0;
   for (const WeightFinding& f : comparison.findings) {
     if (most_rows && row++ >= most_rows) {
-      out += fmt::format("  ... {} more: --limit 0 shows all\n", comparison.findings.size() - most_rows);
+      out += Text::of("  ... {} more: --limit 0 shows all\n", comparison.findings.size() - most_rows);
       break;
     }
-    out += fmt::format("  {:<24} {}  {}\n", f.kind, f.name, f.words.empty() ? f.other : f.words);
+    out += Text::of("  {:<24} {}  {}\n", f.kind, f.name, f.words.empty() ? f.other : f.words);
   }
   return out;
 }

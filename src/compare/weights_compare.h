@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "base/json.h"
-#include "compare/weight_source.h"
+#include "base/text.h"
+#include "diagnose/case/weight_source.h"
 
 namespace lockstep {
 
@@ -27,6 +28,6 @@ struct WeightsComparison {
 
 WeightsComparison compare_weights(const WeightSource& a, const WeightSource& b);
 Json json_from(const WeightsComparison& comparison);
-std::string text_from(const WeightsComparison& comparison, size_t most_rows);
+Text text_from(const WeightsComparison& comparison, size_t most_rows);
 
 }  // namespace lockstep

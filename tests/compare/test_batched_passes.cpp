@@ -3,7 +3,7 @@
 
 #include "compare/batched_passes.h"
 #include "compare/comparison.h"
-#include "synthetic.h"
+#include "support/synthetic.h"
 
 namespace lockstep {
 namespace {

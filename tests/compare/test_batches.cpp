@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "compare/comparison.h"
-#include "synthetic.h"
+#include "support/synthetic.h"
 
 namespace lockstep {
 namespace {

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "compare/comparison.h"
-#include "compare/structure.h"
-#include "synthetic.h"
+#include "diagnose/case/structure.h"
+#include "support/synthetic.h"
 
 namespace lockstep {
 namespace {
@@ -42,7 +42,7 @@ TEST(Compare, RoundingMatches) {
 TEST(Compare, NothingComparedIsNoPass) {
   RunMaker a, b;
   a.add("x", noise({4, 4}, 1));
-  b.add("y", noise({4, 4}, 1));
+  b.add("y", noise({4, 4}, 2));  // another name and other values
   EXPECT_EQ(compare_runs(a.run, b.run, {}).verdict, "nothing_compared");
 }
 
@@ -60,7 +60,7 @@ TEST(Compare, ModuleIsBlamedWhenItsInputIsRight) {
   EXPECT_EQ(result.first->stage, "net.blocks.1.act");
   EXPECT_EQ(result.first->kind, "module");
   ASSERT_FALSE(result.causes.empty());
-  EXPECT_EQ(result.causes[0].cause, "activation.kind");
+  EXPECT_EQ(result.causes[0].cause.id(), "activation.kind");
 }
 
 TEST(Compare, GlueIsBlamedWhenAllItsPartsAreRight) {
@@ -74,8 +74,8 @@ TEST(Compare, GlueIsBlamedWhenAllItsPartsAreRight) {
   EXPECT_EQ(result.first->kind, "glue");
   EXPECT_EQ(result.first->parent, "net.blocks.0");
   ASSERT_FALSE(result.causes.empty());
-  EXPECT_TRUE(result.causes[0].cause == "residual.missing" || result.causes[0].cause == "stage.replaced")
-      << result.causes[0].cause;
+  EXPECT_TRUE(result.causes[0].cause.id() == "residual.missing" || result.causes[0].cause.id() == "stage.replaced")
+      << result.causes[0].cause.id();
 }
 
 TEST(Compare, OtherLayoutIsRecognisedByContentAndSaid) {
@@ -106,7 +106,7 @@ TEST(Compare, CaptureOfAnotherStageIsTold) {
   ASSERT_TRUE(result.first.has_value());
   EXPECT_EQ(result.first->kind, "capture");
   ASSERT_FALSE(result.causes.empty());
-  EXPECT_EQ(result.causes[0].cause, "capture.other_stage");
+  EXPECT_EQ(result.causes[0].cause.id(), "capture.other_stage");
 }
 
 TEST(Compare, NoFamilyIsAnAnswer) {
@@ -117,7 +117,7 @@ TEST(Compare, NoFamilyIsAnAnswer) {
   b.add("net.m", y);
   const Comparison result = compare_runs(a.run, b.run, {});
   EXPECT_EQ(result.verdict, "mismatch");
-  EXPECT_TRUE(result.causes.empty()) << result.causes[0].cause;
+  EXPECT_TRUE(result.causes.empty()) << result.causes[0].cause.id();
 }
 
 TEST(Compare, RegionIsSaidInWords) {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "synthetic.h"
+#include "support/synthetic.h"
 
 namespace lockstep {
 namespace {
@@ -83,7 +83,7 @@ TEST(Ledger, WhatWasNotReplacedTaintsWhatFollows) {
   EXPECT_EQ(ledger.sources, std::vector<size_t>{1});
   EXPECT_EQ(ledger.entries[2].word, "carrier");
   EXPECT_EQ(ledger.missing, std::vector<std::string>{"d"});
-  const std::string text = text_from(ledger, false, false);
+  const std::string text = text_from(ledger, false, false).string();
   EXPECT_NE(text.find("2 tensors were not replaced"), std::string::npos) << text;
   EXPECT_NE(text.find("not recorded by your program, the first is d"), std::string::npos) << text;
 }

@@ -6,8 +6,8 @@
 
 #include "compare/comparison.h"
 #include "compare/range_cards.h"
-#include "compare/statistics_error.h"
-#include "synthetic.h"
+#include "measure/statistics_error.h"
+#include "support/synthetic.h"
 
 namespace lockstep {
 namespace {
@@ -29,7 +29,7 @@ TEST(Recognition, SwappedGuidanceHalvesOfOneBatch) {
   const Comparison result = compared(a, b);
   EXPECT_EQ(result.verdict, "mismatch");
   ASSERT_FALSE(result.causes.empty());
-  EXPECT_EQ(result.causes[0].cause, "layout.reversed");
+  EXPECT_EQ(result.causes[0].cause.id(), "layout.reversed");
   EXPECT_NE(result.causes[0].explanation.find("the two batch items exchanged"), std::string::npos)
       << result.causes[0].explanation;
 }
@@ -44,7 +44,7 @@ TEST(Recognition, SwappedGuidancePassesByTag) {
   const Comparison result = compared(a, b);
   EXPECT_EQ(result.verdict, "mismatch");
   ASSERT_FALSE(result.causes.empty());
-  EXPECT_EQ(result.causes[0].cause, "capture.other_hit");
+  EXPECT_EQ(result.causes[0].cause.id(), "capture.other_hit");
   EXPECT_NE(result.causes[0].explanation.find("uncond"), std::string::npos) << result.causes[0].explanation;
 }
 
@@ -106,8 +106,8 @@ TEST(Recognition, GlueNamesParentGoodTensorsAndTheLine) {
   EXPECT_NE(std::find(result.first->good_inputs.begin(), result.first->good_inputs.end(), "net.block.attn"),
             result.first->good_inputs.end());
   ASSERT_FALSE(result.causes.empty());
-  EXPECT_EQ(result.causes[0].cause, "residual.sign");
-  const std::string page = text_from(result, run(1).run, run(-1).run, false, false);
+  EXPECT_EQ(result.causes[0].cause.id(), "residual.sign");
+  const std::string page = text_from(result, run(1).run, run(-1).run, false, false).string();
   EXPECT_NE(page.find("model.py:40"), std::string::npos) << page;
 }
 

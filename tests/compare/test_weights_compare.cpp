@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "compare/weight_relation.h"
-#include "synthetic.h"
+#include "diagnose/weight/weight_forms.h"
+#include "diagnose/weight/weight_relation.h"
+#include "support/synthetic.h"
 
 namespace lockstep {
 namespace {
@@ -63,9 +64,9 @@ TEST(WeightRelation, OtherFormsAndMemory) {
   const Values w = noise({64, 48}, 5, 0.1f);
   Values late = w, five_bits = quantised(w, 5, 48, false);
   std::rotate(late.v.begin(), late.v.begin() + 8, late.v.end());
-  EXPECT_EQ(relate_weights("w", late, w).id, "weights.rearranged");
+  EXPECT_EQ(relate_weights("w", late, w).id.id(), "weights.rearranged");
   EXPECT_EQ(relate_weights("w", late, w).words, "W read 8 elements too late");
-  EXPECT_EQ(relate_weights("w", five_bits, w).id, "weights.quantised");
+  EXPECT_EQ(relate_weights("w", five_bits, w).id.id(), "weights.quantised");
   const Values other_half =
       mapped(w, [](double v) { return float_from(Half{bfloat16_from(static_cast<float>(v)).bits}); });
   EXPECT_EQ(relate_weights("w", other_half, w).words, "W's bfloat16 bits read as float16");
@@ -73,7 +74,7 @@ TEST(WeightRelation, OtherFormsAndMemory) {
   for (int64_t j = 0; j < 64; ++j)
     for (int64_t i = 0; i < 48; ++i)
       tiles.row(j)[static_cast<size_t>(i)] = w.row(j / 16 * 16 + i % 16)[static_cast<size_t>(i / 16 * 16 + j % 16)];
-  EXPECT_EQ(relate_weights("w", tiles, w).id, "weights.transposed");
+  EXPECT_EQ(relate_weights("w", tiles, w).id.id(), "weights.transposed");
 }
 
 TEST(WeightRelation, DefaultInitialisationIsRecognised) {
@@ -82,7 +83,7 @@ TEST(WeightRelation, DefaultInitialisationIsRecognised) {
   std::uniform_real_distribution<float> uniform(-0.125f, 0.125f);
   for (float& value : c.v) value = uniform(engine);
   const WeightRelation relation = relate_weights("w", c, noise({64, 64}, 4, 0.125f));
-  EXPECT_EQ(relation.id, "weights.random");
+  EXPECT_EQ(relation.id.id(), "weights.random");
   EXPECT_NE(relation.words.find("default initialisation"), std::string::npos);
 }
 

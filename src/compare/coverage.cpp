@@ -1,0 +1,61 @@
+#include "compare/coverage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace lockstep {
+namespace {
+
+constexpr double kMostOfIt = 0.5;  // of the reference's tensors; below, a recorded program was not compared as a whole
+
+bool counts_for(const RecordedTensor& record, bool with_inputs) {
+  return with_inputs || record.role != Role::kInput;
+}
+
+// "failed with exit status 1", "was killed"; empty when it ended well or nothing is known.
+std::string failure_of(const RunView& run) {
+  if (!run.header.is_object()) return "";
+  const std::string status = run.header.value("status", "");
+  int exit_code = 0;
+  if (run.header.contains("program") && run.header["program"].is_object()) {
+    const Json& program = run.header["program"];
+    if (program.contains("exit_code") && program["exit_code"].is_number_integer()) exit_code = program["exit_code"];
+  }
+  if (status == "killed") return "was killed";
+  if (exit_code != 0) return fmt::format("failed with exit status {}", exit_code);
+  return status == "failed" ? "failed" : "";
+}
+
+}  // namespace
+
+Coverage coverage_of(const RunView& reference, const RunView& candidate, const Comparison& comparison) {
+  Coverage out;
+  const bool with_inputs = !has_no_inputs(candidate);
+  for (const PairResult& result : comparison.results) {
+    const RecordedTensor& record = reference.records[result.pair.reference];
+    out.paired += result.state != PairState::kUnread && counts_for(record, with_inputs);
+    out.of += counts_for(record, with_inputs);
+  }
+  for (const size_t i : comparison.only_reference) out.of += counts_for(reference.records[i], with_inputs);
+  out.failure = failure_of(candidate);
+  // A program that names a few tensors itself is judged by those.
+  const bool by_hand = std::none_of(candidate.records.begin(), candidate.records.end(),
+                                    [](const RecordedTensor& record) { return record.role == Role::kOutput; });
+  // Where its names are its own, one that found no partner may be the one that differs.
+  const bool renamed = !comparison.found.rules.empty() || !comparison.found.unsure.empty();
+  if (by_hand && renamed) {
+    std::set<std::string> paired, open;
+    for (const PairResult& result : comparison.results)
+      paired.insert(candidate.records[result.pair.candidate].key.name);
+    for (const size_t i : comparison.only_candidate)
+      if (const std::string& name = candidate.records[i].key.name; !paired.contains(name)) open.insert(name);
+    out.left_out = open.size();
+  }
+  out.is_low = out.share() < kMostOfIt;
+  out.is_partial = !out.failure.empty() || (out.is_low && !by_hand) || out.left_out > 0;
+  return out;
+}
+
+}  // namespace lockstep

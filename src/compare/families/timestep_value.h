@@ -1,9 +1,0 @@
-// The number a model is told: sigma, timestep or index?
-#pragma once
-#include "compare/families/family.h"
-
-namespace lockstep {
-
-void search_timestep_value(Case& failing, Findings& out);
-
-}  // namespace lockstep

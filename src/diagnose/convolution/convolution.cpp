@@ -1,0 +1,414 @@
+// y = conv(x, W) + b over a single frame. A grammar of changes to that formula (the kernel's memory and orientation,
+// taps of time, border, seams between tiles, order and precision of the input, bias, whose weight), tried alone and in
+// pairs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "diagnose/case/thresholds.h"
+#include "diagnose/convolution/convolution_probe.h"
+#include "diagnose/layout/layouts.h"
+#include "diagnose/weight/weight_forms.h"
+#include "diagnose/weight/weight_memory.h"
+#include "diagnose/weight/weight_nearness.h"
+#include "measure/line_fit.h"
+#include "measure/residual.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostOtherWeights = 80, kMostOtherBiases = 200;
+
+std::string formula(const ConvParams& p, const ConvProbe& probe) {
+  std::string out = p.weight.empty() ? "conv(x, W)" : "conv(x, " + p.weight + ")";
+  if (p.bias) out += p.bias > 1 ? " + 2 b" : " + b";
+  if (!p.memory.plain()) out += ", " + p.memory.words();
+  if (p.dilation > 1) out += fmt::format(", dilation {}", p.dilation);
+  if (p.order) out += ", " + probe.channel_orders()[static_cast<size_t>(p.order)].words;
+  if (p.middle) out += ", the middle tap alone";
+  for (const auto& [format, what] : {std::pair{p.kernel, "W"}, {p.added, "b"}, {p.input, "x"}})
+    if (format) out += fmt::format(", {} in {}", what, format->name);
+  if (p.before) out += fmt::format(", {} of the input", p.before->name);
+  if (p.taps) {
+    std::string taps;
+    for (int64_t t = 0; t < probe.geometry().taps; ++t)
+      if (p.taps >> t & 1) taps += (taps.empty() ? "" : " + ") + std::to_string(t);
+    out += fmt::format(", temporal tap {}{}", taps, p.taps_average ? ", averaged" : "");
+  }
+  if (p.flip_rows || p.flip_columns) out += ", kernel mirrored";
+  if (p.swap_rows_columns) out += ", kernel rows and columns exchanged";
+  if (p.transposed) out += ", in and out channels exchanged";
+  if (p.border == Border::kReplicate) out += ", border repeated";
+  if (p.border == Border::kReflect) out += ", border mirrored";
+  if (p.border == Border::kCircular) out += ", border wrapped around";
+  for (const auto& [seams, what] : {std::pair{&p.seams_rows, "row"}, {&p.seams_columns, "column"}})
+    for (const int64_t seam : *seams) out += fmt::format(", in tiles that meet at {} {}", what, seam);
+  return out + fmt::format(" (stride {}, {} rows and {} columns before)", p.stride, p.top, p.left);
+}
+
+ConvParams reference_of(const ConvProbe& probe, const Values& x, const Values& y, double tolerance) {
+  ConvParams best;
+  const ConvProbe::Geometry& g = probe.geometry();
+  for (const int64_t stride : {1, 2})
+    for (int64_t top = 0; top <= g.rows / 2; ++top) {
+      if (y.dim(-2) > (x.dim(-2) + 2 * top) / stride + 1) continue;
+      ConvParams p;
+      p.stride = stride, p.top = top, p.left = g.columns == g.rows ? top : g.columns / 2;
+      p.bias = probe.bias().empty() ? 0 : 1;
+      p.residual = probe.measure(false, p);
+      if (p.residual < best.residual) best = p;
+      if (best.residual <= tolerance) return best;
+    }
+  return best;
+}
+
+// One change to the formula. Changes of one kind exclude each other; those that `pair` are tried two at a time.
+struct ConvChange {
+  int kind;
+  bool pairs;
+  std::function<void(ConvParams&)> apply;
+};
+
+// Orders of axes that differ where an axis of 1 does not hide it.
+std::vector<KernelMemory> memories(const ConvProbe::Geometry& g) {
+  std::vector<KernelMemory> out;
+  const std::array<int64_t, 5> size = g.axes();
+  std::set<std::vector<int>> seen;
+  KernelMemory memory;
+  do {
+    std::vector<int> real;
+    for (const int axis : memory.axes)
+      if (size[static_cast<size_t>(axis)] > 1) real.push_back(axis);
+    if (std::is_sorted(real.begin(), real.end()) || !seen.insert(real).second) continue;
+    for (const bool read : {true, false}) {
+      memory.read = read;
+      out.push_back(memory);
+    }
+  } while (std::next_permutation(memory.axes.begin(), memory.axes.end()));
+  return out;
+}
+
+// Memory as other libraries keep it: what a second mistake may come with.
+bool is_usual(const KernelMemory& memory) {
+  using Axes = std::array<int, 5>;
+  return memory.read && (memory.axes == Axes{0, 2, 3, 4, 1} || memory.axes == Axes{2, 3, 4, 1, 0} ||
+                         memory.axes == Axes{1, 0, 2, 3, 4} || memory.axes == Axes{0, 1, 3, 4, 2});
+}
+
+std::vector<ConvChange> changes(const ConvParams& r, const ConvProbe& probe) {
+  const ConvProbe::Geometry& g = probe.geometry();
+  std::vector<ConvChange> out;
+  int kind = 0;
+  const auto add = [&](auto&& change, bool pairs = true) { out.push_back({kind, pairs, change}); };
+  ++kind;
+  if (r.bias) add([](ConvParams& p) { p.bias = 0; }), add([](ConvParams& p) { p.bias = 2; });
+  ++kind;
+  if (g.taps > 1 && g.taps < 6) {
+    for (unsigned taps = 1; taps < 1u << g.taps; ++taps)
+      if (taps != 1u << (g.taps - 1)) add([=](ConvParams& p) { p.taps = taps; });
+    add([=](ConvParams& p) { p.taps = (1u << g.taps) - 1, p.taps_average = true; });
+  }
+  ++kind;
+  add([](ConvParams& p) { p.flip_rows = p.flip_columns = true; });
+  add([](ConvParams& p) { p.flip_rows = true; }), add([](ConvParams& p) { p.flip_columns = true; });
+  ++kind;
+  if (g.rows == g.columns && g.rows > 1) add([](ConvParams& p) { p.swap_rows_columns = true; });
+  ++kind;
+  if (g.in == g.out) add([](ConvParams& p) { p.transposed = true; });
+  ++kind;
+  if (g.rows > 1 || g.columns > 1)
+    for (const Border border : {Border::kReplicate, Border::kReflect, Border::kCircular})
+      add([=](ConvParams& p) { p.border = border; });
+  ++kind;
+  for (int64_t top = 0; top < g.rows; ++top)
+    for (int64_t left = 0; left < g.columns; ++left)
+      if (top != r.top || left != r.left) add([=](ConvParams& p) { p.top = top, p.left = left; });
+  if (g.rows > 1) {
+    for (const int64_t shift : {-1, 1}) {
+      add([=](ConvParams& p) { p.top += shift * g.rows; }, false);
+      add([=](ConvParams& p) { p.left += shift * g.columns; }, false);
+    }
+    add([](ConvParams& p) { p.middle = true; });
+    ++kind;
+    add([](ConvParams& p) { p.dilation = 2; });
+  }
+  ++kind;
+  if (r.stride == 1)
+    if (const auto rows = probe.seams(false), columns = probe.seams(true); !rows.empty() || !columns.empty())
+      add([=](ConvParams& p) { p.seams_rows = rows, p.seams_columns = columns; });
+  ++kind;
+  for (const KernelMemory& memory : memories(g)) add([=](ConvParams& p) { p.memory = memory; }, is_usual(memory));
+  ++kind;
+  for (size_t order = 1; order < probe.channel_orders().size(); ++order)
+    add([=](ConvParams& p) { p.order = static_cast<int>(order); }, order < 4);
+  ++kind;
+  for (const ElementFunction& function : element_functions().subspan(1))
+    if (function.is_activation) add([&](ConvParams& p) { p.before = &function; }, false);
+  ++kind;
+  for (const NumberFormat& format : number_formats()) {
+    add([&](ConvParams& p) { p.kernel = &format; }, false);
+    add([&](ConvParams& p) { p.kernel = p.added = &format; }, false);
+    add([&](ConvParams& p) { p.added = &format; }, false);
+    add([&](ConvParams& p) { p.input = &format; }, false);
+    add([&](ConvParams& p) { p.input = p.kernel = &format; }, false);
+    add([&](ConvParams& p) { p.input = p.kernel = p.added = &format; }, false);
+  }
+  return out;
+}
+
+Finding describe(const ConvParams& r, const ConvParams& c, const ConvProbe& probe) {
+  Finding out{.cause = {},
+              .explanation = fmt::format("reference: {}; yours: {}", formula(r, probe), formula(c, probe)),
+              .residual_reference = r.residual,
+              .residual = c.residual,
+              .complexity = 0.7};
+  const auto set = [&](Cause cause, std::string fix, Blame blame = Blame::kNone) {
+    if (out.cause) {  // the second of a pair
+      out.fix += "; and " + fix, out.complexity += 0.4;
+      return;
+    }
+    out.cause = cause, out.fix = std::move(fix), out.blame = blame;
+  };
+  if (!c.memory.plain())
+    set("convolution.kernel_axes", "permute the weight's axes as the library wants them, do not only rename them");
+  if (c.transposed)
+    set("convolution.transposed_weight", "in and out channels of the weight are exchanged", Blame::kWeights);
+  if (c.swap_rows_columns)
+    set("convolution.kernel_axes",
+        "the kernel's rows and columns are exchanged: permute the weight as the library wants it");
+  if (c.flip_rows != r.flip_rows || c.flip_columns != r.flip_columns)
+    set("convolution.kernel_mirrored", "do not mirror the kernel: layers compute a correlation");
+  if (c.taps) set("convolution.temporal_tap", "for one frame use the newest (last) temporal tap of the kernel alone");
+  if (!c.weight.empty())
+    set("convolution.other_weight", "load this layer's own weight, not " + c.weight, Blame::kWeights);
+  if (c.order) set("convolution.input_order", "the channels of the input are in another order");
+  if (c.middle) set("convolution.kernel_size", "apply the whole kernel");
+  if (c.dilation != r.dilation) set("convolution.dilation", "do not dilate the kernel");
+  if (!c.seams_rows.empty() || !c.seams_columns.empty())
+    set("convolution.padding",
+        "tiles need the pixels of their neighbours, not a border of their own: let them overlap");
+  if (c.border != r.border) set("convolution.padding", "pad the border as the reference does");
+  if (c.top != r.top || c.left != r.left)
+    set("convolution.padding",
+        fmt::format("pad {} rows and {} columns in front, not {} and {}", r.top, r.left, c.top, c.left));
+  if (c.bias != r.bias)
+    set(c.bias ? Cause("convolution.bias_doubled") : Cause("convolution.bias_missing"), "add the bias once");
+  if (out.cause) return out;
+  if (c.before)
+    out.cause = "activation.added", out.fix = fmt::format("remove {} before this layer", c.before->name);
+  else if (c.input)
+    out.cause = c.input->cause, out.fix = "do not cast the input of this layer";
+  else if (c.kernel)
+    set("convolution.weight_rounded", "keep the weight in its own dtype", Blame::kWeights);
+  else
+    set("convolution.different_bias", "keep the bias in its own dtype", Blame::kWeights);
+  return out;
+}
+
+// Few places rule most changes out; what is left is measured in all of them.
+void consider_change(const Case& failing, const ConvProbe& probe, double unchanged, ConvParams p, ConvParams& best) {
+  if (!failing.is_better(probe.measure(true, p, {}, true), unchanged)) return;
+  p.residual = probe.measure(true, p);
+  if (p.residual < best.residual) best = std::move(p);
+}
+
+ConvParams best_change(const Case& failing, const ConvProbe& probe, const ConvParams& r,
+                       const std::vector<ConvChange>& all) {
+  const double unchanged = probe.measure(true, r, {}, true);
+  ConvParams best;
+  for (const ConvChange& change : all) {
+    ConvParams p = r;
+    change.apply(p);
+    consider_change(failing, probe, unchanged, std::move(p), best);
+  }
+  return best;
+}
+
+void consider_pairs(const Case& failing, const ConvProbe& probe, const ConvParams& r,
+                    const std::vector<ConvChange>& all, ConvParams& best) {
+  const double unchanged = probe.measure(true, r, {}, true);
+  for (size_t i = 0; i < all.size(); ++i)
+    for (size_t j = i + 1; j < all.size() && all[i].pairs; ++j) {
+      if (failing.explains_candidate(best.residual)) return;
+      if (!all[j].pairs || all[i].kind == all[j].kind) continue;
+      ConvParams p = r;
+      all[i].apply(p), all[j].apply(p);
+      consider_change(failing, probe, unchanged, std::move(p), best);
+    }
+}
+
+void consider_other_weights(Case& failing, const ConvProbe& probe, const Values& weight, const ConvParams& r,
+                            ConvParams& best) {
+  std::vector<std::string> names;
+  for (const auto& [name, shape] : failing.weights_r->shapes())
+    if (shape == weight.shape && name != failing.module + ".weight") names.push_back(name);
+  sort_by_nearness(names, failing.module + ".weight");
+  if (names.size() > kMostOtherWeights) names.resize(kMostOtherWeights);
+  for (const std::string& name : names) {
+    if (failing.explains_candidate(best.residual)) return;
+    const auto other = failing.weight_r(name), bias = failing.weight_r(parent_of(name) + ".bias");
+    if (!other) continue;
+    for (const std::vector<float>* with : {bias && bias->size() == weight.shape[0] ? &bias->v : nullptr,
+                                           static_cast<const std::vector<float>*>(nullptr)}) {
+      ConvParams p = r;
+      p.weight = name, p.residual = probe.measure(true, p, {&*other, nullptr, with});
+      if (p.residual < best.residual) best = p;
+    }
+  }
+}
+
+// The weight in few bits, with its bits taken for others, or read from the wrong place.
+bool search_forms(Case& failing, const ConvProbe& probe, const Values& weight, const ConvParams& r, Findings& out) {
+  const Values own = probe.own_rows(), whole = reshaped(weight, {weight.shape[0], own.last()});
+  const double with_reference = probe.measure(true, r);
+  const auto explains = [&](const Values& rows, bool rounded, const std::string& words, const std::string& fix) {
+    const double residual = probe.measure(true, r, {nullptr, &rows, nullptr});
+    if (!failing.explains_candidate(residual) || !failing.is_better(residual, with_reference)) return false;
+    out.push_back({.cause = rounded ? Cause("convolution.weight_rounded") : Cause("convolution.different_weight"),
+                   .explanation = fmt::format("reference: {}; yours: the same with {}", formula(r, probe), words),
+                   .fix = fix,
+                   .residual_reference = r.residual,
+                   .residual = residual,
+                   .blame = Blame::kWeights});
+    return true;
+  };
+  for (const WeightForm& form : row_forms(whole))
+    if (explains(form.make(own), form.rounded, form.words, form.fix)) return true;
+  for (const WeightMemory& memory : weight_memories(whole.shape))
+    if (memory.tile == 0 && explains(rows_in_memory(memory, whole, probe.channels(), probe.channels().size()), false,
+                                     memory.words, memory.fix))
+      return true;
+  return false;
+}
+
+// Whose bias was added: the offset of each channel, where it is another layer's.
+std::string bias_like(Case& failing, const std::vector<double>& offsets, const std::vector<int64_t>& channels,
+                      const std::vector<float>& own) {
+  size_t looked = 0;
+  for (const auto& [name, shape] : failing.weights_r->shapes()) {
+    if (!name.ends_with("bias") || checked_numel(shape) != static_cast<int64_t>(own.size()) ||
+        ++looked > kMostOtherBiases)
+      continue;
+    const auto other = failing.weight_r(name);
+    if (!other) continue;
+    Residual apart;
+    for (size_t k = 0; k < channels.size(); ++k) {
+      const size_t at = static_cast<size_t>(channels[k]);
+      const double mine = own[at] + offsets[k];
+      apart.add(other->v[at], mine);
+    }
+    if (apart.relative() < 1e-2) return name;
+  }
+  return "";
+}
+
+using AddFinding = std::function<void(Cause cause, std::string yours, std::string fix, double residual, double)>;
+
+AddFinding adder(const ConvProbe& probe, const ConvParams& r, Findings& out) {
+  return [&](Cause cause, const std::string& yours, const std::string& fix, double residual, double complexity) {
+    out.push_back({.cause = cause,
+                   .explanation = fmt::format("reference: {}; yours: {}", formula(r, probe), yours),
+                   .fix = fix,
+                   .residual_reference = r.residual,
+                   .residual = residual,
+                   .complexity = complexity,
+                   .blame = Blame::kWeights});
+  };
+}
+
+// The bias alone, or nearly: a weight of zeros, or one that is only small and still goes with the right product. Asked
+// before anything else, as all that makes the weight small explains such an output.
+bool search_nothing_but_bias(Case& failing, const ConvProbe& probe, const ConvParams& r, Findings& out) {
+  const auto [right, mine] = probe.products(r);
+  const AddFinding add = adder(probe, r, out);
+  const Values zeros = make_values({static_cast<int64_t>(probe.channels().size()), probe.own_rows().last()});
+  const double tt = squared_norm(mine.v), left = tt > 0 ? probe.measure(true, r, {nullptr, &zeros, nullptr}) : 0;
+  if (!failing.explains_candidate(left) || !failing.is_better(left, probe.measure(true, r))) return false;
+  const double xx = squared_norm(right.v), related = tt > 0 && xx > 0 ? correlation(mine.v, right.v) : 0;
+  if (std::fabs(related) < kUnrelated) {
+    add("convolution.zero_weight", "b alone", "the weight is zeros: it was never loaded", left, 0.7);
+    return true;
+  }
+  LineFit products;
+  for (size_t i = 0; i < mine.v.size(); ++i) products.add(right.v[i], mine.v[i]);
+  const double factor = products.factor(0);
+  Residual rest;
+  for (size_t i = 0; i < mine.v.size(); ++i) rest.add(factor * right.v[i], mine.v[i]);
+  if (rest.is_beyond(kScaledRest)) return false;
+  add("convolution.weight_scaled", fmt::format("{} conv(x, W) + b", number(factor)),
+      "a factor on the weight is missing or applied twice", left * rest.relative(), 1);
+  return true;
+}
+
+// The right product with another factor, order or offset for each output channel.
+void search_products(Case& failing, const ConvProbe& probe, const ConvParams& r, Findings& out) {
+  auto [right, mine] = probe.products(r);
+  const AddFinding add = adder(probe, r, out);
+  const size_t places = static_cast<size_t>(right.last());
+  LineFit all;
+  for (size_t i = 0; i < mine.v.size(); ++i) all.add(right.v[i], mine.v[i]);
+  const double factor = all.factor(0);
+  Residual one, each, offset;
+  std::vector<double> offsets;
+  for (size_t c = 0; c * places < mine.v.size(); ++c) {
+    LineFit channel;
+    for (size_t i = c * places; i < (c + 1) * places; ++i) channel.add(right.v[i], mine.v[i]);
+    offsets.push_back(channel.offset());
+    for (size_t i = c * places; i < (c + 1) * places; ++i) {
+      one.add(factor * right.v[i], mine.v[i]), each.add(channel.factor(0) * right.v[i], mine.v[i]);
+      offset.add(right.v[i] + channel.offset(), mine.v[i]);
+    }
+  }
+  const auto fits = [&](const Residual& left) { return failing.explains_candidate(left.relative()); };
+  if (fits(one) && std::fabs(factor - 1) > 10 * failing.tolerance)
+    return add("convolution.weight_scaled", fmt::format("{} conv(x, W) + b", number(factor)),
+               "a factor on the weight is missing or applied twice", one.relative(), 1);
+  if (fits(offset) && places >= 4) {
+    const std::string whose = probe.bias().empty() ? "" : bias_like(failing, offsets, probe.channels(), probe.bias());
+    return add(
+        "convolution.different_bias",
+        whose.empty() ? "conv(x, W) plus another vector, which is not this layer's bias" : "conv(x, W) plus " + whose,
+        "compare the loaded bias with the file", offset.relative(), 1);
+  }
+  if (fits(each) && places >= 6)
+    return add("convolution.weight_scaled", "conv(x, W) with a factor of its own for each output channel, plus b",
+               "the scales of the weight's rows are missing, or those of other rows", each.relative(), 1.4);
+  for (const Rearrangement& found : find_rearrangements("", mine, right, failing.tolerance))
+    if (failing.explains_candidate(found.residual))
+      return add(found.id, "the same product, " + found.words + ", and then the bias in its own order",
+                 "the output channels of the weight are in another order than those of the bias", found.residual, 1.2);
+}
+
+}  // namespace
+
+void search_convolution(Case& failing, Findings& out) {
+  if (failing.role == Role::kInput || !failing.weights_r || failing.r.rank() < 4) return;
+  const auto weight = failing.weight_r(failing.module + ".weight");
+  if (!weight || weight->rank() < 4 || weight->rank() > 5) return;
+  for (const Item* input : input_items(failing, 0)) {
+    if (input->shape.size() != failing.r.rank()) continue;
+    const ConvProbe probe(failing, *input, *weight);
+    if (!probe.possible()) continue;
+    const ConvParams r = reference_of(probe, failing.reference_of(*input), failing.r, failing.tolerance);
+    if (!failing.explains(r.residual)) continue;
+    const double with_reference = probe.measure(true, r);
+    if (failing.note_local(with_reference)) return;
+    if (search_nothing_but_bias(failing, probe, r, out)) return;
+    const std::vector<ConvChange> all = changes(r, probe);
+    ConvParams best = best_change(failing, probe, r, all);
+    consider_other_weights(failing, probe, *weight, r, best);
+    consider_pairs(failing, probe, r, all, best);
+    if (failing.explains_candidate(best.residual) && failing.is_better(best.residual, with_reference))
+      out.push_back(describe(r, best, probe));
+    else if (const size_t before = out.size(); !search_forms(failing, probe, *weight, r, out)) {
+      search_products(failing, probe, r, out);
+      if (out.size() == before) search_solved_kernel(failing, probe, r, formula(r, probe), out);
+    }
+    return;
+  }
+}
+
+}  // namespace lockstep
