@@ -10,7 +10,13 @@ std::vector<Operation> program_operations();     // debug start, restart, termin
 std::vector<Operation> breakpoint_operations();  // debug break, breaks, remove, clear, why
 std::vector<Operation> running_operations();     // debug continue, wait, pause, next, step, finish, until
 std::vector<Operation> looking_operations();     // debug eval, set, vars, stack, location, source, files ...
-std::vector<Operation> recorded_operations();    // record, runs, tensors, compare
+std::vector<Operation> recorded_operations();    // record, runs, tensors
+std::vector<Operation> compare_operations();     // compare
+std::vector<Operation> zoom_operations();        // zoom
+
+// What a program said when it ended: breakpoints, reasons, files, checkpoints. On disk too, for when the service has
+// gone since.
+Json last_words(Service& service, const std::string& spec);
 
 // What every operation on a session takes.
 Argument session_argument();

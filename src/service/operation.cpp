@@ -66,6 +66,12 @@ std::string shown(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string names_of_arguments(const Operation& operation) {
+  std::string all;
+  for (const Argument& argument : operation.arguments) all += (all.empty() ? "" : ", ") + argument.name;
+  return all.empty() ? "no arguments" : all;
+}
+
 // Nothing that is handed to the system as a C string may hold a zero byte: it would be cut there in silence.
 bool has_zero_byte(const Json& value) {
   if (value.is_string()) return value.get_ref<const std::string&>().find('\0') != std::string::npos;
@@ -183,8 +189,8 @@ Json checked_arguments(const Operation& operation, const Json& given) {
     for (const auto& [name, value] : given.items())
       if (std::find(known.begin(), known.end(), name) == known.end()) {
         const std::vector<std::string> near = nearest_names(name, known, 1);
-        fail(Code::kBadInput, operation.name, "there is no argument '" + shown(name) + "'",
-             {.hint = near.empty() ? "the operation's help" : near[0]});
+        fail(Code::kBadInput, operation.name, "there is no argument " + shown(name),
+             {.expected = names_of_arguments(operation), .hint = near.empty() ? "" : near[0]});
       }
   Json checked = Json::object();
   for (const Argument& argument : operation.arguments) {
@@ -195,7 +201,7 @@ Json checked_arguments(const Operation& operation, const Json& given) {
       checked[argument.name] = *found;
     } else if (argument.required) {
       fail(Code::kBadInput, operation.name, "argument '" + argument.name + "' is missing",
-           {.expected = type_words(argument.type)});
+           {.expected = type_words(argument.type), .hint = "one of its arguments: " + names_of_arguments(operation)});
     } else if (!argument.standard.is_null()) {
       checked[argument.name] = argument.standard;
     }

@@ -26,6 +26,8 @@ struct Argument {
   double least = 0, most = 0;          // of a number; both 0: any
   std::vector<std::string> choices{};  // of a text; empty: any
   bool path = false;                   // the caller's relative path is made absolute before it is sent
+  std::string help_off{};              // of a switch that is on: what its --no-NAME does
+  std::string value{};                 // on the command line's help: FILE, RUN, GLOB; empty: VALUE
 };
 
 // How a caller follows and stops a call that takes long.

@@ -42,18 +42,6 @@ Json set_breakpoint(Service& service, const Json& arguments, CallControl& contro
   return with_session(*session, std::move(result));
 }
 
-// After the end the program's last words answer; they are on disk too, for when the service has gone since.
-Json last_words(Service& service, const std::string& spec) {
-  const fs::path folder = service.sessions().folder_of(spec);
-  Json record;
-  try {
-    record = read_json(folder / "session.json", 64 << 20);
-  } catch (const Error&) {
-  }
-  const Json report = record.is_object() ? record.value("report", Json(nullptr)) : Json(nullptr);
-  return report.is_object() ? report : Json::object();
-}
-
 bool answers(Service& service, const std::string& spec, std::shared_ptr<Session>& session) {
   const std::string id = service.sessions().folder_of(spec).filename().string();
   try {
@@ -89,9 +77,15 @@ Json remove(Service& service, const Json& arguments, CallControl& control) {
   return with_session(*session, std::move(result));
 }
 
+// Of a program that has ended too: restart would set them again. One of an earlier service is not restarted.
 Json clear(Service& service, const Json& arguments, CallControl& control) {
-  const auto session = service.sessions().find(text_argument(arguments, "session"));
-  Json result = session->ask("clear", Json::object(), kAnswerSecs, [&] { return control.cancelled(); });
+  const std::string spec = text_argument(arguments, "session");
+  const auto session = service.sessions().known(spec);
+  if (!session)
+    return {{"session", service.sessions().record_of(spec).value("session", Json(""))}, {"removed", Json::array()}};
+  Json result = session->live()
+                    ? session->ask("clear", Json::object(), kAnswerSecs, [&] { return control.cancelled(); })
+                    : Json{{"removed", session->remembered_ids()}};
   session->forget_breakpoints(result.value("removed", Json::array()));
   return with_session(*session, std::move(result));
 }
@@ -139,6 +133,17 @@ Json why(Service& service, const Json& arguments, CallControl& control) {
 }
 
 }  // namespace
+
+Json last_words(Service& service, const std::string& spec) {
+  const fs::path folder = service.sessions().folder_of(spec);
+  Json record;
+  try {
+    record = read_json(folder / "session.json", 64 << 20);
+  } catch (const Error&) {
+  }
+  const Json report = record.is_object() ? record.value("report", Json(nullptr)) : Json(nullptr);
+  return report.is_object() ? report : Json::object();
+}
 
 std::vector<Operation> breakpoint_operations() {
   const Argument session = session_argument();

@@ -55,16 +55,16 @@ Json threads(Service& service, const Json& arguments, CallControl& control) {
 
 // After the end the program's last words answer.
 Json files(Service& service, const Json& arguments, CallControl& control) {
-  const auto session = service.sessions().find(text_argument(arguments, "session"));
-  if (session->live()) {
+  const std::string spec = text_argument(arguments, "session");
+  if (const auto session = service.sessions().known(spec); session && session->live()) {
     Json out = look("files", service, arguments, control, 30);
     if (out.value("calls_counted", Json(true)) == Json(false))
       out["hint"] = "how often: debug count counts calls from now on, debug restart --count-calls from the beginning";
     return out;
   }
-  const Json report = session->report();
-  if (!report.is_object() || !report.contains("files"))
-    fail(Code::kConflict, "files", "the program ended without saying which files ran",
+  const Json report = last_words(service, spec);
+  if (!report.contains("files"))
+    fail(Code::kConflict, "files", "the program was ended before it could say which files ran",
          {.hint = "debug restart, then debug files before the end"});
   const Json all = report["files"];
   const std::string filter = text_argument(arguments, "filter");
@@ -91,11 +91,10 @@ Json count(Service& service, const Json& arguments, CallControl& control) {
 }
 
 Json checkpoints(Service& service, const Json& arguments, CallControl& control) {
-  const auto session = service.sessions().find(text_argument(arguments, "session"));
-  if (!session->live()) {
-    const Json report = session->report();
-    return {{"checkpoints", report.is_object() ? report.value("checkpoints", Json::array()) : Json::array()}};
-  }
+  const std::string spec = text_argument(arguments, "session");
+  const auto session = service.sessions().known(spec);
+  if (!session || !session->live())
+    return {{"checkpoints", last_words(service, spec).value("checkpoints", Json::array())}};
   return look("checkpoints", service, arguments, control);
 }
 
@@ -120,7 +119,11 @@ std::vector<Operation> looking_operations() {
             frame,
             thread,
             {.name = "timeout", .type = kNumber, .help = "seconds", .standard = 10, .least = 0.001, .most = 3600},
-            {.name = "stats", .type = kBool, .help = "statistics and edges of a tensor", .standard = true}},
+            {.name = "stats",
+             .type = kBool,
+             .help = "statistics and edges of a tensor",
+             .standard = true,
+             .help_off = "only shape, dtype and device of a tensor: nothing is computed"}},
        .result = "value:any assigned?:strings printed?:string took_us?:number",
        .slow = true,
        .examples = {"lockstep debug eval 'latents.shape'",

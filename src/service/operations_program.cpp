@@ -10,6 +10,8 @@ namespace {
 
 using enum ArgumentType;
 
+constexpr double kStartSecs = 60;  // that a program may take to its first line
+
 constexpr const char* kStatusFields =
     "session:string id:string state:string stop?:object end?:object program?:string arguments?:strings cwd?:string "
     "pid?:integer python?:string engine?:string native?:boolean output?:string trace?:string stops?:integer "
@@ -48,17 +50,20 @@ void check_program(const SessionRequest& request) {
        {.hint = "--python with a Python of 3.10 to 3.14"});
 }
 
-Json started(Session& session, double max_wait, CallControl& control) {
+// A program that stops before its first line is waited for; one that runs only until it does, unless the caller says
+// how long to wait for its first stop or its end.
+Json started(Session& session, const Json& arguments, CallControl& control) {
   const auto cancelled = [&] { return control.cancelled(); };
-  const double most = std::min(max_wait, control.longest_wait_secs);
-  if (session.request().run)
-    session.wait_for_connection(most, cancelled);
-  else
-    session.wait_for_stop(0, most, cancelled);
+  const bool told = arguments.contains("max_wait");
+  const double most = std::min(told ? arguments["max_wait"].get<double>() : kStartSecs, control.longest_wait_secs);
+  if (session.request().run) session.wait_for_connection(std::min(kStartSecs, control.longest_wait_secs), cancelled);
+  if (!session.request().run || told) session.wait_for_stop(0, most, cancelled);
   if (!session.live() && !session.status().contains("engine")) refuse_unstarted(session);
   Json status = session.status();
-  status["hint"] =
-      fmt::format("output goes to {}; next: debug break WHERE, debug continue", status["output"].get<std::string>());
+  status["hint"] = fmt::format("output goes to {}{}", status["output"].get<std::string>(),
+                               status["state"] == "ended"     ? ""
+                               : status["state"] == "running" ? "; it is running: debug wait, debug pause, debug log"
+                                                              : "; next: debug break WHERE, debug continue");
   return status;
 }
 
@@ -84,7 +89,7 @@ Json start(Service& service, const Json& arguments, CallControl& control) {
   const auto session = service.sessions().start(std::move(request));
   int64_t id = 0;  // the program's side numbers them in this order
   for (const Json& breakpoint : session->request().breakpoints) session->remember_breakpoint(++id, breakpoint);
-  return started(*session, arguments["max_wait"].get<double>(), control);
+  return started(*session, arguments, control);
 }
 
 Json restart(Service& service, const Json& arguments, CallControl& control) {
@@ -92,7 +97,7 @@ Json restart(Service& service, const Json& arguments, CallControl& control) {
                                                   arguments["count_calls"].get<bool>());
   int64_t id = 0;
   for (const Json& breakpoint : session->request().breakpoints) session->remember_breakpoint(++id, breakpoint);
-  return started(*session, arguments["max_wait"].get<double>(), control);
+  return started(*session, arguments, control);
 }
 
 Json terminate(Service& service, const Json& arguments, CallControl&) {
@@ -185,6 +190,18 @@ Argument max_wait_argument(double standard) {
           .most = 86400};
 }
 
+namespace {
+
+Argument start_wait_argument() {
+  return {.name = "max_wait",
+          .type = kNumber,
+          .help = "seconds to wait for its first stop (default 60); with run: for a stop or its end (default: none)",
+          .least = 0,
+          .most = 86400};
+}
+
+}  // namespace
+
 std::vector<Operation> program_operations() {
   const Argument session = session_argument();
   const Argument environment{
@@ -224,14 +241,14 @@ std::vector<Operation> program_operations() {
                       .help = "an uncaught exception stops in its frame, or ends the program",
                       .standard = "stop",
                       .choices = {"stop", "end"}},
-                     max_wait_argument(60)},
+                     start_wait_argument()},
        .result = kStatusFields,
        .examples = {"lockstep debug start generate.py --steps 4",
                     "lockstep debug start --run --break model.py:42 train.py", "lockstep debug start -m package.main"},
        .call = &start},
       {.name = "debug restart",
        .help = "end the program and start it again, with the same breakpoints",
-       .arguments = {session, environment, count_calls, max_wait_argument(60)},
+       .arguments = {session, environment, count_calls, start_wait_argument()},
        .result = kStatusFields,
        .examples = {"lockstep debug restart", "lockstep debug restart --count-calls"},
        .call = &restart},

@@ -1,4 +1,4 @@
-// record, runs list, runs show, tensors list, info, show, diff, compare: the same functions as the command line's.
+// record, runs list, runs show, tensors list, info, show, diff: the same functions as the command line's.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -6,9 +6,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "capture/recorded_program.h"
-#include "compare/batched_passes.h"
-#include "compare/comparison.h"
-#include "compare/metrics_json.h"
+#include "measure/metrics_json.h"
 #include "service/groups.h"
 #include "service/run_json.h"
 #include "service/service.h"
@@ -110,24 +108,6 @@ Json tensors_diff(Service&, const Json& arguments, CallControl& control) {
            {"only_reference", std::move(missing)}};
   out.update(page(arguments, "tensors", results));
   return out;
-}
-
-Json compare(Service& service, const Json& arguments, CallControl&) {
-  const auto open = [&](const char* name) {
-    return view_of(std::make_shared<const Run>(Run::open(text_argument(arguments, name), service.home())));
-  };
-  RunView reference = open("reference"), candidate = open("candidate"), noise;
-  CompareOptions options;
-  options.only = text_argument(arguments, "only");
-  if (arguments.contains("map")) options.map = read_map(text_argument(arguments, "map"));
-  if (std::string note = take_passes_apart(reference, candidate, options.map); !note.empty())
-    options.notes.push_back(std::move(note));
-  if (arguments.contains("noise")) {
-    noise = open("noise");
-    options.noise = &noise;
-  }
-  if (arguments.contains("weights")) options.weights_reference = open_weights(text_argument(arguments, "weights"));
-  return json_from(compare_runs(reference, candidate, options), reference, candidate);
 }
 
 Json record(Service& service, const Json& arguments, CallControl& control) {
@@ -261,20 +241,6 @@ std::vector<Operation> recorded_operations() {
        .slow = true,
        .examples = {"lockstep tensors diff reference.npy candidate.npy"},
        .call = &tensors_diff},
-      {.name = "compare",
-       .help = "compare two runs: verdict, first divergence, cause",
-       .arguments =
-           {{.name = "reference", .help = "the run that is right: an id, latest:NAME, or a folder", .required = true},
-            {.name = "candidate", .help = "the run to judge", .required = true},
-            {.name = "only", .help = "compare these names alone (glob)"},
-            {.name = "map", .help = "JSON file: names of the candidate to names of the reference", .path = true},
-            {.name = "noise", .help = "a second reference run: its distance is the noise floor"},
-            {.name = "weights", .help = "the checkpoint both sides load", .path = true}},
-       .result = "verdict:string compared:integer first_divergence?:any causes?:array tensors?:array",
-       .reads = true,
-       .slow = true,
-       .examples = {"lockstep compare latest:reference latest"},
-       .call = &compare},
   };
 }
 

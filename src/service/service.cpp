@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/names.h"
 #include "service/groups.h"
 
@@ -13,8 +14,8 @@ namespace {
 
 std::vector<Operation> assemble() {
   std::vector<Operation> table;
-  for (auto* group :
-       {&program_operations, &breakpoint_operations, &running_operations, &looking_operations, &recorded_operations})
+  for (auto* group : {&program_operations, &breakpoint_operations, &running_operations, &looking_operations,
+                      &recorded_operations, &compare_operations, &zoom_operations})
     for (Operation& operation : group()) table.push_back(std::move(operation));
   return table;
 }
@@ -104,6 +105,8 @@ const Operation& known_operation(std::string_view name) {
 Service::Service(fs::path home) : home_(fs::absolute(std::move(home))), sessions_(home_) {}
 
 Json Service::call(const Operation& operation, const Json& arguments, CallControl& control) {
+  // What nobody waits for any more stops at its next check.
+  const StopWhen stop([&control] { return control.cancelled(); });
   return operation.call(*this, checked_arguments(operation, arguments), control);
 }
 

@@ -1,0 +1,129 @@
+// zoom: from the stage to the line.
+#include "compare/question.h"
+#include "service/groups.h"
+#include "service/service.h"
+#include "service/zoom_question.h"
+#include "zoom/answer_text.h"
+#include "zoom/rerun.h"
+
+namespace lockstep {
+namespace {
+
+using enum ArgumentType;
+
+struct ZoomTarget {
+  zoom::Call reference, candidate;
+};
+
+// The module that holds a name, so many parts up.
+std::string without_last(std::string name, size_t parts) {
+  for (; parts > 0; --parts) {
+    const size_t dot = name.rfind('.');
+    if (dot == std::string::npos) break;
+    name.resize(dot);
+  }
+  return name;
+}
+
+zoom::Call call_of(const RecordedTensor& tensor, std::string module) {
+  zoom::Call call;
+  call.module = std::move(module);
+  call.step = tensor.key.step;
+  call.hit = tensor.key.hit;
+  for (const auto& [tag, value] : tensor.key.tags)
+    if (tag == "pass") call.pass = value;
+  return call;
+}
+
+// The call to look into is the first divergence's: the module itself, or the parent whose own code lies between
+// modules.
+ZoomTarget first_divergence(const ZoomQuestion& question, const fs::path& home) {
+  CompareQuestion asked;
+  asked.reference = question.reference;
+  asked.candidate = question.candidate;
+  asked.map = question.map;
+  asked.propose = question.propose;
+  const CompareAnswer answer = answer_to(asked, home);
+  const Comparison& comparison = answer.comparison;
+  if (!comparison.first)
+    fail(Code::kNotFound, "zoom", "the two runs do not diverge", {.got = comparison.verdict, .hint = "--stage NAME"});
+  const PairResult& bad = comparison.results[comparison.first->result];
+  const RecordedTensor& left = answer.reference.records[bad.pair.reference];
+  const RecordedTensor& right = answer.candidate.records[bad.pair.candidate];
+  const bool glue = comparison.first->kind == "glue" && !comparison.first->parent.empty();
+  const std::string& module = glue ? comparison.first->parent : comparison.first->stage;
+  // The candidate's module is as many parts above its tensor as the reference's is.
+  size_t parts = 0;
+  if (left.key.name.starts_with(module + "."))
+    for (size_t at = module.size(); at < left.key.name.size(); ++at) parts += left.key.name[at] == '.';
+  ZoomTarget target{call_of(left, module), call_of(right, without_last(right.key.name, parts))};
+  // Hits of a parent are not those of the child that showed the error.
+  if (glue) target.reference.hit = target.candidate.hit = -1;
+  return target;
+}
+
+ZoomTarget named_target(const ZoomQuestion& question) {
+  const zoom::Call call{question.stage, question.step, question.hit, question.pass};
+  ZoomTarget target{call, call};
+  if (!question.candidate_stage.empty()) target.candidate.module = question.candidate_stage;
+  return target;
+}
+
+Json answer_zoom(Service& service, const Json& arguments, CallControl&) {
+  const ZoomAnswer found = answer_to(zoom_question_from(arguments), service.home(), true);
+  return zoom::json_from(found.answer, found.reference, found.yours);
+}
+
+}  // namespace
+
+ZoomQuestion zoom_question_from(const Json& arguments) {
+  ZoomQuestion question;
+  question.reference = text_argument(arguments, "reference");
+  question.candidate = text_argument(arguments, "candidate");
+  question.stage = text_argument(arguments, "stage");
+  question.candidate_stage = text_argument(arguments, "candidate_stage");
+  question.pass = text_argument(arguments, "pass");
+  question.map = text_argument(arguments, "map");
+  question.step = arguments.value("step", int64_t{-1});
+  question.hit = arguments.value("hit", int64_t{-1});
+  return question;
+}
+
+ZoomAnswer answer_to(const ZoomQuestion& question, const fs::path& home, bool quiet) {
+  const Run reference = Run::open(question.reference, home), candidate = Run::open(question.candidate, home);
+  const ZoomTarget target = question.stage.empty() ? first_divergence(question, home) : named_target(question);
+  ZoomAnswer out{zoom::Side(zoom::tape_of(reference, target.reference, home, quiet)),
+                 zoom::Side(zoom::tape_of(candidate, target.candidate, home, quiet)),
+                 {}};
+  out.answer = zoom::search(out.reference, out.yours);
+  return out;
+}
+
+std::vector<Operation> zoom_operations() {
+  return {
+      {.name = "zoom",
+       .help = "trace every operation inside the first call that diverges, on both sides, and name the lines to fix",
+       .arguments =
+           {{.name = "reference",
+             .help = "the run that is right: an id, latest:NAME, or a folder",
+             .required = true,
+             .positional = true},
+            {.name = "candidate", .help = "the run to fix", .required = true, .positional = true},
+            {.name = "stage", .help = "the module to look into (default: the first divergence)", .value = "NAME"},
+            {.name = "candidate_stage", .help = "its name in the candidate, where that differs", .value = "NAME"},
+            {.name = "step", .type = kInteger, .help = "the denoising step of the call", .value = "N"},
+            {.name = "hit", .type = kInteger, .help = "which call in that step, from 0", .value = "N"},
+            {.name = "pass", .help = "cond or uncond", .value = "PASS"},
+            {.name = "map",
+             .help = "JSON file: names of the candidate to names of the reference",
+             .path = true,
+             .value = "FILE"}},
+       .result = "schema:string call:object agrees:boolean regions:array values:object output_error:any tolerance:any "
+                 "truncated:boolean jump?:object incomplete?:string",
+       .slow = true,
+       .examples = {"lockstep zoom latest:reference latest:port"},
+       .call = &answer_zoom},
+  };
+}
+
+}  // namespace lockstep

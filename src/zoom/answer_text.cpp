@@ -1,0 +1,198 @@
+#include "zoom/answer_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/escape.h"
+
+namespace lockstep::zoom {
+namespace {
+
+constexpr uint64_t kMostSource = 8 << 20;
+constexpr size_t kMostLines = 12, kMostCode = 160;
+
+// Text of a program or of its source may hold anything: what steers a terminal is shown, not sent to it.
+std::string printable(std::string_view text, size_t most) {
+  std::string line(text.substr(0, most));
+  std::replace(line.begin(), line.end(), '\t', ' ');
+  return escaped(line);
+}
+
+// Lines of source files, each file read once.
+class Sources {
+ public:
+  std::string line(const Place& place) {
+    std::vector<std::string>& lines = of(place.file);
+    if (place.line < 1 || static_cast<size_t>(place.line) > lines.size()) return "";
+    const std::string& text = lines[static_cast<size_t>(place.line - 1)];
+    const size_t begin = text.find_first_not_of(" \t");
+    return begin == std::string::npos ? "" : printable(std::string_view(text).substr(begin), kMostCode);
+  }
+
+ private:
+  std::vector<std::string>& of(const std::string& file) {
+    const auto [at, is_new] = files_.try_emplace(file);
+    if (!is_new || file.empty() || file.front() == '<') return at->second;
+    try {
+      const std::string all = read_text(file, kMostSource);
+      size_t begin = 0;
+      while (begin < all.size()) {
+        const size_t end = std::min(all.find('\n', begin), all.size());
+        at->second.push_back(all.substr(begin, end - begin));
+        begin = end + 1;
+      }
+    } catch (const Error&) {
+      // A source that is gone since: its place is still worth saying.
+    }
+    return at->second;
+  }
+
+  std::map<std::string, std::vector<std::string>> files_;
+};
+
+Json json_lines(const Side& side, const std::vector<int>& steps, int frame, Sources& sources) {
+  Json out = Json::array();
+  for (const Place& place : lines_of(side, steps, frame))
+    out.push_back({{"file", printable(place.file, 4096)},
+                   {"line", place.line},
+                   {"function", printable(place.function, 200)},
+                   {"code", sources.line(place)}});
+  return out;
+}
+
+Json json_chain(const Side& side, const std::vector<int>& steps) {
+  Json out = Json::array();
+  if (steps.empty()) return out;
+  for (const Place& place : side.step(steps.front()).where)
+    out.push_back(
+        {{"file", printable(place.file, 4096)}, {"line", place.line}, {"function", printable(place.function, 200)}});
+  return out;
+}
+
+Place place_of(const Side& side, int value) {
+  const int maker = side.value(value).step;
+  return maker >= 0 && !side.step(maker).where.empty() ? side.step(maker).where.front() : Place{};
+}
+
+std::string name_of(const Side& side, int value) {
+  const Value& of = side.value(value);
+  if (of.origin == Origin::kParameter || of.origin == Origin::kInput)
+    return (of.origin == Origin::kInput ? "input " : "") + printable(of.name, 200);
+  const Place place = place_of(side, value);
+  if (place.line == 0) return of.step >= 0 ? printable(side.step(of.step).kind, 200) : "a constant";
+  return fmt::format("{}:{}", fs::path(printable(place.file, 4096)).filename().string(), place.line);
+}
+
+std::string partner_words(const Partner& partner, const Side& reference, const Side& yours) {
+  const std::string mine = name_of(yours, partner.yours);
+  if (partner.reference < 0) return mine + ", which nothing in the reference agrees with";
+  const std::string how = words_from(partner.agreement);
+  return fmt::format("{} = reference {}{}", mine, name_of(reference, partner.reference), how.empty() ? "" : ", " + how);
+}
+
+std::string painted(const char* code, const std::string& text, bool color) {
+  return color ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
+}
+
+void write_lines(std::string& out, const char* heading, const Side& side, const std::vector<int>& steps, int frame,
+                 Sources& sources, bool color) {
+  const std::vector<Place> lines = lines_of(side, steps, frame);
+  if (lines.empty()) return;
+  out += fmt::format("  {}\n", heading);
+  for (size_t i = 0; i < lines.size() && i < kMostLines; ++i)
+    out += fmt::format("    {}  {}\n",
+                       painted("36", fmt::format("{}:{}", printable(lines[i].file, 4096), lines[i].line), color),
+                       sources.line(lines[i]));
+  if (lines.size() > kMostLines) out += fmt::format("    and {} more lines\n", lines.size() - kMostLines);
+}
+
+}  // namespace
+
+Json json_from(const Answer& answer, const Side& reference, const Side& yours) {
+  Sources sources;
+  Json regions = Json::array();
+  for (const Region& region : answer.regions) {
+    Json arguments = Json::array(), partners = Json::array();
+    for (const ArgumentDifference& one : region.arguments)
+      arguments.push_back({{"name", printable(one.name, 80)},
+                           {"yours", printable(one.yours, 200)},
+                           {"reference", printable(one.reference, 200)}});
+    for (const Partner& one : region.partners)
+      partners.push_back(
+          {{"parameter", printable(one.parameter, 80)}, {"words", partner_words(one, reference, yours)}});
+    regions.push_back({{"kind", kind_name(region.kind)},
+                       {"error", json_number(region.error)},
+                       {"rest_is_proven", region.proven},
+                       {"note", printable(region.note, 1000)},
+                       {"yours", json_lines(yours, region.yours, region.frame, sources)},
+                       {"call_chain", json_chain(yours, region.yours)},
+                       {"reference", json_lines(reference, region.reference, region.reference_frame, sources)},
+                       {"arguments", arguments},
+                       {"inputs", partners}});
+  }
+  Json out{
+      {"schema", "lockstep-zoom-1"},
+      {"call", {{"yours", printable(yours.tape().call, 1000)}, {"reference", printable(reference.tape().call, 1000)}}},
+      {"agrees", answer.agrees},
+      {"regions", regions},
+      {"values", {{"compared", answer.compared}, {"matched", answer.matched}}},
+      {"output_error", json_number(answer.output_error)},
+      {"tolerance", json_number(answer.tolerance)},
+      {"truncated", yours.tape().truncated || reference.tape().truncated}};
+  if (answer.jump.yours >= 0)
+    out["jump"] = {{"error", json_number(answer.jump.error)},
+                   {"yours", json_lines(yours, {answer.jump.yours}, 0, sources)},
+                   {"reference", json_lines(reference, {answer.jump.reference}, 0, sources)}};
+  if (!answer.incomplete.empty()) out["incomplete"] = answer.incomplete;
+  return out;
+}
+
+namespace {
+
+std::string page_from(const Answer& answer, const Side& reference, const Side& yours, bool color) {
+  Sources sources;
+  std::string out = fmt::format("{} against {} (reference): {} of {} values agree; output differs by {:.2g}\n",
+                                printable(yours.tape().call, 200), printable(reference.tape().call, 200),
+                                answer.matched, answer.compared, answer.output_error);
+  if (!answer.incomplete.empty()) return out + "Not answered: " + printable(answer.incomplete, 1000) + "\n";
+  if (answer.agrees) {
+    out += painted("32", "No divergence inside this call.", color) + "\n";
+    if (answer.jump.yours < 0) return out;
+    out += fmt::format("\nOne step differs by {:.2g}, more than rounding explains, though its inputs agree:\n",
+                       answer.jump.error);
+    write_lines(out, "yours", yours, {answer.jump.yours}, 0, sources, color);
+    write_lines(out, "reference", reference, {answer.jump.reference}, 0, sources, color);
+    return out;
+  }
+  int number = 0;
+  for (const Region& region : answer.regions) {
+    out += fmt::format("\n{}. {}{}\n", ++number, painted("1;31", std::string(kind_name(region.kind)), color),
+                       region.note.empty() ? "" : ": " + printable(region.note, 1000));
+    write_lines(out, "yours", yours, region.yours, region.frame, sources, color);
+    write_lines(out, "reference", reference, region.reference, region.reference_frame, sources, color);
+    for (const ArgumentDifference& one : region.arguments)
+      out += fmt::format("  {}: yours {}, reference {}\n", printable(one.name, 80), printable(one.yours, 200),
+                         printable(one.reference, 200));
+    for (const Partner& one : region.partners)
+      out += fmt::format("  {}{}\n", one.parameter.empty() ? "takes " : printable(one.parameter, 80) + ": ",
+                         partner_words(one, reference, yours));
+    out += fmt::format(
+        "  {}\n", region.proven ? "Everything after it is proven right: the reference makes your result of your value."
+                                : "The result differs by " + fmt::format("{:.2g}.", region.error));
+  }
+  if (yours.tape().truncated || reference.tape().truncated)
+    out += "Some operations or values were not recorded: the budget was used up.\n";
+  return out;
+}
+
+}  // namespace
+
+// Every piece from outside has gone through printable() above.
+Text text_from(const Answer& answer, const Side& reference, const Side& yours, bool color) {
+  return Text::trusted(page_from(answer, reference, yours, color));
+}
+
+}  // namespace lockstep::zoom

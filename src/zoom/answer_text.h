@@ -1,0 +1,12 @@
+// An answer for people and for machines.
+#pragma once
+#include "base/json.h"
+#include "base/text.h"
+#include "zoom/search.h"
+
+namespace lockstep::zoom {
+
+Json json_from(const Answer& answer, const Side& reference, const Side& yours);
+Text text_from(const Answer& answer, const Side& reference, const Side& yours, bool color);
+
+}  // namespace lockstep::zoom

@@ -1,0 +1,207 @@
+#include "zoom/blame.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace lockstep::zoom {
+namespace {
+
+std::string short_text(const Json& json) {
+  return json.is_string() ? json.get<std::string>() : json.dump();
+}
+
+bool same_argument(const Json& a, const Json& b) {
+  if (a.is_number() && b.is_number()) {
+    const double x = a.get<double>(), y = b.get<double>();
+    return std::fabs(x - y) <= 1e-7 * std::max(std::fabs(x), std::fabs(y));
+  }
+  return a == b;
+}
+
+// The last step on the way to a value that took a parameter; -1: none.
+int nearest_parameter_use(const Side& side, int value) {
+  std::vector<int> pending{value};
+  std::set<int> seen;
+  int found = -1;
+  while (!pending.empty()) {
+    const int maker = side.value(pending.back()).step;
+    pending.pop_back();
+    if (maker < 0 || !seen.insert(maker).second) continue;
+    bool takes = false;
+    for (const Operand& operand : side.step(maker).operands) {
+      takes |= side.value(operand.value).origin == Origin::kParameter && side.value(operand.value).shape.size() > 1;
+      pending.push_back(operand.value);
+    }
+    if (takes) found = std::max(found, maker);
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string described(const Side& side, int value) {
+  const Value& of = side.value(value);
+  if (of.origin == Origin::kParameter) return "the parameter " + of.name;
+  if (of.origin == Origin::kInput) return "the input " + of.name;
+  if (of.step < 0) return "a constant";
+  const Step& step = side.step(of.step);
+  std::string text = "the result of " + step.kind;
+  if (step.outputs.size() > 1) {
+    const auto at = std::find(step.outputs.begin(), step.outputs.end(), value);
+    text += fmt::format(" (part {})", at - step.outputs.begin());
+  }
+  if (!step.where.empty()) text += fmt::format(" in line {}", step.where.front().line);
+  return text;
+}
+
+bool only_moves(const Step& step) {
+  static const std::set<std::string_view> kKinds{"reshape", "transpose", "permute", "unsqueeze",
+                                                 "squeeze", "copy",      "to",      "expand"};
+  return kKinds.contains(step.kind);
+}
+
+std::vector<ArgumentDifference> argument_differences(const Step& yours, const Step& reference) {
+  std::vector<ArgumentDifference> out;
+  for (const auto& [name, value] : yours.arguments.items()) {
+    const auto at = reference.arguments.find(name);
+    if (at == reference.arguments.end())
+      out.push_back({name, short_text(value), "absent"});
+    else if (!same_argument(value, *at))
+      out.push_back({name, short_text(value), short_text(*at)});
+  }
+  for (const auto& [name, value] : reference.arguments.items())
+    if (!yours.arguments.contains(name)) out.push_back({name, "absent", short_text(value)});
+  return out;
+}
+
+int stripped(const Side& side, int value, std::vector<int>& moved) {
+  for (int maker = side.value(value).step; maker >= 0 && only_moves(side.step(maker)) &&
+                                           side.step(maker).operands.size() == 1 && !side.step(maker).in_place;
+       maker = side.value(value).step) {
+    moved.push_back(maker);
+    value = side.step(maker).operands.front().value;
+  }
+  return value;
+}
+
+Region& Blame::add(Kind kind, int c, int r) {
+  Region region;
+  region.kind = kind;
+  region.yours_value = c;
+  region.reference_value = r;
+  const auto a = yours_.numbers(c), b = reference_.numbers(r);
+  region.error =
+      a && b && a->count() == b->count() ? relative_distance(a->values.data(), b->values.data(), a->count()) : 1;
+  region.proven = proven_;
+  regions_.push_back(std::move(region));
+  return regions_.back();
+}
+
+void Blame::blame_layout(int c, int r, const std::vector<int>& moved_c, const std::vector<int>& moved_r) {
+  Region& region = add(Kind::kLayout, c, r);
+  region.yours = moved_c;
+  region.reference = moved_r;
+  region.note = "the same elements arrive in other places";
+}
+
+bool Blame::blame_missing(int c, int r, int earlier, int user_c) {
+  Region& region = add(Kind::kMissingStep, c, r);
+  region.reference = reference_.steps_between(earlier, r);
+  // It belongs between the step that makes the value and the one that takes it.
+  for (const int near : {user_c, yours_.value(c).step})
+    if (near >= 0) region.yours.push_back(near);
+  region.note = "yours takes the value before this step";
+  region.same_function = true;
+  return true;
+}
+
+bool Blame::blame_extra(int c, int r, int earlier) {
+  Region& region = add(Kind::kExtraStep, c, r);
+  region.yours = yours_.steps_between(earlier, c);
+  if (const int maker = reference_.value(r).step; maker >= 0) region.reference = {maker};
+  region.note = "the reference takes the value before this step";
+  return true;
+}
+
+bool Blame::blame_wiring(int c, int r, int elsewhere, int user_c, int user_r) {
+  Region& region = add(Kind::kWiring, c, r);
+  if (user_c >= 0) region.yours.push_back(user_c);
+  if (user_r >= 0) region.reference.push_back(user_r);
+  if (user_c < 0 && yours_.value(c).step >= 0) region.yours.push_back(yours_.value(c).step);
+  region.note = fmt::format("yours takes what is {} in the reference, which takes {}", described(reference_, elsewhere),
+                            described(reference_, r));
+  // Values that were made of each other's parameters may have changed places there.
+  const std::vector<Match>& wanted = partners_.of_reference(r);
+  const int maker = nearest_parameter_use(yours_, c);
+  if (maker >= 0 && (wanted.empty() || nearest_parameter_use(yours_, wanted.front().value) != maker))
+    region.yours.push_back(maker);
+  return true;
+}
+
+void Blame::blame_leaf(int c, int r, int user_c, int user_r) {
+  Region& region = add(Kind::kParameter, c, r);
+  if (user_c >= 0) region.yours.push_back(user_c);
+  if (user_r >= 0) region.reference.push_back(user_r);
+  if (yours_.value(c).step >= 0) region.yours.push_back(yours_.value(c).step);
+  if (reference_.value(r).step >= 0) region.reference.push_back(reference_.value(r).step);
+  region.note = fmt::format("yours takes {}, the reference {}", described(yours_, c), described(reference_, r));
+  const std::vector<Match> elsewhere = partners_.of_yours(c);
+  if (!elsewhere.empty() && !partners_.is_neutral(yours_, c))
+    region.note +=
+        fmt::format("; yours holds what the reference has as {}", described(reference_, elsewhere.front().value));
+  else if (yours_.value(c).origin == Origin::kParameter && reference_.value(r).origin == Origin::kParameter)
+    region.note += "; their numbers differ";
+}
+
+void Blame::blame_step(int c, int r, int maker_c, int maker_r, std::vector<Partner> partners,
+                       std::vector<ArgumentDifference> arguments) {
+  const bool narrower = is_narrower(maker_c, maker_r);
+  Region& region = add(narrower ? Kind::kPrecision : arguments.empty() ? Kind::kOperation : Kind::kArgument, c, r);
+  region.yours = {maker_c};
+  region.reference = {maker_r};
+  region.arguments = std::move(arguments);
+  // An operand that agrees only after its axes were exchanged may be what is wrong: what moved it belongs to the
+  // answer.
+  for (const Partner& partner : partners)
+    if (partner.agreement.arrangement == Arrangement::kPermuted ||
+        partner.agreement.arrangement == Arrangement::kReordered) {
+      std::vector<int> moved;
+      stripped(yours_, partner.yours, moved);
+      region.yours.insert(region.yours.end(), moved.begin(), moved.end());
+      if (same_shapes(partner) && region.arguments.empty()) {
+        region.kind = Kind::kLayout;
+        region.note = fmt::format("{} arrives {}", partner.parameter, words_from(partner.agreement));
+      }
+    }
+  region.partners = std::move(partners);
+}
+
+bool Blame::same_shapes(const Partner& partner) const {
+  return yours_.value(partner.yours).shape == reference_.value(partner.reference).shape;
+}
+
+bool Blame::is_narrower(int maker_c, int maker_r) const {
+  const auto roundoff = [](const Side& side, int maker) {
+    double worst = 0;
+    for (const int output : side.step(maker).outputs)
+      if (side.value(output).tensor.defined())
+        worst = std::max(worst, unit_roundoff(side.value(output).tensor.dtype()));
+    return worst;
+  };
+  const double mine = roundoff(yours_, maker_c), theirs = roundoff(reference_, maker_r);
+  return mine > 0 && theirs > 0 && mine > theirs * 1.5;
+}
+
+Region& Blame::blame_chain(Kind kind, int c, int r, const Terms& left, const Terms& right,
+                           std::vector<Partner> partners) {
+  Region& region = add(kind, c, r);
+  region.yours = left.steps;
+  region.reference = right.steps;
+  region.partners = std::move(partners);
+  return region;
+}
+
+}  // namespace lockstep::zoom

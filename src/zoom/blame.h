@@ -1,0 +1,51 @@
+// Regions of an answer as a search finds them: what differs, between which steps, in which words.
+#pragma once
+#include "zoom/partners.h"
+#include "zoom/region.h"
+#include "zoom/terms.h"
+
+namespace lockstep::zoom {
+
+bool only_moves(const Step& step);  // elements, without computing
+
+// What a value was before steps that only move its elements; `moved` gets these, the last first.
+int stripped(const Side& side, int value, std::vector<int>& moved);
+
+// "the parameter to_q.weight", "the result of linear in line 31"
+std::string described(const Side& side, int value);
+
+std::vector<ArgumentDifference> argument_differences(const Step& yours, const Step& reference);
+
+class Blame {
+ public:
+  Blame(Side& reference, Side& yours, double tolerance)
+      : reference_(reference), yours_(yours), partners_(reference, yours, tolerance) {}
+
+  Partners& partners() { return partners_; }
+  std::vector<Region> take_regions() { return std::move(regions_); }
+
+ protected:
+  // c: the value of yours, r: the reference's that should equal it. user_c, user_r: the steps that take them.
+  Region& add(Kind kind, int c, int r);
+  void blame_layout(int c, int r, const std::vector<int>& moved_c, const std::vector<int>& moved_r);
+  bool blame_missing(int c, int r, int earlier, int user_c);
+  bool blame_extra(int c, int r, int earlier);
+  bool blame_wiring(int c, int r, int elsewhere, int user_c, int user_r);
+  void blame_leaf(int c, int r, int user_c, int user_r);
+  void blame_step(int c, int r, int maker_c, int maker_r, std::vector<Partner> partners,
+                  std::vector<ArgumentDifference> arguments);
+  Region& blame_chain(Kind kind, int c, int r, const Terms& left, const Terms& right, std::vector<Partner> partners);
+
+  Side& reference_;
+  Side& yours_;
+  Partners partners_;
+  bool proven_ = false;  // everything after the pair at hand was replayed
+
+ private:
+  bool same_shapes(const Partner& partner) const;
+  bool is_narrower(int maker_c, int maker_r) const;
+
+  std::vector<Region> regions_;
+};
+
+}  // namespace lockstep::zoom

@@ -1,0 +1,23 @@
+// A recorded step computed again, from other operands than it had: what would the reference have made of yours?
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "zoom/side.h"
+
+namespace lockstep::zoom {
+
+using OperandSource = std::function<std::shared_ptr<const Numbers>(int value)>;
+
+// The step's first output; nothing where the step is of a kind that cannot be computed here, or its operands do not
+// fit.
+std::optional<Numbers> evaluate(const Side& side, const Step& step, int output, const OperandSource& operand);
+
+// `value` computed from `given` in the place of `changed`: only steps that depend on `changed` are computed.
+std::optional<Numbers> replay(const Side& side, int value, int changed, std::shared_ptr<const Numbers> given);
+
+// A step's axis or axes, whatever the framework called them.
+std::vector<int> axes_of(const Step& step);
+
+}  // namespace lockstep::zoom

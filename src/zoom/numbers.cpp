@@ -1,0 +1,69 @@
+#include "zoom/numbers.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::zoom {
+namespace {
+
+constexpr float kSaturated = 1e4F;  // masks are written as -inf, -1e9, -65504 or the lowest float
+
+bool is_saturated(float value) {
+  return !std::isfinite(value) || std::fabs(value) >= kSaturated;
+}
+
+}  // namespace
+
+Totals totals_of(const Numbers& numbers) {
+  Totals out;
+  out.count = numbers.count();
+  out.uniform = true;
+  for (const float value : numbers.values) {
+    if (std::isnan(value)) {
+      ++out.nan;
+    } else if (std::isinf(value)) {
+      ++out.infinite;
+    } else {
+      out.sum += value;
+      out.absolute += std::fabs(value);
+      out.squares += static_cast<double>(value) * value;
+    }
+    out.uniform &= value == numbers.values.front();
+  }
+  return out;
+}
+
+bool may_agree(const Totals& a, const Totals& b, double tolerance) {
+  if (a.count != b.count || a.nan != b.nan) return false;
+  if (a.infinite > 0 || b.infinite > 0) return true;  // the same mask in other numbers: elements decide
+  const double length_a = std::sqrt(a.squares), length_b = std::sqrt(b.squares);
+  const double allowed = tolerance * std::max(length_a, length_b) + 1e-30;
+  const double root = std::sqrt(static_cast<double>(a.count));
+  return std::fabs(length_a - length_b) <= allowed && std::fabs(a.sum - b.sum) <= root * allowed &&
+         std::fabs(a.absolute - b.absolute) <= root * allowed;
+}
+
+double relative_distance(const float* a, const float* b, int64_t count) {
+  double difference = 0, squares = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (is_saturated(a[i]) || is_saturated(b[i])) {
+      if (a[i] == b[i]) {
+        if (std::isfinite(a[i])) squares += static_cast<double>(a[i]) * a[i];
+        continue;
+      }
+      if (is_saturated(a[i]) && is_saturated(b[i]) && std::signbit(a[i]) == std::signbit(b[i]) &&
+          (std::isinf(a[i]) || std::isinf(b[i]) || std::max(std::fabs(a[i]), std::fabs(b[i])) > 1e8F)) {
+        continue;
+      }
+      if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+      if (!std::isfinite(a[i]) || !std::isfinite(b[i])) return 1;
+    }
+    const double d = static_cast<double>(a[i]) - b[i];
+    difference += d * d;
+    squares += static_cast<double>(b[i]) * b[i];
+  }
+  if (squares == 0) return difference == 0 ? 0 : 1;
+  return std::sqrt(difference / squares);
+}
+
+}  // namespace lockstep::zoom

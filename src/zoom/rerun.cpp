@@ -1,0 +1,72 @@
+#include "zoom/rerun.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "capture/recorded_program.h"
+
+namespace lockstep::zoom {
+namespace {
+
+bool fits(const Tape& tape, const Call& call) {
+  return tape.call == call.module && (call.step < 0 || tape.step == call.step) &&
+         (call.hit < 0 || tape.hit == call.hit) && (call.pass.empty() || tape.pass == call.pass);
+}
+
+std::optional<Tape> recorded_tape(const fs::path& run, const Call& call) {
+  std::error_code error;
+  if (!fs::exists(run / "operations.jsonl", error)) return std::nullopt;
+  for (Tape& tape : read_tapes(run))
+    if (fits(tape, call)) return std::move(tape);
+  return std::nullopt;
+}
+
+std::string part(int64_t number) {
+  return number < 0 ? "" : std::to_string(number);
+}
+
+// How the run's program was started; an engine's own run has no Python to trace.
+RecordRequest request_from(const Run& run, const Call& call) {
+  const Json program = run.manifest().value("program", Json::object());
+  RecordRequest request;
+  if (const auto at = program.find("argv"); at != program.end() && at->is_array())
+    for (const Json& word : *at)
+      if (word.is_string()) request.argv.push_back(word);
+  const std::string language = run.manifest().value("producer", Json::object()).value("language", std::string());
+  if (request.argv.empty() || (!language.empty() && language != "python"))
+    fail(Code::kUnsupported, "zoom", "run " + run.id() + " cannot be run again with its operations traced",
+         {.expected = "a Python program recorded with 'lockstep record' or 'lockstep reference'",
+          .hint = "lockstep record --operations '" + call.module + "' -- your program"});
+  if (const auto at = program.find("cwd"); at != program.end() && at->is_string()) request.cwd = at->get<std::string>();
+  std::error_code error;
+  if (!request.cwd.empty() && !fs::is_directory(request.cwd, error))
+    fail(Code::kNotFound, "zoom", "the folder that run " + run.id() + " was recorded in is gone",
+         {.got = request.cwd.string()});
+  return request;
+}
+
+}  // namespace
+
+Tape tape_of(const Run& run, const Call& call, const fs::path& home, bool quiet) {
+  if (auto tape = recorded_tape(run.path(), call)) return std::move(*tape);
+  RecordRequest request = request_from(run, call);
+  request.home = home;
+  request.name = run.name() + ".zoom";
+  request.modules = call.module;
+  request.operations = call.module;
+  request.operations_at = fmt::format("{}:{}:{}", part(call.step), part(call.hit), call.pass);
+  request.inputs = true;
+  request.stats_only = true;
+  request.output_to_stderr = true;
+  request.quiet = true;
+  if (!quiet) print_error("lockstep: running {} again, tracing {}\n", run.name(), call.module);
+  const RecordOutcome outcome = record_program(request);
+  if (auto tape = recorded_tape(outcome.run, call)) return std::move(*tape);
+  fail(Code::kNotFound, "zoom",
+       fmt::format("the program of run {} ran again ({}), but {} was not called as before", run.id(), outcome.status,
+                   call.module),
+       {.hint = "its output: " + (outcome.run / "output.log").string()});
+}
+
+}  // namespace lockstep::zoom

@@ -1,0 +1,21 @@
+// A recorded program run once more, with every operation of one call traced.
+#pragma once
+#include <string>
+
+#include "capture/run_reader.h"
+#include "zoom/tape.h"
+
+namespace lockstep::zoom {
+
+struct Call {
+  std::string module;  // as it is named in its run
+  int64_t step = -1;   // -1: outside the loop, or whichever comes first
+  int64_t hit = -1;    // -1: whichever comes first
+  std::string pass;    // empty: whichever comes first
+};
+
+// The tape of that call: from the run itself where it was recorded with --operations, else from running its program
+// again. Error{kUnsupported} where the run says of no Python program how it was started, and what to do instead.
+Tape tape_of(const Run& run, const Call& call, const fs::path& home, bool quiet);
+
+}  // namespace lockstep::zoom

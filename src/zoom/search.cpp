@@ -1,0 +1,374 @@
+#include "zoom/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "zoom/blame.h"
+#include "zoom/evaluate.h"
+#include "zoom/expand.h"
+#include "zoom/partners.h"
+#include "zoom/terms.h"
+
+namespace lockstep::zoom {
+namespace {
+
+constexpr int kMostPairs = 400;           // looked at in one search
+constexpr int kMostTransplants = 48;      // replays tried in one search
+constexpr int64_t kMostReplay = 1 << 22;  // elements of a value that is put in another's place
+
+bool is_commutative(const Step& step) {
+  return step.kind == "add" || step.kind == "mul" || step.kind == "maximum" || step.kind == "minimum";
+}
+
+class Search : public Blame {
+ public:
+  using Blame::Blame;
+
+  // What made c differ from r. `user_c`, `user_r`: the steps that take them; -1: they are the call's outputs.
+  void locate(int c, int r, int user_c, int user_r) {
+    if (!pairs_.insert({c, r}).second || static_cast<int>(pairs_.size()) > kMostPairs || partners_.agree(c, r)) return;
+    std::vector<int> moved_c, moved_r;
+    const int c0 = stripped(yours_, c, moved_c), r0 = stripped(reference_, r, moved_r);
+    if ((c0 != c || r0 != r) && partners_.agree(c0, r0)) return blame_layout(c, r, moved_c, moved_r);
+    if (c0 != c || r0 != r) pairs_.insert({c0, r0});
+    if (stands_elsewhere(c0, r0, user_c, user_r)) return;
+    const int maker_c = yours_.value(c0).step, maker_r = reference_.value(r0).step;
+    if (maker_c < 0 || maker_r < 0) return blame_leaf(c0, r0, user_c, user_r);
+    if (by_same_kind(c0, r0, maker_c, maker_r)) return;
+    if (by_parts(c0, r0)) return;
+    if (by_transplant(c0, r0, user_c, user_r)) return;
+    blame_unmatched(c0, r0);
+  }
+
+  // Whoever takes the call's result takes it as it lies: of one shape, it must lie as the reference's does.
+  void look_at_output(int c, int r) {
+    const Agreement found = partners_.agreement(c, r);
+    if (!found) return locate(c, r, -1, -1);
+    const bool moved = found.arrangement == Arrangement::kPermuted || found.arrangement == Arrangement::kReordered;
+    if (!moved || yours_.value(c).shape != reference_.value(r).shape) return;
+    std::vector<int> moved_c, moved_r;
+    stripped(yours_, c, moved_c);
+    stripped(reference_, r, moved_r);
+    if (moved_c.empty() && yours_.value(c).step >= 0) moved_c = {yours_.value(c).step};
+    blame_layout(c, r, moved_c, moved_r);
+  }
+
+ private:
+  // A value of yours that the reference has elsewhere, or the reverse.
+  bool stands_elsewhere(int c, int r, int user_c, int user_r) {
+    if (!partners_.is_neutral(yours_, c)) {
+      const std::vector<Match> elsewhere = partners_.of_yours(c);
+      int latest = -1;  // the nearest of them: what lies between is what is missing
+      for (const Match& match : elsewhere)
+        if (match.value != r && reference_.is_ancestor(match.value, r)) latest = std::max(latest, match.value);
+      if (latest >= 0) return blame_missing(c, r, latest, user_c);
+      if (!elsewhere.empty() && yours_.value(c).origin != Origin::kParameter)
+        return blame_wiring(c, r, elsewhere.front().value, user_c, user_r);
+    }
+    if (!partners_.is_neutral(reference_, r)) {
+      const std::vector<Match> elsewhere = partners_.of_reference(r);
+      int latest = -1;
+      for (const Match& match : elsewhere)
+        if (match.value != c && yours_.is_ancestor(match.value, c)) latest = std::max(latest, match.value);
+      if (latest >= 0) return blame_extra(c, r, latest);
+    }
+    return false;
+  }
+
+  // The same kind of step on both sides: its operands are paired, and those that differ are followed.
+  bool by_same_kind(int c, int r, int maker_c, int maker_r) {
+    const Step step_c = yours_.step(maker_c), step_r = reference_.step(maker_r);
+    if (is_sum(step_c) && is_sum(step_r)) return by_terms(c, r, maker_c, maker_r, true);
+    if (is_product(step_c) && is_product(step_r)) return by_terms(c, r, maker_c, maker_r, false);
+    if (step_c.kind != step_r.kind || step_c.outputs.size() != step_r.outputs.size()) return false;
+    std::vector<std::pair<int, int>> different;
+    std::vector<Partner> partners;
+    std::vector<ArgumentDifference> arguments = argument_differences(step_c, step_r);
+    std::vector<Operand> left = step_c.operands, right = step_r.operands;
+    if (is_commutative(step_c) && left.size() == 2 && right.size() == 2 &&
+        partners_.agree(left[0].value, right[1].value))
+      std::swap(right[0].value, right[1].value);
+    for (size_t i = 0; i < left.size(); ++i) {
+      const int other = operand_like(left[i], i, left.size(), right);
+      partners.push_back({left[i].parameter, left[i].value, -1, {}});
+      if (other < 0) {
+        arguments.push_back({left[i].parameter, "given", "absent"});
+        continue;
+      }
+      partners.back().agreement = partners_.agreement(left[i].value, other);
+      if (partners.back().agreement)
+        partners.back().reference = other;
+      else
+        different.emplace_back(left[i].value, other);
+    }
+    for (size_t i = 0; i < right.size(); ++i)
+      if (operand_like(right[i], i, right.size(), left) < 0)
+        arguments.push_back({right[i].parameter, "absent", "given"});
+    if (different.empty()) {
+      blame_step(c, r, maker_c, maker_r, std::move(partners), std::move(arguments));
+      return true;
+    }
+    for (const auto& [mine, theirs] : different) locate(mine, theirs, maker_c, maker_r);
+    return true;
+  }
+
+  static int operand_like(const Operand& operand, size_t place, size_t count, const std::vector<Operand>& others) {
+    for (const Operand& other : others)
+      if (other.parameter == operand.parameter) return other.value;
+    return others.size() == count && place < others.size() && others.size() == 1 ? others[place].value : -1;
+  }
+
+  bool by_terms(int c, int r, int maker_c, int maker_r, bool sum) {
+    const auto open_c = [&](int value) { return partners_.of_yours(value).empty(); };
+    const auto open_r = [&](int value) { return partners_.of_reference(value).empty(); };
+    Terms left = terms_of(yours_, maker_c, sum, open_c), right = terms_of(reference_, maker_r, sum, open_r);
+    std::vector<Partner> partners;
+    for (auto mine = left.values.begin(); mine != left.values.end();) {
+      const auto theirs = std::find_if(right.values.begin(), right.values.end(), [&](const Term& term) {
+        return term.inverse == mine->inverse && partners_.agree(mine->value, term.value);
+      });
+      if (theirs == right.values.end()) {
+        ++mine;
+        continue;
+      }
+      partners.push_back({"", mine->value, theirs->value, partners_.agreement(mine->value, theirs->value)});
+      mine = left.values.erase(mine);
+      right.values.erase(theirs);
+    }
+    if (blame_signs(c, r, left, right, partners, sum) && left.values.empty() && right.values.empty()) return true;
+    const bool same_number =
+        std::fabs(left.number - right.number) <= 1e-6 * std::max(std::fabs(left.number), std::fabs(right.number));
+    if (left.values.size() == 1 && right.values.size() == 1) {
+      locate(left.values[0].value, right.values[0].value, maker_c, maker_r);
+      return true;
+    }
+    if (left.values.empty() && right.values.empty()) {
+      Region& region =
+          blame_chain(same_number ? Kind::kOperation : Kind::kArgument, c, r, left, right, std::move(partners));
+      if (!same_number)
+        region.arguments.push_back(
+            {sum ? "number added" : "factor", fmt::format("{:.9g}", left.number), fmt::format("{:.9g}", right.number)});
+      return true;
+    }
+    if (left.values.empty() || right.values.empty()) {
+      Region& region = blame_chain(left.values.empty() ? Kind::kMissingStep : Kind::kExtraStep, c, r, left, right,
+                                   std::move(partners));
+      const Term& odd = left.values.empty() ? right.values[0] : left.values[0];
+      region.note =
+          fmt::format("{} {} {}", left.values.empty() ? "the reference also" : "yours also",
+                      sum ? (odd.inverse ? "subtracts" : "adds") : (odd.inverse ? "divides by" : "multiplies by"),
+                      described(left.values.empty() ? reference_ : yours_, odd.value));
+      return true;
+    }
+    return by_leftover_terms(left, right, maker_c, maker_r);
+  }
+
+  // A term that both sides have, added by one and subtracted by the other: a mistake of its own beside any other.
+  bool blame_signs(int c, int r, Terms& left, Terms& right, const std::vector<Partner>& partners, bool sum) {
+    bool found = false;
+    for (auto mine = left.values.begin(); mine != left.values.end();) {
+      const auto theirs = std::find_if(right.values.begin(), right.values.end(), [&](const Term& term) {
+        return term.inverse != mine->inverse && partners_.agree(mine->value, term.value);
+      });
+      if (theirs == right.values.end()) {
+        ++mine;
+        continue;
+      }
+      blame_chain(Kind::kOperation, c, r, left, right, partners).note =
+          sum ? "one side adds what the other subtracts" : "one side multiplies by what the other divides by";
+      mine = left.values.erase(mine);
+      right.values.erase(theirs);
+      found = true;
+    }
+    return found;
+  }
+
+  // Several terms on both sides agree with nothing: those of one shape and one kind are taken for partners.
+  bool by_leftover_terms(const Terms& left, const Terms& right, int maker_c, int maker_r) {
+    if (left.values.size() != right.values.size()) return false;
+    std::vector<bool> taken(right.values.size(), false);
+    std::vector<std::pair<int, int>> pairs;
+    for (const Term& mine : left.values) {
+      size_t best = right.values.size();
+      int best_score = -1;
+      for (size_t i = 0; i < right.values.size(); ++i) {
+        if (taken[i]) continue;
+        const int theirs = right.values[i].value;
+        int score = yours_.value(mine.value).shape == reference_.value(theirs).shape ? 2 : 0;
+        const int a = yours_.value(mine.value).step, b = reference_.value(theirs).step;
+        if ((a < 0) == (b < 0)) score += a < 0 || yours_.step(a).kind == reference_.step(b).kind ? 2 : 0;
+        if (share_an_operand(a, b)) score += 3;
+        if (score > best_score) best = i, best_score = score;
+      }
+      taken[best] = true;
+      pairs.emplace_back(mine.value, right.values[best].value);
+    }
+    for (const auto& [mine, theirs] : pairs) locate(mine, theirs, maker_c, maker_r);
+    return true;
+  }
+
+  bool share_an_operand(int maker_c, int maker_r) {
+    if (maker_c < 0 || maker_r < 0) return false;
+    const Step mine = yours_.step(maker_c), theirs = reference_.step(maker_r);
+    for (const Operand& a : mine.operands)
+      for (const Operand& b : theirs.operands)
+        if (!partners_.is_neutral(yours_, a.value) && partners_.agree(a.value, b.value)) return true;
+    return false;
+  }
+
+  // Fused on one side, written out on the other: the fused one is taken apart.
+  bool by_parts(int c, int r) {
+    const double tolerance = std::max(partners_.tolerance(), 1e-4);
+    const bool opened_c = expand(yours_, c, tolerance), opened_r = expand(reference_, r, tolerance);
+    for (const int maker_c : {yours_.value(c).step, yours_.value(c).expanded})
+      for (const int maker_r : {reference_.value(r).step, reference_.value(r).expanded}) {
+        const bool fused = maker_c == yours_.value(c).step && maker_r == reference_.value(r).step;
+        if (maker_c < 0 || maker_r < 0 || fused || !(opened_c || opened_r)) continue;
+        if (by_same_kind(c, r, maker_c, maker_r)) return true;
+      }
+    return false;
+  }
+
+  // Your value in the place of one of the reference's: if the reference then makes your result of it, everything after
+  // that place is proven right, and the search goes on before it.
+  bool by_transplant(int c, int r, int user_c, int user_r) {
+    const std::vector<int> mine = unmatched_ancestors(yours_, c, true),
+                           theirs = unmatched_ancestors(reference_, r, false);
+    const auto result = yours_.numbers(c);
+    if (!result || result->count() > kMostReplay) return false;
+    for (const int rk : theirs)
+      for (const int cj : mine) {
+        if (cj == c && rk == r) continue;
+        const auto put = fitted(cj, rk);
+        if (!put) continue;
+        if (++transplants_ > kMostTransplants) return false;
+        const auto made = replay(reference_, r, rk, put);
+        if (!made || !agreement_of(*result, *made, partners_.tolerance())) continue;
+        const bool before = proven_;
+        proven_ = true;
+        locate(cj, rk, user_c, user_r);
+        proven_ = before;
+        return true;
+      }
+    return false;
+  }
+
+  // Values on the way to `value` that agree with nothing on the other side, the earliest first.
+  std::vector<int> unmatched_ancestors(const Side& side, int value, bool is_yours) {
+    std::vector<int> out, pending{value};
+    std::set<int> seen;
+    while (!pending.empty()) {
+      const int at = pending.back();
+      pending.pop_back();
+      if (!seen.insert(at).second || seen.size() > 200) continue;
+      const bool matched = is_yours ? !partners_.of_yours(at).empty() : !partners_.of_reference(at).empty();
+      if (at != value && (matched || side.value(at).step < 0)) continue;
+      out.push_back(at);
+      if (const int maker = side.value(at).step; maker >= 0)
+        for (const Operand& operand : side.step(maker).operands) pending.push_back(operand.value);
+    }
+    std::sort(out.begin(), out.end(), [&](int a, int b) { return side.value(a).step < side.value(b).step; });
+    return out;
+  }
+
+  // Yours in the shape that the reference's has there; null where it cannot be.
+  std::shared_ptr<const Numbers> fitted(int c, int r) const {
+    const auto mine = yours_.numbers(c);
+    const Shape& wanted = reference_.value(r).shape;
+    if (!mine || mine->count() != checked_numel(wanted) || mine->count() > kMostReplay) return nullptr;
+    if (mine->shape == wanted) return mine;
+    auto out = std::make_shared<Numbers>(*mine);
+    out->shape = wanted;
+    return out;
+  }
+
+  void blame_unmatched(int c, int r) {
+    Region& region = add(Kind::kNotNarrowed, c, r);
+    for (const int value : unmatched_ancestors(yours_, c, true))
+      if (yours_.value(value).step >= 0) region.yours.push_back(yours_.value(value).step);
+    for (const int value : unmatched_ancestors(reference_, r, false))
+      if (reference_.value(value).step >= 0) region.reference.push_back(reference_.value(value).step);
+    if (region.yours.size() == 1 && region.reference.size() <= 2) region.kind = Kind::kOperation;
+  }
+
+  std::set<std::pair<int, int>> pairs_;
+  int transplants_ = 0;
+};
+
+double distance(const Side& a, int x, const Side& b, int y) {
+  const auto left = a.numbers(x), right = b.numbers(y);
+  if (!left || !right || left->count() != right->count()) return 1;
+  return relative_distance(left->values.data(), right->values.data(), left->count());
+}
+
+double worst_roundoff(const Side& side) {
+  double worst = unit_roundoff(DType::kF32);
+  for (const Step& step : side.tape().steps)
+    for (const int output : step.outputs)
+      if (side.value(output).tensor.defined())
+        worst = std::max(worst, unit_roundoff(side.value(output).tensor.dtype()));
+  return worst;
+}
+
+constexpr double kLargestJump = 1e-2;
+constexpr double kSmallestJump = 6;  // tolerances
+
+Jump largest_jump(Side& reference, Side& yours, Partners& partners) {
+  Jump found;
+  // Norms are cheap to take apart, and what hides in one is its eps.
+  for (int r = 0, count = reference.value_count(); r < count; ++r)
+    if (const int maker = reference.value(r).step; maker >= 0 && reference.step(maker).kind.ends_with("_norm"))
+      expand(reference, r, std::max(partners.tolerance(), 1e-4));
+  const auto recorded = static_cast<int>(yours.tape().steps.size());
+  for (int i = 0; i < recorded; ++i) {
+    const Step step = yours.step(i);
+    if (step.simple || step.outputs.size() != 1 || only_moves(step)) continue;
+    const int c = step.outputs.front();
+    const bool fed = std::all_of(step.operands.begin(), step.operands.end(), [&](const Operand& operand) {
+      return partners.is_neutral(yours, operand.value) || !partners.of_yours(operand.value).empty();
+    });
+    if (!fed || partners.is_neutral(yours, c) || !partners.of_yours(c).empty()) continue;
+    for (int r = 0; r < reference.value_count(); ++r) {
+      if (reference.value(r).step < 0 || !may_agree(yours.totals(c), reference.totals(r), kLargestJump)) continue;
+      const double error = distance(yours, c, reference, r);
+      if (error < kLargestJump && error > kSmallestJump * partners.tolerance() && error > found.error)
+        found = {i, reference.value(r).step, error};
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+Answer search(Side& reference, Side& yours) {
+  Answer answer;
+  const auto& outputs_c = yours.tape().outputs;
+  const auto& outputs_r = reference.tape().outputs;
+  if (outputs_c.empty() || outputs_r.empty()) {
+    answer.incomplete = "the call returned no tensor that was recorded";
+    return answer;
+  }
+  // The roundings of both sides, a few of them in a row; the larger the divergence, the more of a difference is noise.
+  const double noise = 4 * std::max(worst_roundoff(reference), worst_roundoff(yours));
+  const size_t count = std::min(outputs_c.size(), outputs_r.size());
+  for (size_t i = 0; i < count; ++i)
+    answer.output_error =
+        std::max(answer.output_error, distance(yours, outputs_c[i].second, reference, outputs_r[i].second));
+  answer.tolerance = std::clamp(std::sqrt(noise * answer.output_error), 2 * noise, 0.02);
+  Search searching(reference, yours, answer.tolerance);
+  for (size_t i = 0; i < count; ++i) searching.look_at_output(outputs_c[i].second, outputs_r[i].second);
+  answer.regions = searching.take_regions();
+  tidy(answer.regions, reference, yours, searching.partners());
+  answer.agrees = answer.regions.empty();
+  if (answer.agrees) answer.jump = largest_jump(reference, yours, searching.partners());
+  for (const Step& step : yours.tape().steps)
+    for (const int output : step.outputs) {
+      if (yours.value(output).made_here || step.simple) continue;
+      ++answer.compared;
+      answer.matched += !searching.partners().of_yours(output).empty();
+    }
+  return answer;
+}
+
+}  // namespace lockstep::zoom

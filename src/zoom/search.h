@@ -1,0 +1,26 @@
+// From the outputs that differ back to the first steps that do: which lines of yours, against which of the reference.
+#pragma once
+#include "zoom/region.h"
+
+namespace lockstep::zoom {
+
+// Where operands that agree make results that agree less than rounding explains, though the call's outputs still do: an
+// eps hides so.
+struct Jump {
+  int yours = -1, reference = -1;  // steps; -1: there is none
+  double error = 0;
+};
+
+struct Answer {
+  std::vector<Region> regions;
+  Jump jump;
+  int compared = 0, matched = 0;  // your values, and those of them that agree with some value of the reference
+  double output_error = 0, tolerance = 0;
+  bool agrees = false;     // no divergence inside this call
+  std::string incomplete;  // why an answer could not be found; empty: it could
+};
+
+// Both tapes are of the same call, given the same inputs where possible.
+Answer search(Side& reference, Side& yours);
+
+}  // namespace lockstep::zoom

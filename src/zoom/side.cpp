@@ -1,0 +1,105 @@
+#include "zoom/side.h"
+
+#include <algorithm>
+#include <set>
+
+#include "tensor/convert.h"
+
+namespace lockstep::zoom {
+namespace {
+
+constexpr int64_t kMostHeldBytes = 512LL << 20;
+
+}  // namespace
+
+Side::Side(Tape tape) : tape_(std::move(tape)), held_(tape_.values.size()), totals_(tape_.values.size()) {}
+
+void Side::load(int index) const {
+  const Value& from = value(index);
+  if (!from.tensor.defined()) return;
+  auto numbers = std::make_shared<Numbers>();
+  numbers->shape = from.tensor.shape();
+  numbers->values = to_floats(from.tensor);
+  held_bytes_ += numbers->count() * 4;
+  held_[static_cast<size_t>(index)] = std::move(numbers);
+  loaded_.push_back(index);
+  while (held_bytes_ > kMostHeldBytes && loaded_.size() > 1) {
+    std::shared_ptr<const Numbers>& oldest = held_[static_cast<size_t>(loaded_.front())];
+    held_bytes_ -= oldest->count() * 4;
+    oldest.reset();
+    loaded_.pop_front();
+  }
+}
+
+std::shared_ptr<const Numbers> Side::numbers(int index) const {
+  if (!held_[static_cast<size_t>(index)]) load(index);
+  return held_[static_cast<size_t>(index)];
+}
+
+const Totals& Side::totals(int index) const {
+  std::optional<Totals>& known = totals_[static_cast<size_t>(index)];
+  if (!known) {
+    const auto all = numbers(index);
+    known = all ? totals_of(*all) : Totals{};
+  }
+  return *known;
+}
+
+int Side::add_made(Numbers numbers, Step step) {
+  const int index = value_count();
+  Value made;
+  made.origin = Origin::kResult;
+  made.shape = numbers.shape;
+  made.made_here = true;
+  made.step = static_cast<int>(tape_.steps.size());
+  step.simple = true;
+  step.outputs = {index};
+  tape_.values.push_back(std::move(made));
+  tape_.steps.push_back(std::move(step));
+  held_.push_back(std::make_shared<Numbers>(std::move(numbers)));
+  totals_.emplace_back();
+  return index;
+}
+
+void Side::set_expanded(int value, Step last) {
+  last.simple = true;
+  last.outputs = {value};
+  tape_.values[static_cast<size_t>(value)].expanded = static_cast<int>(tape_.steps.size());
+  tape_.steps.push_back(std::move(last));
+}
+
+bool Side::is_ancestor(int older, int younger) const {
+  std::vector<int> pending{younger};
+  std::set<int> seen;
+  while (!pending.empty()) {
+    const int at = pending.back();
+    pending.pop_back();
+    if (at == older) return true;
+    if (!seen.insert(at).second) continue;
+    for (const int maker : {value(at).step, value(at).expanded})
+      if (maker >= 0)
+        for (const Operand& operand : step(maker).operands) pending.push_back(operand.value);
+  }
+  return false;
+}
+
+std::vector<int> Side::steps_between(int older, int younger) const {
+  std::set<int> found;
+  std::vector<int> pending{younger};
+  std::set<int> seen;
+  while (!pending.empty()) {
+    const int at = pending.back();
+    pending.pop_back();
+    if (at == older || !seen.insert(at).second) continue;
+    const int maker = value(at).step;
+    if (maker < 0) continue;
+    for (const Operand& operand : step(maker).operands)
+      if (is_ancestor(older, operand.value)) {
+        found.insert(maker);
+        pending.push_back(operand.value);
+      }
+  }
+  return {found.begin(), found.end()};
+}
+
+}  // namespace lockstep::zoom

@@ -1,0 +1,238 @@
+"""lockstep zoom: from the stage to the line, through the program, on torch and MLX."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from program import PROGRAM
+
+torch = pytest.importorskip("torch")
+
+REFERENCE = """
+import torch, torch.nn as nn, torch.nn.functional as F
+
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.q, self.k, self.v, self.out = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, x):
+        b, n, width = x.shape
+        q, k, v = (layer(x).view(b, n, self.heads, -1).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        mixed = F.scaled_dot_product_attention(q, k, v)
+        return self.out(mixed.transpose(1, 2).reshape(b, n, width))
+
+class Block(nn.Module):
+    def __init__(self, width=16):
+        super().__init__()
+        self.norm = nn.LayerNorm(width, eps=1e-6, elementwise_affine=False)
+        self.attention = Attention(width, 4)
+        self.modulation = nn.Linear(width, 3 * width)
+
+    def forward(self, x, condition):
+        shift, scale, gate = self.modulation(F.silu(condition))[:, None].chunk(3, -1)
+        hidden = self.norm(x) * (1 + scale) + shift
+        x = x.clone()
+        x += gate * self.attention(hidden)
+        return x
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    model = Block()
+    x, condition = torch.randn(2, 6, 16), torch.randn(2, 16)
+    with torch.no_grad():
+        result = model(x, condition)
+    print(result.double().sum().item())
+"""
+
+PORT = """
+import numpy as np, mlx.core as mx, mlx.nn as nn
+
+class SelfAttention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.q, self.k, self.v, self.out = (nn.Linear(width, width) for _ in range(4))
+
+    def __call__(self, x):
+        b, n, width = x.shape
+        q = self.q(x).reshape(b, n, self.heads, -1).transpose(0, 2, 1, 3)
+        k = self.k(x).reshape(b, n, self.heads, -1).transpose(0, 2, 3, 1)
+        v = self.v(x).reshape(b, n, self.heads, -1).transpose(0, 2, 1, 3)
+        scores = (q @ k) * (width // self.heads) ** -0.5
+        weights = mx.softmax(scores, axis=-1)
+        return self.out((weights @ v).transpose(0, 2, 1, 3).reshape(b, n, width))
+
+class Layer(nn.Module):
+    def __init__(self, width=16):
+        super().__init__()
+        self.attention = SelfAttention(width, 4)
+        self.modulation = nn.Linear(width, 3 * width)
+
+    def __call__(self, x, condition):
+        shift, scale, gate = mx.split(self.modulation(nn.silu(condition))[:, None], 3, axis=-1)
+        centred = x - mx.mean(x, axis=-1, keepdims=True)
+        normed = centred * mx.rsqrt(mx.mean(mx.square(centred), axis=-1, keepdims=True) + 1e-6)
+        return x + gate * self.attention(normed * (1 + scale) + shift)
+
+if __name__ == "__main__":
+    given = np.load("weights.npz")
+    model = Layer()
+    model.load_weights([(name, mx.array(given[name])) for name in given.files if name[0] != "_"])
+    before = {name: vars(mx)[name] for name in ("matmul", "softmax", "mean")}, mx.array.__matmul__
+    result = model(mx.array(given["_x"]), mx.array(given["_condition"]))
+    assert before == ({name: vars(mx)[name] for name in ("matmul", "softmax", "mean")}, mx.array.__matmul__)
+    print(float(result.astype(mx.float32).sum()))
+"""
+
+
+class Place:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def write(self, name, text, change=None):
+        if change is not None:
+            assert text.count(change[0]) == 1
+            text = text.replace(*change)
+        (self.folder / f"{name}.py").write_text(textwrap.dedent(text))
+        return text
+
+    def run(self, *words, status=0):
+        done = subprocess.run([PROGRAM, "--home", str(self.folder / "home"), *words], cwd=self.folder, capture_output=True, text=True, timeout=300)
+        assert done.returncode == status, done.stdout + done.stderr
+        return done
+
+    def record(self, name, *options):
+        return self.run("--quiet", "record", "--inputs", *options, "--name", name, "--", sys.executable, f"{name}.py")
+
+    def zoom(self, candidate, *options, status=1):
+        return json.loads(self.run("--json", "zoom", "latest:reference", f"latest:{candidate}", *options, status=status).stdout)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    made = Place(tmp_path_factory.mktemp("zoom"))
+    made.write("reference", REFERENCE)
+    made.record("reference", "--operations", "Block")
+    return made
+
+
+def line_of(text, part):
+    return next(number for number, line in enumerate(textwrap.dedent(text).splitlines(), 1) if part in line)
+
+
+def lines(region, side="yours"):
+    return [one["line"] for one in region[side]]
+
+
+def test_a_traced_program_gives_the_same_bits(place):
+    plain = subprocess.run([sys.executable, "reference.py"], cwd=place.folder, capture_output=True, text=True, check=True)
+    run = place.folder / "home" / "latest" / "reference"
+    assert (run / "output.log").read_text() == plain.stdout
+    kinds = [json.loads(line).get("op") for line in (run / "operations.jsonl").read_text().splitlines()]
+    assert {"layer_norm", "linear", "attention", "split", "add", "copy"} <= set(kinds)
+
+
+@pytest.mark.parametrize("change, kind, part", [
+    (("(1 + scale) + shift", "(1 + shift) + scale"), "wiring", "hidden = "),
+    (("(q, k, v)\n", "(q, k, v, scale=0.7)\n"), "argument", "mixed = "),
+    (("gate * self.attention", "self.attention"), "missing step", "x += "),
+    (("mixed.transpose(1, 2).reshape", "mixed.reshape"), "layout", "return self.out"),
+])  # fmt: skip
+def test_a_mistake_in_torch_is_named_by_its_line(place, change, kind, part):
+    text = place.write("mistake", REFERENCE, change)
+    place.record("mistake", "--operations", "Block")
+    answer = place.zoom("mistake", "--stage", "Block")
+    (region,) = answer["regions"]
+    assert region["kind"] == kind and line_of(text, part) in lines(region) and len(lines(region)) <= 2
+    assert region["yours"][-1]["code"].startswith(part.strip())
+
+
+def test_the_program_is_run_again_where_nothing_was_traced(place):
+    text = place.write("untraced", REFERENCE, ("(q, k, v)\n", "(q, k, v, scale=0.7)\n"))
+    place.record("untraced")
+    answer = place.zoom("untraced")
+    assert answer["call"]["yours"].endswith("attention")
+    assert any(line_of(text, "mixed = ") in lines(region) for region in answer["regions"])
+
+
+@pytest.fixture(scope="module")
+def port(place):
+    pytest.importorskip("mlx.core")
+    (place.folder / "save.py").write_text(
+        "import numpy as np, torch\nfrom reference import Block\ntorch.manual_seed(0)\nmodel = Block()\n"
+        "x, condition = torch.randn(2, 6, 16), torch.randn(2, 16)\n"
+        "np.savez('weights.npz', _x=x, _condition=condition, **{k: v.numpy() for k, v in model.state_dict().items()})\n"
+    )
+    subprocess.run([sys.executable, "save.py"], cwd=place.folder, check=True)
+    return place
+
+
+def test_a_correct_port_to_mlx_has_no_divergence(port):
+    port.write("port", PORT)
+    port.record("port", "--operations", "Layer")
+    answer = port.zoom("port", "--stage", "Block", "--candidate-stage", "Layer", status=0)
+    assert answer["agrees"] and answer["regions"] == [] and "jump" not in answer
+
+
+@pytest.mark.parametrize("change, part", [
+    (("axis=-1)\n        return self.out", "axis=-2)\n        return self.out"), "weights = "),
+    (("centred * mx.rsqrt", "x * mx.rsqrt"), "normed = "),
+    (("(1 + scale) + shift)", "scale + shift)"), "return x + gate"),
+])  # fmt: skip
+def test_a_mistake_in_mlx_is_named_by_its_line(port, change, part):
+    text = port.write("mlx_mistake", PORT, change)
+    port.record("mlx_mistake", "--operations", "Layer")
+    answer = port.zoom("mlx_mistake", "--stage", "Block", "--candidate-stage", "Layer")
+    assert any(line_of(text, part) in lines(region) for region in answer["regions"]), answer
+
+
+def test_a_run_that_cannot_be_run_again_says_so(place):
+    place.run("--debug", "generate", "--prompt", "a red circle", "--steps", "2", "--width", "64", "--height", "64",
+              "--run-name", "engine", "--output", "engine.png")  # fmt: skip
+    done = place.run("zoom", "latest:engine", "latest:reference", "--stage", "transformer", status=2)
+    assert "--operations" in done.stderr
+
+
+def test_the_terminal_shows_both_sources(place):
+    place.write("shown", REFERENCE, ("gate * self.attention", "self.attention"))
+    place.record("shown", "--operations", "Block")
+    shown = place.run("zoom", "latest:reference", "latest:shown", "--stage", "Block", status=1).stdout
+    assert "missing step" in shown and "x += self.attention(hidden)" in shown and "x += gate * self.attention(hidden)" in shown
+
+
+VIEWS = """
+import torch, torch.nn as nn
+
+class Writer(nn.Module):
+    def forward(self, x):
+        whole = x.clone()
+        first = whole[0]
+        whole += 1
+        return first * 2
+
+if __name__ == "__main__":
+    print(Writer()(torch.arange(6.0).reshape(2, 3)).tolist())
+"""
+
+
+def test_a_view_of_memory_that_was_written_is_a_value_of_its_own(place):
+    place.write("views", VIEWS)
+    place.record("views", "--operations", "Writer")
+    run = place.folder / "home" / "latest" / "views"
+    assert (run / "output.log").read_text() == "[2.0, 4.0, 6.0]\n"
+    operations = [one for one in map(json.loads, (run / "operations.jsonl").read_text().splitlines()) if "op" in one]
+    (read,) = [one for one in operations if one["op"] == "read"]
+    written = next(one for one in operations if one.get("in_place"))
+    assert ["written", written["outputs"][0]] in read["inputs"]
+    assert operations[-1]["op"] == "mul" and operations[-1]["inputs"] == [["input", read["outputs"][0]]]
+
+
+def test_a_comparison_can_zoom_by_itself(place):
+    text = place.write("both", REFERENCE, ("(q, k, v)\n", "(q, k, v, scale=0.7)\n"))
+    place.record("both")
+    answer = json.loads(place.run("--json", "compare", "latest:reference", "latest:both", "--zoom", status=1).stdout)
+    assert any(line_of(text, "mixed = ") in lines(region) for region in answer["zoom"]["regions"])

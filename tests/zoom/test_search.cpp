@@ -1,0 +1,136 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "zoom/program.h"
+
+namespace lockstep::zoom {
+namespace {
+
+// norm(x) * (1 + scale) + shift, then a linear layer and a gated residual. Each member is a way to get it wrong.
+struct Mistake {
+  bool exchanged = false, no_gate = false, written_out = false, subtracted = false, other_weight = false;
+  double eps = 1e-6, factor = 1;
+};
+
+Side block(const std::string& file, const Mistake& mistake) {
+  Program p(file);
+  const int x = p.leaf(Origin::kInput, "x", {2, 6, 16}, 1), scale = p.leaf(Origin::kInput, "scale", {2, 1, 16}, 2),
+            shift = p.leaf(Origin::kInput, "shift", {2, 1, 16}, 3),
+            gate = p.leaf(Origin::kInput, "gate", {2, 1, 16}, 4),
+            weight = p.leaf(Origin::kParameter, "proj.weight", {16, 16}, 5),
+            other = p.leaf(Origin::kParameter, "other.weight", {16, 16}, 6);
+  int h = -1;
+  if (mistake.written_out) {
+    const Json last{{"dim", -1}, {"keepdim", true}};
+    const int centred = p.operation(1, "sub", {{"input", x}, {"other", p.operation(1, "mean", {{"input", x}}, last)}});
+    const int variance = p.operation(2, "mean", {{"input", p.operation(2, "square", {{"input", centred}})}}, last);
+    const int raised = p.operation(3, "add", {{"input", variance}}, {{"other", mistake.eps}});
+    h = p.operation(3, "mul", {{"input", centred}, {"other", p.operation(3, "rsqrt", {{"input", raised}})}});
+  } else {
+    h = p.operation(3, "layer_norm", {{"input", x}}, {{"normalized_shape", {16}}, {"eps", mistake.eps}});
+  }
+  const int raised = p.operation(4, "add", {{"input", mistake.exchanged ? shift : scale}}, {{"other", 1}});
+  h = p.operation(5, "mul", {{"input", h}, {"other", raised}});
+  h = p.operation(6, mistake.subtracted ? "sub" : "add", {{"input", h}, {"other", mistake.exchanged ? scale : shift}});
+  h = p.operation(7, "linear", {{"input", h}, {"weight", mistake.other_weight ? other : weight}});
+  if (mistake.factor != 1) h = p.operation(8, "mul", {{"input", h}}, {{"other", mistake.factor}});
+  if (!mistake.no_gate) h = p.operation(9, "mul", {{"input", gate}, {"other", h}});
+  return p.result(p.operation(10, "add", {{"input", x}, {"other", h}}));
+}
+
+Answer answer_for(const Mistake& mistake) {
+  Side reference = block("reference.py", {}), yours = block("yours.py", mistake);
+  return search(reference, yours);
+}
+
+std::set<int> lines_named(const Mistake& mistake) {
+  Side reference = block("reference.py", {}), yours = block("yours.py", mistake);
+  const Answer answer = search(reference, yours);
+  std::set<int> lines;
+  for (const Region& region : answer.regions)
+    for (const Place& place : lines_of(yours, region.yours, region.frame)) lines.insert(place.line);
+  return lines;
+}
+
+TEST(Zoom, EqualProgramsDoNotDiverge) {
+  const Answer answer = answer_for({});
+  EXPECT_TRUE(answer.agrees);
+  EXPECT_EQ(answer.matched, answer.compared);
+  EXPECT_LT(answer.jump.yours, 0);
+}
+
+TEST(Zoom, ACorrectRewriteDoesNotDiverge) {
+  const Answer answer = answer_for({.written_out = true});
+  EXPECT_TRUE(answer.agrees);
+  EXPECT_LT(answer.jump.yours, 0);
+}
+
+TEST(Zoom, ExchangedOperandsAreWiring) {
+  const Answer answer = answer_for({.exchanged = true});
+  ASSERT_FALSE(answer.regions.empty());
+  EXPECT_EQ(answer.regions.front().kind, Kind::kWiring);
+  EXPECT_EQ(lines_named({.exchanged = true}), (std::set<int>{4, 6}));
+}
+
+TEST(Zoom, AnArgumentIsNamedWithBothValues) {
+  const Answer answer = answer_for({.eps = 1e-2});
+  ASSERT_EQ(answer.regions.size(), 1U);
+  EXPECT_EQ(answer.regions[0].kind, Kind::kArgument);
+  ASSERT_EQ(answer.regions[0].arguments.size(), 1U);
+  EXPECT_EQ(answer.regions[0].arguments[0].name, "eps");
+  EXPECT_EQ(answer.regions[0].arguments[0].yours, "0.01");
+  EXPECT_EQ(lines_named({.eps = 1e-2}), std::set<int>{3});
+}
+
+TEST(Zoom, AnEpsInANormThatWasWrittenOutIsFound) {
+  EXPECT_EQ(lines_named({.written_out = true, .eps = 1e-2}), std::set<int>{3});
+}
+
+TEST(Zoom, AMissingStepIsNamedByTheReferencesLine) {
+  Side reference = block("reference.py", {}), yours = block("yours.py", {.no_gate = true});
+  const Answer answer = search(reference, yours);
+  ASSERT_EQ(answer.regions.size(), 1U);
+  EXPECT_EQ(answer.regions[0].kind, Kind::kMissingStep);
+  const std::vector<Place> lines = lines_of(reference, answer.regions[0].reference, answer.regions[0].reference_frame);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].line, 9);
+}
+
+TEST(Zoom, AnExtraFactorIsNamed) {
+  EXPECT_TRUE(lines_named({.factor = 0.5}).contains(8));
+}
+
+TEST(Zoom, ASignIsAnOperation) {
+  const Answer answer = answer_for({.subtracted = true});
+  ASSERT_EQ(answer.regions.size(), 1U);
+  EXPECT_EQ(answer.regions[0].kind, Kind::kOperation);
+  EXPECT_EQ(lines_named({.subtracted = true}), std::set<int>{6});
+}
+
+TEST(Zoom, AnotherParameterIsNamed) {
+  const Answer answer = answer_for({.other_weight = true});
+  ASSERT_EQ(answer.regions.size(), 1U);
+  EXPECT_EQ(answer.regions[0].kind, Kind::kParameter);
+  EXPECT_NE(answer.regions[0].note.find("other.weight"), std::string::npos);
+  EXPECT_EQ(lines_named({.other_weight = true}), std::set<int>{7});
+}
+
+TEST(Zoom, TwoMistakesAreTwoRegions) {
+  EXPECT_EQ(lines_named({.subtracted = true, .eps = 1e-2}), (std::set<int>{3, 6}));
+  EXPECT_EQ(answer_for({.subtracted = true, .eps = 1e-2}).regions.size(), 2U);
+}
+
+TEST(Zoom, AnEpsTooSmallToShowInTheOutputIsAJump) {
+  Side reference = block("reference.py", {}), yours = block("yours.py", {.eps = 3e-6});
+  const Answer answer = search(reference, yours);
+  if (answer.agrees) {
+    ASSERT_GE(answer.jump.yours, 0);
+    EXPECT_EQ(yours.step(answer.jump.yours).where.front().line, 3);
+  } else {
+    EXPECT_EQ(lines_named({.eps = 3e-6}), std::set<int>{3});
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::zoom
