@@ -27,6 +27,8 @@ foreach(layer IN LISTS LOCKSTEP_LAYERS)
   set(tested lockstep_${layer})
   if(layer STREQUAL "cli")
     set(tested lockstep_cli_text)  # the commands themselves are run by the Python tests
+  elseif(layer STREQUAL "diagnose")
+    set(tested lockstep_compare)  # a cause is asked for as a user does: two runs, one of them with a planted fault
   endif()
   target_link_libraries(test_${layer} PRIVATE ${tested} GTest::gtest_main ${RAPIDCHECK_LIBRARY})
   target_compile_definitions(test_${layer} PRIVATE LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}"

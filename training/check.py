@@ -37,22 +37,37 @@ _cache = []
 
 def components(mask):
     """Connected parts (8 neighbours) of a bool mask of at least 40 pixels, largest first."""
-    h, w = mask.shape
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    label = torch.arange(1, h * w + 1, dtype=torch.float32, device=device).view(1, 1, h, w)
-    inside = torch.from_numpy(mask).to(device)[None, None]
-    label = label * inside
-    while True:
-        grown = label
-        for _ in range(16):
-            grown = F.max_pool2d(grown, 3, 1, 1) * inside
-        if torch.equal(grown, label):
-            break
-        label = grown
-    label = label[0, 0].cpu().numpy()
-    ids, counts = np.unique(label[label > 0], return_counts=True)
-    order = np.argsort(-counts)
-    return [label == ids[i] for i in order if counts[i] >= 40]
+    parent, runs, above = [], [], []  # runs: row, first, last + 1; above: numbers of the runs of the row before
+
+    def root(i):
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    for y, row in enumerate(mask):
+        steps = np.flatnonzero(np.diff(np.concatenate([[0], row.astype(np.int8), [0]])))
+        here = []
+        for first, end in zip(steps[::2].tolist(), steps[1::2].tolist()):
+            number = len(runs)
+            runs.append((y, first, end))
+            parent.append(number)
+            here.append(number)
+            for other in above:
+                if runs[other][1] <= end and first <= runs[other][2]:  # they touch, corners included
+                    parent[root(number)] = root(other)
+        above = here
+    parts = {}
+    for i, run in enumerate(runs):
+        parts.setdefault(root(i), []).append(run)
+    found = []
+    for members in parts.values():
+        if sum(end - first for _, first, end in members) >= 40:
+            part = np.zeros(mask.shape, bool)
+            for y, first, end in members:
+                part[y, first:end] = True
+            found.append(part)
+    return sorted(found, key=lambda part: -part.sum())
 
 
 def shape_of(mask):

@@ -32,7 +32,13 @@ def train(path=PATH, merges=560):
     for token in SPECIAL:
         template = template.replace(token, "\n")
     text += [template] * 3000
+    tok = train_on(text, path, merges)
+    check(path)
+    return tok
 
+
+def train_on(text, path, merges):
+    """Byte-level BPE on these lines, written to `path` with its config beside it."""
     tok = Tokenizer(models.BPE(byte_fallback=False))
     tok.normalizer = normalizers.NFC()
     tok.pre_tokenizer = pre_tokenizers.Sequence([
@@ -46,7 +52,6 @@ def train(path=PATH, merges=560):
     tok.add_tokens([AddedToken(t, special=False, normalized=False) for t in PLAIN_ADDED])
     os.makedirs(os.path.dirname(path), exist_ok=True)
     tok.save(path)
-    check(path)
     with open(os.path.join(os.path.dirname(path), "tokenizer_config.json"), "w") as f:
         json.dump({
             "add_prefix_space": False, "clean_up_tokenization_spaces": False, "eos_token": "<|im_end|>", "errors": "replace",

@@ -1,17 +1,44 @@
 // What computes. Models call ops, ops call this, and only this knows the machine.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/kernels.h"
+#include "tensor/storage.h"
 
 namespace lockstep {
 
+// Work that is done again and again with inputs of the same shapes. A backend may record it once and replay it.
+class Repeated {
+ public:
+  virtual ~Repeated() = default;
+  // What comes back is the caller's until the next run.
+  virtual Tensor run(const std::vector<Tensor>& inputs) = 0;
+};
+
 class Backend {
  public:
+  using Body = std::function<Tensor(const std::vector<Tensor>& inputs)>;
+
   virtual ~Backend() = default;
   virtual std::string description() const = 0;  // "cpu, AVX512-BF16, 2 threads"
+
+  // Memory. These defaults are those of a backend that computes in host memory.
+  virtual Tensor allocate(DType dtype, const Shape& shape);  // uninitialised, where this backend computes
+  virtual Tensor upload(const Tensor& tensor);  // where this backend can read it; itself when it can already
+  virtual MemoryUse memory() const;             // of tensors where this backend computes
+  virtual void reset_peak();
+  virtual uint64_t available_bytes() const;  // that it could still take; the largest number where nobody knows
+
+  // Kernels may be queued. flush() makes the queue start, synchronize() waits for it and reports what failed in it.
+  virtual void flush() {}
+  virtual void synchronize() {}
+
+  // `body` may be called once for many runs: it must depend on nothing but its inputs and what never changes.
+  virtual std::unique_ptr<Repeated> repeated(Body body);
 
   // Called once per weight at load: a backend may pack it for its kernels. `activations` is the dtype of x it will
   // meet. True: for such x the kernels read the packed form alone from now on.
@@ -28,6 +55,9 @@ class Backend {
   virtual void binary(const BinaryArgs& args) = 0;
   virtual void conv2d(const Conv2dArgs& args) = 0;
   virtual void channel_norm(const ChannelNormArgs& args) = 0;
+  virtual void euler_step(const EulerStepArgs& args) = 0;
+  virtual void denormalize(const DenormalizeArgs& args) = 0;
+  virtual void pixels(const PixelsArgs& args) = 0;
   virtual void upsample2x(const Upsample2xArgs& args) = 0;
   virtual void gather(const GatherArgs& args) = 0;
   virtual void softmax(const SoftmaxArgs& args) = 0;
@@ -36,7 +66,7 @@ class Backend {
   virtual void copy(const CopyArgs& args) = 0;
 };
 
-// "reference" or "cpu". threads 0: all the machine offers to this process.
+// "reference", "cpu", "cuda" or "cuda:N". threads, for "cpu", 0: all the machine offers to this process.
 std::unique_ptr<Backend> make_backend(std::string_view name, int threads = 0);
 
 }  // namespace lockstep

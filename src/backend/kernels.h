@@ -153,6 +153,28 @@ struct GuidanceArgs {  // comb = uncond + scale * (cond - uncond); out = comb * 
   bool rescale = true;
 };
 
+// x + dt * v. In bf16 the step size and the product are rounded before the f32 sum, and the sum again, as torch does
+// it: that order is part of the result.
+struct EulerStepArgs {
+  const Tensor& x;
+  const Tensor& velocity;  // of x's shape
+  Tensor& out;             // of x's shape, in the velocity's dtype
+  float dt = 0;            // already rounded to the velocity's dtype
+};
+
+struct DenormalizeArgs {      // x / inverse_std + mean, each rounded to the dtype of x and out
+  const Tensor& x;            // [B, C, ...], contiguous
+  const Tensor& inverse_std;  // f32 [C], already rounded to that dtype
+  const Tensor& mean;         // f32 [C], likewise
+  Tensor& out;                // contiguous
+};
+
+struct PixelsArgs {  // [-1, 1] to 0 .. 255: x / 2 + 1/2 rounded to x's dtype, clamped, times 255, ties to even; NaN is
+                     // 0
+  const Tensor& x;   // contiguous
+  Tensor& out;       // u8, of x's shape, contiguous
+};
+
 struct CopyArgs {  // any strides on both sides, any dtypes: the cast and the layout change
   const Tensor& from;
   Tensor& to;

@@ -63,6 +63,11 @@ std::vector<int64_t> ConfigReader::integers(std::string_view field) const {
   return values;
 }
 
+std::vector<int64_t> ConfigReader::integers_or_one(std::string_view field) const {
+  if (has(field) && json_[std::string(field)].is_number()) return {integer(field, 0, 1 << 24)};
+  return integers(field);
+}
+
 ConfigReader ConfigReader::section(std::string_view field) const {
   if (!has(field) || !json_[std::string(field)].is_object()) refuse(field, "an object");
   return ConfigReader(json_[std::string(field)], origin_ + ": " + std::string(field));

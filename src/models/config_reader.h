@@ -23,6 +23,7 @@ class ConfigReader {
   std::string text_or(std::string_view field, std::string otherwise) const;
   std::vector<double> numbers(std::string_view field) const;
   std::vector<int64_t> integers(std::string_view field) const;
+  std::vector<int64_t> integers_or_one(std::string_view field) const;  // a list, or a single number
   ConfigReader section(std::string_view field) const;
   const std::string& origin() const { return origin_; }
   [[noreturn]] void refuse(std::string_view field, std::string_view expected) const;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "tensor/tap.h"
+#include "tensor/input_tap.h"
 
 namespace lockstep::nn {
 
@@ -17,6 +17,7 @@ struct Execution {
   Tap* tap = nullptr;
   int step = -1;               // denoising step
   std::string_view pass = {};  // "cond", "uncond"
+  InputTap* inputs = nullptr;  // who wants to see what goes into modules, too
 };
 
 class Ctx {
@@ -39,13 +40,19 @@ class Ctx {
   bool listening_to(std::string_view child) const { return execution_->tap && (*this / child).listening(); }
 
   Tensor tap(Tensor tensor) const { return execution_->tap ? offer(std::move(tensor)) : tensor; }
+  // What goes into this module; `parameter` names it where several do.
+  void tap_input(const Tensor& tensor, std::string_view parameter = {}) const {
+    if (execution_->inputs) offer_input(tensor, parameter);
+  }
   // An image held as [B, H, W, C] is offered in torch's order: [B, C, 1, H, W], or [B, C, H, W] without the frame axis.
   Tensor tap_image(Tensor nhwc, bool frame_axis = true) const;
+  void tap_image_input(const Tensor& nhwc, bool frame_axis = true) const;
 
  private:
   Ctx(const Ctx* parent, std::string_view name, int index)
       : execution_(parent->execution_), parent_(parent), name_(name), index_(index) {}
   Tensor offer(Tensor tensor) const;
+  void offer_input(const Tensor& tensor, std::string_view parameter) const;
 
   const Execution* execution_;
   const Ctx* parent_ = nullptr;

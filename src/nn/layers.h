@@ -14,7 +14,11 @@ class Linear {
   Linear() = default;
   Linear(const Weights& weights, std::string_view name, int64_t inputs, int64_t outputs, bool bias = true)
       : weight_(weights.linear(name, inputs, outputs, bias)) {}
-  Tensor forward(const Tensor& x, const Ctx& ctx) const { return ctx.tap(ops::linear(ctx.backend(), x, weight_)); }
+  explicit Linear(LinearWeight weight) : weight_(std::move(weight)) {}
+  Tensor forward(const Tensor& x, const Ctx& ctx) const {
+    ctx.tap_input(x);
+    return ctx.tap(ops::linear(ctx.backend(), x, weight_));
+  }
   const LinearWeight& weight() const { return weight_; }
 
  private:
@@ -27,6 +31,7 @@ class RmsNorm {
   RmsNorm(const Weights& weights, std::string_view name, int64_t width, float eps)
       : weight_((weights / name).tensor("weight", {width})), eps_(eps) {}
   Tensor forward(const Tensor& x, const Ctx& ctx) const {
+    ctx.tap_input(x);
     return ctx.tap(ops::rms_norm(ctx.backend(), x, weight_, eps_));
   }
   const Tensor& weight() const { return weight_; }
@@ -43,10 +48,13 @@ class FeedForward {
   FeedForward() = default;
   FeedForward(const Weights& weights, int64_t width, int64_t hidden)
       : in_(weights, "net.0.proj", width, hidden), out_(weights, "net.2", hidden, width) {}
+  Tensor forward(const Tensor& x, const Ctx& ctx) const;  // y alone
   // residual + gate * y in one kernel when nobody wants y itself.
   Tensor forward(const Tensor& x, const Tensor& residual, const Tensor& gate, const Ctx& ctx) const;
 
  private:
+  Tensor hidden(const Tensor& x, const Ctx& ctx) const;
+
   Linear in_, out_;
 };
 

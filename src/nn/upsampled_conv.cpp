@@ -8,7 +8,7 @@ UpsampledConv::UpsampledConv(const Weights& weights, std::string_view name, int6
 Tensor UpsampledConv::forward(const Tensor& x, const Ctx& ctx) const {
   Backend& backend = ctx.backend();
   const int64_t batch = x.dim(0), height = x.dim(1), width = x.dim(2), outputs = phases_[0].weight.dim(0);
-  Tensor out = Tensor::empty(x.dtype(), {batch, 2 * height, 2 * width, outputs});
+  Tensor out = backend.allocate(x.dtype(), {batch, 2 * height, 2 * width, outputs});
   // [B, H, row parity, W, column parity, O]: a phase is every second row and column.
   const Tensor woven = out.reshape({batch, height, 2, width, 2, outputs});
   for (int phase = 0; phase < 4; ++phase) {

@@ -93,12 +93,13 @@ Tensor Weights::in_dtype(Tensor tensor) const {
 Tensor Weights::stored(std::string_view name, const Shape& shape) const {
   Tensor found = take(name);
   if (!found.defined()) return found;
-  return account_->fits(key(name), found, shape) ? found : Tensor();
+  return account_->fits(key(name), found, shape) ? account_->backend.upload(found) : Tensor();
 }
 
 Tensor Weights::tensor(std::string_view name, const Shape& shape) const {
-  const Tensor found = stored(name, shape);
-  return found.defined() ? found.to(account_->options.dtype) : found;
+  const Tensor found = take(name);
+  if (!found.defined() || !account_->fits(key(name), found, shape)) return {};
+  return account_->backend.upload(found.to(account_->options.dtype));
 }
 
 Tensor Weights::flat(std::string_view name, int64_t numel) const {
@@ -109,7 +110,7 @@ Tensor Weights::flat(std::string_view name, int64_t numel) const {
                                   std::to_string(numel) + " values");
     return {};
   }
-  return found.contiguous().reshape({numel}).to(account_->options.dtype);
+  return account_->backend.upload(found.contiguous().reshape({numel}).to(account_->options.dtype));
 }
 
 LinearWeight Weights::linear(std::string_view name, int64_t inputs, int64_t outputs, bool bias) const {
@@ -149,13 +150,32 @@ LinearWeight Weights::linear(std::string_view name, int64_t inputs, int64_t outp
     linear.weight = in_dtype(weight);
     if (account_->options.quantize_bits) quantize_in_place(linear, account_->options.quantize_bits, kQuantizeGroup);
   }
-  if (account_->backend.prepare(linear, account_->options.dtype) && !linear.bits) {
-    linear.weight = weight;  // a converted copy would only lie beside the packed one
+  if (account_->backend.prepare(linear, account_->options.dtype)) {
+    if (!linear.bits) linear.weight = weight;  // a converted copy would only lie beside the packed one
   } else {
     for (Tensor* part : {&linear.weight, &linear.scales, &linear.biases})
       if (account_->checkpoint.holds(*part)) *part = counted(*part);
   }
   if (!quantised) drop(scope, "weight");
+  return linear;
+}
+
+LinearWeight Weights::convolution_of_patches(std::string_view name, int64_t inputs, int64_t outputs) const {
+  const Weights scope = *this / name;
+  LinearWeight linear;
+  Tensor weight = scope.take("weight");
+  if (!weight.defined()) return linear;
+  if (weight.rank() == 5 && account_->options.channels_last_convolutions)
+    weight = weight.permute({0, 4, 1, 2, 3});  // [o, kt, kh, kw, i] → [o, i, kt, kh, kw]
+  if (weight.numel() != inputs * outputs || weight.rank() < 2 || weight.dim(0) != outputs) {
+    account_->misshapen.push_back(scope.key("weight") + " is " + to_string(weight.shape()) + ", expected " +
+                                  to_string({outputs, inputs}) + " values");
+    return linear;
+  }
+  linear.weight = in_dtype(weight.contiguous().reshape({outputs, inputs}));
+  if (!account_->backend.prepare(linear, account_->options.dtype) && account_->checkpoint.holds(linear.weight))
+    linear.weight = counted(linear.weight);
+  drop(scope, "weight");
   return linear;
 }
 

@@ -41,6 +41,9 @@ class Weights {
   Tensor flat(std::string_view name,
               int64_t numel) const;  // any shape of that many elements, as [numel]: gamma [C, 1, 1, 1]
   LinearWeight linear(std::string_view name, int64_t inputs, int64_t outputs, bool bias = true) const;
+  // A convolution whose kernel is as large as its stride, over patches that were cut out before: [O, I, kt, kh, kw] as
+  // a linear weight [O, I * kt * kh * kw] without bias.
+  LinearWeight convolution_of_patches(std::string_view name, int64_t inputs, int64_t outputs) const;
   ConvWeight conv2d(std::string_view name, int64_t inputs, int64_t outputs, int kernel) const;
   // A 3x3 convolution (one pixel of padding) of a picture that was doubled by repeating pixels reads each of its own
   // pixels up to four times. By the parity (row, column) of the result it is four 2x2 convolutions of the picture

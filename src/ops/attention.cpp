@@ -13,7 +13,7 @@ Tensor attention(Backend& backend, const Tensor& q, const Tensor& k, const Tenso
     fail(Code::kBadInput, "attention", "query heads are not a multiple of key heads",
          {.expected = "a multiple of " + std::to_string(k.dim(2)), .got = std::to_string(q.dim(2))});
   if (options.key_mask) expect_shape(*options.key_mask, {k.dim(0), k.dim(1)}, "attention", "key mask");
-  Tensor out = Tensor::empty(q.dtype(), q.shape());
+  Tensor out = backend.allocate(q.dtype(), q.shape());
   backend.attention({.q = q,
                      .k = k,
                      .v = v,

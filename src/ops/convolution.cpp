@@ -19,7 +19,7 @@ Tensor conv2d(Backend& backend, const Tensor& x, const ConvWeight& weight, int s
     fail(Code::kBadInput, "conv2d", "the kernel is larger than the padded image", {.got = to_string(x.shape())});
   const Shape shape{x.dim(0), height / stride + 1, width / stride + 1, weight.weight.dim(0)};
   if (residual) expect_shape(*residual, shape, "conv2d", "residual");
-  Tensor out = Tensor::empty(x.dtype(), shape);
+  Tensor out = backend.allocate(x.dtype(), shape);
   backend.conv2d({.x = x,
                   .weight = weight,
                   .out = out,
@@ -34,7 +34,7 @@ Tensor conv2d(Backend& backend, const Tensor& x, const ConvWeight& weight, int s
 
 Tensor upsample2x(Backend& backend, const Tensor& x) {
   expect_rank(x, 4, "upsample2x", "x is [B, H, W, C]");
-  Tensor out = Tensor::empty(x.dtype(), {x.dim(0), 2 * x.dim(1), 2 * x.dim(2), x.dim(3)});
+  Tensor out = backend.allocate(x.dtype(), {x.dim(0), 2 * x.dim(1), 2 * x.dim(2), x.dim(3)});
   backend.upsample2x({.x = x, .out = out});
   return out;
 }

@@ -21,7 +21,8 @@ Tensor linear(Backend& backend, const Tensor& x, const LinearWeight& weight, con
     expect_shape(*options.gate, {x.dim(0), weight.outputs()}, "linear", "gate");
     if (!options.residual) fail(Code::kBadInput, "linear", "a gate without a residual");
   }
-  Tensor out = Tensor::empty(x.dtype(), shape);
+  if (options.out) expect_shape(*options.out, shape, "linear", "out");
+  Tensor out = options.out ? *options.out : backend.allocate(x.dtype(), shape);
   backend.linear({.x = x,
                   .weight = weight,
                   .out = out,

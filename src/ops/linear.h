@@ -8,6 +8,7 @@ struct LinearOptions {
   const Tensor* multiply = nullptr;
   const Tensor* residual = nullptr;
   const Tensor* gate = nullptr;
+  Tensor* out = nullptr;  // written there instead of into a new tensor: [..., N], contiguous in its last axis
 };
 
 Tensor linear(Backend& backend, const Tensor& x, const LinearWeight& weight,

@@ -6,13 +6,13 @@ namespace lockstep::ops {
 
 Tensor rms_norm(Backend& backend, const Tensor& x, const Tensor& weight, float eps) {
   expect_shape(weight, {x.dim(-1)}, "rms_norm", "weight");
-  Tensor out = Tensor::empty(x.dtype(), x.shape());
+  Tensor out = backend.allocate(x.dtype(), x.shape());
   backend.rms_norm({.x = x, .weight = &weight, .out = out, .eps = eps});
   return out;
 }
 
 Tensor layer_norm(Backend& backend, const Tensor& x, float eps) {
-  Tensor out = Tensor::empty(x.dtype(), x.shape());
+  Tensor out = backend.allocate(x.dtype(), x.shape());
   backend.layer_norm({.x = x, .out = out, .eps = eps});
   return out;
 }
@@ -21,14 +21,14 @@ Tensor norm_modulate(Backend& backend, const Tensor& x, const Tensor& shift, con
   expect_rank(x, 3, "norm_modulate", "x is [B, N, D]");
   expect_shape(shift, {x.dim(0), x.dim(2)}, "norm_modulate", "shift");
   expect_shape(scale, {x.dim(0), x.dim(2)}, "norm_modulate", "scale");
-  Tensor out = Tensor::empty(x.dtype(), x.shape());
+  Tensor out = backend.allocate(x.dtype(), x.shape());
   backend.layer_norm({.x = x, .out = out, .eps = eps, .scale = &scale, .shift = &shift});
   return out;
 }
 
 Tensor channel_norm(Backend& backend, const Tensor& x, const Tensor& gamma, bool silu) {
   expect_shape(gamma, {x.dim(-1)}, "channel_norm", "gamma");
-  Tensor out = Tensor::empty(x.dtype(), x.shape());
+  Tensor out = backend.allocate(x.dtype(), x.shape());
   backend.channel_norm({.x = x, .gamma = gamma, .out = out, .silu = silu});
   return out;
 }

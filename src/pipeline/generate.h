@@ -1,4 +1,5 @@
-// Text to image: the official QwenImagePipeline, stage by stage.
+// What a picture is made from, how, and what comes out: the same for every pipeline. Which pipeline runs is said by the
+// model folder.
 #pragma once
 #include <functional>
 #include <optional>
@@ -10,15 +11,31 @@
 
 namespace lockstep {
 
+// Where the text encoder places the tokens of pictures.
+enum class ImagePositions {
+  kOfficial,  // one behind the other, as diffusers 0.42.1 does with transformers 5
+  kMrope,     // rows and columns, as the model was trained
+};
+
 struct GenerateRequest {
   std::string prompt;
   std::optional<std::string> negative_prompt;
-  int width = 1024, height = 1024, steps = 50;
+  int width = 1024, height = 1024, steps = 50;  // editing takes 0: from the pictures
   double guidance = 4.0;
   uint64_t seed = 0;
   std::optional<Tensor> latents;  // initial noise: packed [1, N, C * 4] or [1, 1, C, h, w]; else drawn from the seed
   std::vector<double> sigmas;     // empty: the schedule's own
   int max_prompt_tokens = 512;
+
+  std::vector<Tensor> pictures;  // u8 [H, W, 3] (layers: 4): what is edited, or what generating starts from
+  Tensor mask;                   // u8 [H, W, 1]: 255 where new pixels are wanted
+  double strength = 0.6;         // how much of the schedule a picture that generating starts from goes through
+  int resolution = 0, condition_resolution = 0;  // sides of the areas pictures are brought to; 0: the model's
+  ImagePositions positions = ImagePositions::kOfficial;
+  int layers = 4;
+  bool rescale_layers = false;   // the norm rescale of guidance, which the other pipelines always do
+  bool english_caption = false;  // for a picture without a prompt
+  bool greedy_caption = false;   // instead of the model's own way of choosing words
 
   bool guided() const { return guidance > 1 && negative_prompt.has_value(); }
 };
@@ -35,11 +52,15 @@ struct GenerateSettings {
 };
 
 struct GeneratedImage {
-  Tensor pixels;  // u8 [H, W, 3]
+  Tensor pixels;  // u8 [H, W, 3], a layer [H, W, 4]
   int width = 0, height = 0;
+  size_t request = 0;   // which one it answers
+  int layer = -1;       // from 0, of a picture taken apart
+  std::string caption;  // the prompt that the model wrote itself
 };
 
-// Each stage is loaded once for all requests and freed before the next: text encoder, transformer, VAE.
+// Each stage is loaded once for all requests and freed before the next: text encoder, VAE encoder where pictures go in,
+// transformer, VAE decoder. Requests that do not fit the model's pipeline are refused before anything is loaded.
 std::vector<GeneratedImage> generate(const ModelFolder& model, Backend& backend, const GenerateSettings& settings,
                                      const std::vector<GenerateRequest>& requests);
 

@@ -13,7 +13,7 @@ bool runs_as_batch(GuidanceRun run, int64_t image_tokens, int64_t cond_tokens, i
 
 struct PaddedText {
   Tensor text;  // [2, T, D]: conditional, unconditional, the shorter one filled with zeros
-  Tensor mask;  // bool [2, T]: false where filled
+  Tensor mask;  // bool [2, T], a host tensor: false where filled
 };
 PaddedText pad_together(Backend& backend, const Tensor& cond, const Tensor& uncond);  // [1, T1, D], [1, T2, D]
 

@@ -40,10 +40,11 @@ MemoryNeed memory_need(const ModelFolder& model, Backend& backend, const Generat
   std::optional<DeafTap> deaf;
   if (settings.tap) silent.tap = &deaf.emplace(*settings.tap);
   const Rehearsal rehearsal;
+  backend.reset_peak();
   MemoryNeed need;
   std::string stage;
   const auto look = [&] {  // whatever raised the peak since the last look did so in the stage of that time
-    if (rehearsal.peak_bytes() > need.bytes) need = {rehearsal.peak_bytes(), stage};
+    if (const uint64_t peak = backend.memory().peak_bytes; peak > need.bytes) need = {peak, stage};
   };
   silent.progress = [&](std::string_view name, int64_t, int64_t) {
     look();
@@ -56,7 +57,27 @@ MemoryNeed memory_need(const ModelFolder& model, Backend& backend, const Generat
     if (after) after(images);
     look();
   }
+  backend.reset_peak();
   return need;
+}
+
+std::unique_ptr<Backend> choose_backend(const std::string& device, int threads, const ModelFolder& model,
+                                        const GenerateSettings& settings, const std::vector<GenerateRequest>& requests,
+                                        std::string& why) {
+  if (device != "auto") return make_backend(device, threads);
+  try {
+    std::unique_ptr<Backend> gpu = make_backend("cuda");
+    const uint64_t limit = memory_limit();
+    const uint64_t free = limit ? std::min(limit, gpu->available_bytes()) : gpu->available_bytes();
+    const MemoryNeed need = memory_need(model, *gpu, settings, requests);
+    if (need.bytes <= free) return gpu;
+    why = gpu->description() + " has " + std::to_string(free) + " bytes to give, and this call needs " +
+          std::to_string(need.bytes);
+  } catch (const Error& e) {
+    if (e.code() != Code::kDevice) throw;
+    why = e.what();
+  }
+  return make_backend("cpu", threads);
 }
 
 void check_memory_limit(const ModelFolder& model, Backend& backend, const GenerateSettings& settings,

@@ -21,6 +21,13 @@ using AfterGenerate = std::function<void(const std::vector<GeneratedImage>& imag
 MemoryNeed memory_need(const ModelFolder& model, Backend& backend, const GenerateSettings& settings,
                        const std::vector<GenerateRequest>& requests, const AfterGenerate& after = {});
 
+// The backend for `device`: "auto" takes the first GPU when CUDA can be used and this call's weights and activations
+// fit its free memory (and the limit that is set), else the CPU; any other name goes to make_backend(). `why` says what
+// auto found.
+std::unique_ptr<Backend> choose_backend(const std::string& device, int threads, const ModelFolder& model,
+                                        const GenerateSettings& settings, const std::vector<GenerateRequest>& requests,
+                                        std::string& why);
+
 // memory_need() against the limit that is set: Error{kMemory} with the number needed, before any work is done.
 void check_memory_limit(const ModelFolder& model, Backend& backend, const GenerateSettings& settings,
                         const std::vector<GenerateRequest>& requests, const AfterGenerate& after = {});

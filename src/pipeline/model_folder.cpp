@@ -3,17 +3,19 @@
 #include "base/error.h"
 #include "io/checkpoint.h"
 #include "models/mflux_names.h"
+#include "pipeline/pictures.h"
+#include "pipeline/pipeline.h"
 
 namespace lockstep {
 namespace {
 
 // Builds a model from a component's folder and settles its weight accounts.
-template <typename Model, typename Config>
+template <typename Model, typename Config, typename... More>
 Model load_component(const fs::path& folder, std::string_view component, const Config& config, Backend& backend,
-                     nn::WeightOptions options) {
+                     nn::WeightOptions options, More... more) {
   const Checkpoint checkpoint = Checkpoint::open(folder);
   const nn::Weights weights(checkpoint, backend, std::move(options));
-  Model model(weights, config);
+  Model model(weights, config, more...);
   weights.finish(component);
   return model;
 }
@@ -72,6 +74,10 @@ ModelDefaults read_model_defaults(const fs::path& model) {
   defaults.height = static_cast<int>(reader.integer_or("height", defaults.height, 16, 1 << 14));
   defaults.steps = static_cast<int>(reader.integer_or("steps", defaults.steps, 1, 10000));
   defaults.guidance = reader.number_or("guidance", defaults.guidance);
+  defaults.resolution = static_cast<int>(reader.integer_or("resolution", defaults.resolution, 32, 1 << 13));
+  defaults.condition_resolution =
+      static_cast<int>(reader.integer_or("condition_resolution", defaults.condition_resolution, 32, 1 << 13));
+  if (reader.has("resolution")) defaults.layered_resolution = defaults.resolution;
   if (reader.has("negative_prompt")) defaults.negative_prompt = reader.text_or("negative_prompt", "");
   return defaults;
 }
@@ -82,16 +88,23 @@ ModelFolder ModelFolder::open(const fs::path& path) {
          {.expected = "a folder with model_index.json", .hint = "--model DIR"});
   const bool mflux = !fs::exists(path / "model_index.json") && fs::is_directory(path / "transformer") &&
                      Checkpoint::open(path / "transformer").find("transformer_blocks.0.img_mod_linear.weight");
+  const Pipeline* pipeline = pipeline_named("QwenImagePipeline");
   if (!mflux) {
     const models::ConfigReader index = models::read_config(path / "model_index.json", "");
-    if (index.text_or("_class_name", "") != "QwenImagePipeline") index.refuse("_class_name", "QwenImagePipeline");
+    pipeline = pipeline_named(index.text_or("_class_name", ""));
+    if (!pipeline) {
+      std::string known;
+      for (const std::string_view name : pipeline_names()) known += (known.empty() ? "" : ", ") + std::string(name);
+      index.refuse("_class_name", "one of " + known);
+    }
   }
-  for (const char* component : {"scheduler", "tokenizer", "text_encoder", "transformer", "vae"})
-    if (!(mflux && std::string_view(component) == "scheduler") && !fs::is_directory(path / component))
+  for (const std::string_view component : pipeline->components())
+    if (!(mflux && component == "scheduler") && !fs::is_directory(path / component))
       fail(Code::kNotFound, "model", (path / component).string() + " is missing");
   ModelFolder folder;
   folder.path_ = path;
   folder.mflux_ = mflux;
+  folder.pipeline_ = pipeline;
   folder.defaults_ = read_model_defaults(path);
   return folder;
 }
@@ -113,23 +126,37 @@ models::VaeConfig ModelFolder::vae_config() const {
   return config_or(path_ / "vae/config.json", mflux_, models::read_vae_config, released_vae());
 }
 
-models::TextModel ModelFolder::text_encoder(Backend& backend, DType dtype, nn::LoadProgress progress) const {
+models::TextModel ModelFolder::text_encoder(Backend& backend, DType dtype, nn::LoadProgress progress,
+                                            models::TextModel::Head head) const {
   const models::TextConfig config =
       config_or(path_ / "text_encoder/config.json", mflux_, models::read_text_config, released_text_encoder());
   nn::WeightOptions options = weight_options(dtype, std::move(progress));
   if (mflux_) options.rename = models::mflux_text_name;
-  return load_component<models::TextModel>(path_ / "text_encoder", "text_encoder", config, backend, std::move(options));
+  return load_component<models::TextModel>(path_ / "text_encoder", "text_encoder", config, backend, std::move(options),
+                                           head);
+}
+
+models::VisionTower ModelFolder::vision_tower(Backend& backend, DType dtype, nn::LoadProgress progress) const {
+  return load_component<models::VisionTower>(path_ / "text_encoder", "text_encoder",
+                                             models::read_vision_config(path_ / "text_encoder/config.json"), backend,
+                                             weight_options(dtype, std::move(progress)));
+}
+
+ImageProcessor ModelFolder::image_processor() const {
+  return read_image_processor(path_ / "processor");
+}
+
+models::QwenImageConfig ModelFolder::transformer_config() const {
+  return config_or(path_ / "transformer/config.json", mflux_, models::read_qwen_image_config, released_transformer());
 }
 
 models::QwenImageTransformer ModelFolder::transformer(Backend& backend, DType dtype, int quantize_bits,
                                                       nn::LoadProgress progress) const {
-  const models::QwenImageConfig config =
-      config_or(path_ / "transformer/config.json", mflux_, models::read_qwen_image_config, released_transformer());
   nn::WeightOptions options = weight_options(dtype, std::move(progress));
   options.quantize_bits = quantize_bits;
   if (mflux_) options.rename = models::mflux_transformer_name;
-  return load_component<models::QwenImageTransformer>(path_ / "transformer", "transformer", config, backend,
-                                                      std::move(options));
+  return load_component<models::QwenImageTransformer>(path_ / "transformer", "transformer", transformer_config(),
+                                                      backend, std::move(options));
 }
 
 models::VaeDecoder ModelFolder::vae_decoder(Backend& backend, DType dtype, nn::LoadProgress progress) const {
@@ -152,12 +179,12 @@ models::VaeEncoder ModelFolder::vae_encoder(Backend& backend, DType dtype, nn::L
   return load_component<models::VaeEncoder>(path_ / "vae", "vae", config, backend, std::move(options));
 }
 
-fs::path embedded_model_path() {
+fs::path embedded_model_path(std::string_view name) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (error) return {};
   const fs::path bin = program.parent_path();
-  for (const fs::path& candidate : {bin / "../share/lockstep/models/tiny", bin / "../../models/tiny"})
+  for (const fs::path& candidate : {bin / "../share/lockstep/models" / name, bin / "../../models" / name})
     if (fs::exists(candidate / "model_index.json", error)) return fs::weakly_canonical(candidate, error);
   return {};
 }

@@ -1,4 +1,4 @@
-// A Qwen-Image folder in diffusers layout, or as mflux writes it (other names, perhaps quantised), opened part by part:
+// A model folder in diffusers layout, or as mflux writes it (other names, perhaps quantised), opened part by part:
 // each component is loaded when its stage starts and freed when it ends.
 #pragma once
 #include <memory>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "models/qwen2_5_vl/text_model.h"
+#include "models/qwen2_5_vl/vision_tower.h"
 #include "models/qwen_image/transformer.h"
 #include "models/qwen_vae/vae.h"
 #include "pipeline/scheduler.h"
@@ -17,7 +18,12 @@ struct ModelDefaults {  // lockstep.json beside model_index.json, where a model 
   int width = 1024, height = 1024, steps = 50;
   double guidance = 4.0;
   std::optional<std::string> negative_prompt;
+  // Sides of the areas that pictures are brought to: the result's and the VAE's, and the one the text encoder sees.
+  int resolution = 1024, condition_resolution = 384, layered_resolution = 0;
 };
+
+class Pipeline;
+struct ImageProcessor;
 
 ModelDefaults read_model_defaults(const fs::path& model);  // the family's where the folder says nothing
 
@@ -27,9 +33,14 @@ class ModelFolder {
 
   const fs::path& path() const { return path_; }
   const ModelDefaults& defaults() const { return defaults_; }
+  const Pipeline& pipeline() const { return *pipeline_; }  // how this folder's class makes pictures
 
   Tokenizer tokenizer() const;
-  models::TextModel text_encoder(Backend& backend, DType dtype, nn::LoadProgress progress = {}) const;
+  models::TextModel text_encoder(Backend& backend, DType dtype, nn::LoadProgress progress = {},
+                                 models::TextModel::Head head = models::TextModel::Head::kNone) const;
+  models::VisionTower vision_tower(Backend& backend, DType dtype, nn::LoadProgress progress = {}) const;
+  ImageProcessor image_processor() const;
+  models::QwenImageConfig transformer_config() const;
   models::QwenImageTransformer transformer(Backend& backend, DType dtype, int quantize_bits = 0,  // 0: as stored
                                            nn::LoadProgress progress = {}) const;
   models::VaeConfig vae_config() const;
@@ -42,10 +53,11 @@ class ModelFolder {
 
   fs::path path_;
   bool mflux_ = false;
+  const Pipeline* pipeline_ = nullptr;
   ModelDefaults defaults_;
 };
 
 // The model that comes with the program: beside it in a build, in share/ when installed. Empty when there is none.
-fs::path embedded_model_path();
+fs::path embedded_model_path(std::string_view name = "tiny");
 
 }  // namespace lockstep

@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
+#include "backend/backend.h"
 #include "models/config_reader.h"
-#include "tensor/tensor.h"
 
 namespace lockstep {
 
@@ -27,12 +27,25 @@ struct Schedule {
   float model_timestep(int step, DType latents) const;
 };
 
+// From sigmas before the shift, in f64: "mu" moves them towards noise, and shift_terminal stretches them.
+Schedule make_schedule(const SchedulerConfig& config, const std::vector<double>& sigmas, double mu);
+double shift_for(const SchedulerConfig& config, int64_t image_tokens);  // mu of text to image and editing
+// 1 to 1/n, and, on another way to nearly the same numbers, 1 to 0 without the end.
+std::vector<double> evenly_spaced_sigmas(int steps);
+std::vector<double> layered_sigmas(int steps);
+
 // `custom`: sigmas of the user's own; they pass through shift and stretch as well.
 Schedule make_schedule(const SchedulerConfig& config, int steps, int64_t image_tokens,
                        const std::vector<double>& custom = {});
 
 // x + (s_next - s) * v. In bf16 the product is rounded before the f32 sum, and the sum again: that order is part of the
 // result.
-Tensor euler_step(const Schedule& schedule, int step, const Tensor& latents, const Tensor& velocity);
+Tensor euler_step(Backend& backend, const Schedule& schedule, int step, const Tensor& latents, const Tensor& velocity);
+
+// s * noise + (1 - s) * image, s being the sigma that step `step` starts from.
+Tensor with_noise(Backend& backend, const Schedule& schedule, int step, const Tensor& image, const Tensor& noise);
+
+// The first step of a schedule of which only the share `strength` is gone through.
+int first_step_for(double strength, int steps);
 
 }  // namespace lockstep

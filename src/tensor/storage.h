@@ -1,5 +1,5 @@
-// Where tensor bytes come from, and how many are in use: a pool that hands freed blocks out again, so that a second
-// forward pass allocates nothing, with a peak and a limit.
+// Where tensor bytes live, where host bytes come from, and how many are in use: a pool that hands freed blocks out
+// again, so that a second forward pass allocates nothing, with a peak and a limit.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +8,18 @@
 namespace lockstep {
 
 inline constexpr size_t kTensorAlignment = 64;
+
+// The bytes under one or more tensors, wherever they are.
+class Storage {
+ public:
+  virtual ~Storage() = default;
+  // `bytes` bytes from `offset` on, readable by the CPU for as long as the result lives: host memory itself, or what
+  // was evaluated, waited for or downloaded.
+  virtual std::shared_ptr<const std::byte> host(size_t offset, size_t bytes) const = 0;
+  // The owner's handle of the storage's first byte; null for host memory, which any backend may read.
+  virtual void* device() const { return nullptr; }
+  virtual const char* place() const { return "host"; }  // in messages: "cuda:0"
+};
 
 struct MemoryUse {
   uint64_t in_use_bytes = 0, peak_bytes = 0, system_allocations = 0;

@@ -9,6 +9,19 @@
 #include "tensor/storage.h"
 
 namespace lockstep {
+namespace {
+
+class HostStorage final : public Storage {
+ public:
+  HostStorage(const std::byte* data, std::shared_ptr<const void> owner) : data_(data), owner_(std::move(owner)) {}
+  std::shared_ptr<const std::byte> host(size_t offset, size_t) const override { return {owner_, data_ + offset}; }
+
+ private:
+  const std::byte* data_;
+  std::shared_ptr<const void> owner_;
+};
+
+}  // namespace
 
 Tensor Tensor::empty(DType dtype, const Shape& shape) {
   Tensor tensor;
@@ -17,9 +30,9 @@ Tensor Tensor::empty(DType dtype, const Shape& shape) {
   tensor.strides_ = contiguous_strides(shape);
   tensor.numel_ = checked_numel(shape);
   if (tensor.numel_ > (int64_t{1} << 60)) fail(Code::kMemory, "allocate", to_string(shape) + " is beyond any memory");
-  std::shared_ptr<std::byte> storage = allocate_bytes(tensor.bytes());
-  tensor.data_ = storage.get();
-  tensor.owner_ = std::move(storage);
+  std::shared_ptr<std::byte> bytes = allocate_bytes(tensor.bytes());
+  tensor.data_ = bytes.get();
+  tensor.storage_ = std::make_shared<HostStorage>(tensor.data_, std::move(bytes));
   return tensor;
 }
 
@@ -38,12 +51,42 @@ Tensor Tensor::wrap(const void* data, DType dtype, const Shape& shape, std::shar
     fail(Code::kBadInput, "tensor", "storage is not aligned to its element size");
   Tensor tensor;
   tensor.data_ = static_cast<const std::byte*>(data);
-  tensor.owner_ = std::move(owner);
+  tensor.storage_ = std::make_shared<HostStorage>(tensor.data_, std::move(owner));
   tensor.dtype_ = dtype;
   tensor.shape_ = shape;
   tensor.strides_ = strides.empty() ? contiguous_strides(shape) : strides;
   tensor.numel_ = checked_numel(shape);
   return tensor;
+}
+
+Tensor Tensor::on(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape, const Strides& strides,
+                  int64_t offset_bytes) {
+  if (!storage) fail(Code::kBadInput, "tensor", "null storage");
+  if (!strides.empty() && strides.size() != shape.size())
+    fail(Code::kBadInput, "tensor", "strides and shape differ in rank");
+  Tensor tensor;
+  tensor.dtype_ = dtype;
+  tensor.shape_ = shape;
+  tensor.strides_ = strides.empty() ? contiguous_strides(shape) : strides;
+  tensor.numel_ = checked_numel(shape);
+  tensor.offset_bytes_ = offset_bytes;
+  if (!storage->device()) tensor.data_ = storage->host(static_cast<size_t>(offset_bytes), tensor.bytes()).get();
+  tensor.storage_ = std::move(storage);
+  return tensor;
+}
+
+Tensor Tensor::host() const {
+  if (!defined() || on_host()) return *this;
+  // The bytes between the first and the last element of the view; strides may run either way.
+  const int64_t item = static_cast<int64_t>(dtype_bytes(dtype_));
+  int64_t low = 0, high = numel_ ? item : 0;
+  for (size_t i = 0; i < rank() && numel_; ++i) {
+    const int64_t reach = (shape_[i] - 1) * strides_[i] * item;
+    (reach < 0 ? low : high) += reach;
+  }
+  const std::shared_ptr<const std::byte> bytes =
+      storage_->host(static_cast<size_t>(offset_bytes_ + low), static_cast<size_t>(high - low));
+  return wrap(bytes.get() - low, dtype_, shape_, bytes, strides_);
 }
 
 int Tensor::normal_axis(int axis, const char* operation) const {
@@ -70,12 +113,18 @@ bool Tensor::is_contiguous() const {
 }
 
 void Tensor::check_access(DType wanted) const {
-  if (!defined()) fail(Code::kInternal, "tensor", "no tensor here");
+  if (!data_) refuse_access();
   if (dtype_ != wanted)
     fail(Code::kInternal, "tensor", "wrong element type",
          {.expected = std::string(dtype_name(wanted)), .got = std::string(dtype_name(dtype_))});
   if (!is_contiguous())
     fail(Code::kInternal, "tensor", "a strided view was read as contiguous", {.hint = "contiguous()"});
+}
+
+void Tensor::refuse_access() const {
+  if (!defined()) fail(Code::kInternal, "tensor", "no tensor here");
+  fail(Code::kInternal, "tensor", "bytes on a device were read as host memory",
+       {.expected = "a host tensor", .got = std::string("one on ") + storage_->place(), .hint = "host()"});
 }
 
 std::span<const std::byte> Tensor::contiguous_bytes() const {
@@ -90,7 +139,11 @@ Tensor Tensor::slice(int axis, int64_t begin, int64_t end, int64_t step) const {
          {.expected = "0 <= begin <= end <= " + std::to_string(shape_[at]),
           .got = std::to_string(begin) + ":" + std::to_string(end) + ":" + std::to_string(step)});
   Tensor view = *this;
-  if (begin < end) view.data_ += begin * strides_[at] * static_cast<int64_t>(dtype_bytes(dtype_));
+  if (begin < end) {
+    const int64_t skipped = begin * strides_[at] * static_cast<int64_t>(dtype_bytes(dtype_));
+    view.offset_bytes_ += skipped;
+    if (view.data_) view.data_ += skipped;
+  }
   view.shape_[at] = (end - begin + step - 1) / step;
   view.strides_[at] *= step;
   view.numel_ = checked_numel(view.shape_);

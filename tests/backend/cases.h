@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
 
 #include "backend/backend.h"
+#include "backend/staged.h"
 #include "backend/tolerances.h"
 #include "tensor/convert.h"
 
@@ -18,8 +20,13 @@ inline Backend& reference() {
   return *backend;
 }
 
+// The backend under test: the CPU's, or what LOCKSTEP_TEST_BACKEND names. A device is given copies of every tensor.
 inline Backend& fast() {
-  static const std::unique_ptr<Backend> backend = make_backend("cpu");
+  static const std::unique_ptr<Backend> backend = [] {
+    const char* named = std::getenv("LOCKSTEP_TEST_BACKEND");
+    std::unique_ptr<Backend> made = make_backend(named ? named : "cpu");
+    return made->allocate(DType::kF32, {1}).on_host() ? std::move(made) : staged(std::move(made));
+  }();
   return *backend;
 }
 

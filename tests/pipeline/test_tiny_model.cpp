@@ -58,7 +58,7 @@ TEST(TinyModel, DrawsWhatHeldOutPromptsSay) {
   std::vector<GeneratedImage> images;
   if (const char* drawn = std::getenv("LOCKSTEP_PICTURES")) {
     for (const Expected& e : expected)
-      images.push_back({read_image(fs::path(drawn) / fmt::format("{}.png", e.seed)).pixels});
+      images.emplace_back().pixels = read_image(fs::path(drawn) / fmt::format("{}.png", e.seed)).pixels;
   } else {
     images = generate(model, *make_backend("cpu"), {}, requests);
   }

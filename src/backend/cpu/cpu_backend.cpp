@@ -14,6 +14,7 @@
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/row_kernels.h"
 #include "backend/cpu/threads.h"
+#include "backend/sampling.h"
 #include "base/error.h"
 
 namespace lockstep {
@@ -240,6 +241,10 @@ class CpuBackend final : public Backend {
       };
     });
   }
+
+  void euler_step(const EulerStepArgs& args) override { euler_step_on_host(args); }
+  void denormalize(const DenormalizeArgs& args) override { denormalize_on_host(args); }
+  void pixels(const PixelsArgs& args) override { pixels_on_host(args); }
 
   void copy(const CopyArgs& args) override {
     check_storage("copy", {&args.from, &args.to});

@@ -2,6 +2,7 @@
 
 #include "backend/check_storage.h"
 #include "backend/reference/kernels.h"
+#include "backend/sampling.h"
 #include "tensor/rehearsal.h"
 
 namespace lockstep {
@@ -72,6 +73,9 @@ class ReferenceBackend final : public Backend {
     check_storage("guidance", {&args.cond, &args.uncond, &args.out});
     if (!rehearsing()) reference::guidance(args);
   }
+  void euler_step(const EulerStepArgs& args) override { euler_step_on_host(args); }
+  void denormalize(const DenormalizeArgs& args) override { denormalize_on_host(args); }
+  void pixels(const PixelsArgs& args) override { pixels_on_host(args); }
   void copy(const CopyArgs& args) override {
     check_storage("copy", {&args.from, &args.to});
     reference::copy(args);

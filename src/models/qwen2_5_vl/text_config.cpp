@@ -24,6 +24,10 @@ TextConfig read_text_config(const fs::path& path) {
   if (config.head_width % 2 != 0) reader.refuse("num_attention_heads", "an even head width");
   config.rope_theta = reader.has("rope_parameters") ? reader.section("rope_parameters").number("rope_theta")
                                                     : reader.number_or("rope_theta", 1e6);
+  const char* rope = reader.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  if (reader.has(rope) && reader.section(rope).has("mrope_section"))
+    config.mrope_section = reader.section(rope).integers("mrope_section");
+  config.tied_head = root.boolean_or("tie_word_embeddings", false);
   if (reader.text_or("hidden_act", "silu") != "silu") reader.refuse("hidden_act", "silu");
   if (reader.boolean_or("use_sliding_window", false)) reader.refuse("use_sliding_window", "false");
   return config;

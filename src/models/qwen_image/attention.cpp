@@ -47,7 +47,7 @@ void JointAttention::normed_rotated(const Tensor& x, const nn::RmsNorm& norm, co
 // Queries or keys of both streams as one tensor: text rows first, then image rows.
 Tensor JointAttention::heads(const Streams& x, const Rope& rope, bool queries, const Ctx& ctx) const {
   const int64_t text = x.txt.dim(1), all = text + x.img.dim(1);
-  Tensor joint = Tensor::empty(x.img.dtype(), {x.img.dim(0), all, heads_, head_width_});
+  Tensor joint = ctx.backend().allocate(x.img.dtype(), {x.img.dim(0), all, heads_, head_width_});
   const Tensor img = queries ? to_q_.forward(x.img, ctx / "to_q") : to_k_.forward(x.img, ctx / "to_k");
   const Tensor txt = queries ? add_q_.forward(x.txt, ctx / "add_q_proj") : add_k_.forward(x.txt, ctx / "add_k_proj");
   normed_rotated(img, queries ? norm_q_ : norm_k_, rope.img, queries ? "norm_q" : "norm_k", joint.slice(1, text, all),
@@ -57,29 +57,44 @@ Tensor JointAttention::heads(const Streams& x, const Rope& rope, bool queries, c
   return joint;
 }
 
+// Values of both streams, each projected into its rows of one tensor: [B, T + N, D].
+Tensor JointAttention::values(const Streams& x, const Ctx& ctx) const {
+  const int64_t text = x.txt.dim(1), all = text + x.img.dim(1);
+  Tensor joint = ctx.backend().allocate(x.img.dtype(), {x.img.dim(0), all, heads_ * head_width_});
+  const auto project = [&](const nn::Linear& linear, const Tensor& from, std::string_view name, Tensor rows) {
+    if (ctx.listening_to(name))
+      ops::copy_into(ctx.backend(), linear.forward(from, ctx / name), rows);
+    else
+      ops::linear(ctx.backend(), from, linear.weight(), {.out = &rows});
+  };
+  project(to_v_, x.img, "to_v", joint.slice(1, text, all));
+  project(add_v_, x.txt, "add_v_proj", joint.slice(1, 0, text));
+  return joint;
+}
+
 Streams JointAttention::forward(const Streams& x, const Rope& rope, const Tensor* key_mask, const Ctx& ctx) const {
   const int64_t text = x.txt.dim(1), all = text + x.img.dim(1), batch = x.img.dim(0);
   const Tensor q = heads(x, rope, true, ctx), k = heads(x, rope, false, ctx);  // [B, T + N, H, D]
-  const Tensor img_v = to_v_.forward(x.img, ctx / "to_v"), txt_v = add_v_.forward(x.txt, ctx / "add_v_proj");
-  const Tensor v = ops::concat(ctx.backend(), txt_v, img_v, 1).reshape({batch, all, heads_, head_width_});
+  const Tensor v = values(x, ctx).reshape({batch, all, heads_, head_width_});
   const Tensor joint =
       ops::attention(ctx.backend(), q, k, v,
                      {.scale = 1.0f / std::sqrt(static_cast<float>(head_width_)), .key_mask = key_mask})
           .reshape({batch, all, heads_ * head_width_});
-  return {joint.slice(1, text, all).contiguous(), joint.slice(1, 0, text).contiguous()};  // [B, N, D], [B, T, D]
+  return {ops::contiguous(ctx.backend(), joint.slice(1, text, all)),
+          ops::contiguous(ctx.backend(), joint.slice(1, 0, text))};  // [B, N, D], [B, T, D]
 }
 
 Tensor JointAttention::output(const nn::Linear& linear, std::string_view name, std::string_view tuple_name,
-                              const Tensor& x, const Tensor& residual, const Tensor& gate, const Ctx& ctx) const {
-  if (!ctx.listening_to(name) && !ctx.listening_to(tuple_name))
-    return ops::linear(ctx.backend(), x, linear.weight(), {.residual = &residual, .gate = &gate});
-  return ops::add_gated(ctx.backend(), residual, gate, (ctx / tuple_name).tap(linear.forward(x, ctx / name)));
+                              const Tensor& x, const Tensor& residual, const RowModulation& m, const Ctx& ctx) const {
+  if (!m.rest && !ctx.listening_to(name) && !ctx.listening_to(tuple_name))
+    return ops::linear(ctx.backend(), x, linear.weight(), {.residual = &residual, .gate = &m.first.gate});
+  return m.add_gated(residual, (ctx / tuple_name).tap(linear.forward(x, ctx / name)), ctx.backend());
 }
 
-Streams JointAttention::project(const Streams& attended, const Streams& residual, const Modulation& img,
-                                const Modulation& txt, const Ctx& ctx) const {
-  return {output(to_out_, "to_out.0", "0", attended.img, residual.img, img.gate, ctx),
-          output(to_add_out_, "to_add_out", "1", attended.txt, residual.txt, txt.gate, ctx)};
+Streams JointAttention::project(const Streams& attended, const Streams& residual, const RowModulation& img,
+                                const RowModulation& txt, const Ctx& ctx) const {
+  return {output(to_out_, "to_out.0", "0", attended.img, residual.img, img, ctx),
+          output(to_add_out_, "to_add_out", "1", attended.txt, residual.txt, txt, ctx)};
 }
 
 }  // namespace lockstep::models

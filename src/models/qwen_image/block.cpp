@@ -16,30 +16,69 @@ TransformerBlock::TransformerBlock(const nn::Weights& w, const QwenImageConfig& 
       txt_mlp_(w / "txt_mlp", config.width(), 4 * config.width()),
       width_(config.width()) {}
 
+Tensor RowModulation::norm_modulate(const Tensor& x, float eps, Backend& backend) const {
+  if (!rest) return ops::norm_modulate(backend, x, first.shift, first.scale, eps);
+  return ops::concat(backend, ops::norm_modulate(backend, x.slice(1, 0, first_rows), first.shift, first.scale, eps),
+                     ops::norm_modulate(backend, x.slice(1, first_rows, x.dim(1)), rest->shift, rest->scale, eps), 1);
+}
+
+Tensor RowModulation::add_gated(const Tensor& x, const Tensor& y, Backend& backend) const {
+  if (!rest) return ops::add_gated(backend, x, first.gate, y);
+  const auto part = [&](int64_t begin, int64_t end, const Tensor& gate) {
+    return ops::add_gated(backend, x.slice(1, begin, end), gate, y.slice(1, begin, end));
+  };
+  return ops::concat(backend, part(0, first_rows, first.gate), part(first_rows, x.dim(1), rest->gate), 1);
+}
+
 // Six slices of [B, 6D]: shift, scale, gate for attention, then the same for the feed-forward.
-std::pair<Modulation, Modulation> TransformerBlock::modulation(const nn::Linear& linear, std::string_view name,
-                                                               const Tensor& activated_temb, const Ctx& ctx) const {
+std::pair<RowModulation, RowModulation> TransformerBlock::modulation(const nn::Linear& linear, std::string_view name,
+                                                                     const Tensor& activated_temb, const Tensor& x,
+                                                                     int64_t targets, const Ctx& ctx) const {
+  const int64_t batch = x.dim(0);
   const Ctx scope = ctx / name;
-  const Tensor all = scope.tap(linear.forward(activated_temb, scope / "1"));
-  const auto part = [&](int64_t i) { return all.slice(1, i * width_, (i + 1) * width_); };
-  return {{part(0), part(1), part(2)}, {part(3), part(4), part(5)}};
+  const Tensor all = scope.tap(linear.forward((scope / "0").tap(activated_temb), scope / "1"));
+  const auto half = [&](int64_t at, int64_t row) {
+    const Tensor rows = all.slice(0, row, row + batch);
+    const auto part = [&](int64_t i) { return rows.slice(1, i * width_, (i + 1) * width_); };
+    return Modulation{part(3 * at), part(3 * at + 1), part(3 * at + 2)};
+  };
+  RowModulation attention{half(0, 0), {}, targets}, mlp{half(1, 0), {}, targets};
+  // Without condition pictures there are no rows for the second half.
+  if (all.dim(0) > batch && targets < x.dim(1)) attention.rest = half(0, batch), mlp.rest = half(1, batch);
+  return {attention, mlp};
 }
 
-Tensor TransformerBlock::modulated(const Tensor& x, const Modulation& m, std::string_view norm, const Ctx& ctx) const {
-  if (ctx.listening_to(norm)) (ctx / norm).tap(ops::layer_norm(ctx.backend(), x, kNormEps));
-  return ops::norm_modulate(ctx.backend(), x, m.shift, m.scale, kNormEps);
+Tensor TransformerBlock::modulated(const Tensor& x, const RowModulation& m, std::string_view norm,
+                                   const Ctx& ctx) const {
+  if (ctx.listening_to(norm)) {
+    const Ctx scope = ctx / norm;
+    scope.tap_input(x);
+    scope.tap(ops::layer_norm(ctx.backend(), x, kNormEps));
+  }
+  return m.norm_modulate(x, kNormEps, ctx.backend());
 }
 
-Streams TransformerBlock::forward(const Streams& x, const Tensor& activated_temb, const Rope& rope,
+Tensor TransformerBlock::fed_forward(const nn::FeedForward& mlp, const Tensor& x, const RowModulation& m,
+                                     std::string_view norm, std::string_view name, const Ctx& ctx) const {
+  const Tensor y = modulated(x, m, norm, ctx);
+  if (!m.rest) return mlp.forward(y, x, m.first.gate, ctx / name);
+  return m.add_gated(x, mlp.forward(y, ctx / name), ctx.backend());
+}
+
+Streams TransformerBlock::forward(const Streams& x, const Tensor& activated_temb, int64_t targets, const Rope& rope,
                                   const Tensor* key_mask, const Ctx& ctx) const {
-  const auto [img1, img2] = modulation(img_mod_, "img_mod", activated_temb, ctx);
-  const auto [txt1, txt2] = modulation(txt_mod_, "txt_mod", activated_temb, ctx);
+  const auto [img1, img2] = modulation(img_mod_, "img_mod", activated_temb, x.img, targets, ctx);
+  const auto [txt1, txt2] = modulation(txt_mod_, "txt_mod", activated_temb.slice(0, 0, x.img.dim(0)), x.txt, 0, ctx);
   const Ctx attn = ctx / "attn";
-  const Streams attended = attn_.forward(
-      {modulated(x.img, img1, "img_norm1", ctx), modulated(x.txt, txt1, "txt_norm1", ctx)}, rope, key_mask, attn);
+  ctx.tap_input(x.img, "hidden_states");
+  ctx.tap_input(x.txt, "encoder_hidden_states");
+  const Streams modulated1{modulated(x.img, img1, "img_norm1", ctx), modulated(x.txt, txt1, "txt_norm1", ctx)};
+  attn.tap_input(modulated1.img, "hidden_states");
+  attn.tap_input(modulated1.txt, "encoder_hidden_states");
+  const Streams attended = attn_.forward(modulated1, rope, key_mask, attn);
   Streams y = attn_.project(attended, x, img1, txt1, attn);  // [B, N, D], [B, T, D]
-  y.img = img_mlp_.forward(modulated(y.img, img2, "img_norm2", ctx), y.img, img2.gate, ctx / "img_mlp");
-  y.txt = txt_mlp_.forward(modulated(y.txt, txt2, "txt_norm2", ctx), y.txt, txt2.gate, ctx / "txt_mlp");
+  y.img = fed_forward(img_mlp_, y.img, img2, "img_norm2", "img_mlp", ctx);
+  y.txt = fed_forward(txt_mlp_, y.txt, txt2, "txt_norm2", "txt_mlp", ctx);
   return {(ctx / "1").tap(y.img), (ctx / "0").tap(y.txt)};  // the official block returns (text, image)
 }
 

@@ -55,20 +55,29 @@ Rope make_rope(const QwenImageConfig& config, const std::vector<Grid>& grids, in
     image_tokens += grid.tokens();
     text_start = std::max({text_start, grid.height / 2, grid.width / 2});
   }
+  if (config.layer3d_rope) text_start = std::max(text_start, static_cast<int64_t>(grids.size()) - 1);
   if (text_start + text_tokens > kTableEnd)
     fail(Code::kBadInput, "rope", "image and text are too large together",
          {.expected = "half the longer side in tokens plus text tokens at most " + std::to_string(kTableEnd),
           .got = std::to_string(text_start + text_tokens)});
   TableBuilder image(config, image_tokens), text(config, text_tokens);
+  const auto first_frame = [&](size_t m) {
+    return config.layer3d_rope && m + 1 == grids.size() ? -1 : static_cast<int64_t>(m);
+  };
   for (size_t m = 0; m < grids.size(); ++m)
     for (int64_t f = 0; f < grids[m].frames; ++f)
       for (int64_t y = 0; y < grids[m].height; ++y)
         for (int64_t x = 0; x < grids[m].width;
              ++x)  // odd sizes lean to the negative side: -ceil(h/2) .. floor(h/2) - 1
-          image.add_token(static_cast<int64_t>(m) + f, y - (grids[m].height - grids[m].height / 2),
+          image.add_token(first_frame(m) + f, y - (grids[m].height - grids[m].height / 2),
                           x - (grids[m].width - grids[m].width / 2));
   for (int64_t j = 0; j < text_tokens; ++j) text.add_token(text_start + j, text_start + j, text_start + j);
   return {image.take(), text.take()};
+}
+
+Rope uploaded(Backend& backend, const Rope& rope) {
+  return {{backend.upload(rope.img.cos), backend.upload(rope.img.sin)},
+          {backend.upload(rope.txt.cos), backend.upload(rope.txt.sin)}};
 }
 
 }  // namespace lockstep::models

@@ -3,8 +3,8 @@
 #pragma once
 #include <vector>
 
+#include "backend/backend.h"
 #include "models/qwen_image/config.h"
-#include "tensor/tensor.h"
 
 namespace lockstep::models {
 
@@ -21,6 +21,7 @@ struct Rope {
   RopeTable img, txt;
 };
 
-Rope make_rope(const QwenImageConfig& config, const std::vector<Grid>& grids, int64_t text_tokens);
+Rope make_rope(const QwenImageConfig& config, const std::vector<Grid>& grids, int64_t text_tokens);  // host tensors
+Rope uploaded(Backend& backend, const Rope& rope);
 
 }  // namespace lockstep::models

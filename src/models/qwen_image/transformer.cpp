@@ -21,6 +21,8 @@ float time_frequency(int64_t i) {
   return i == 12 || i == 106 ? std::nextafter(exact, 1.0f) : exact;
 }
 
+}  // namespace
+
 // cos then sin of 1000 * t * 10000^(-i/128). Every operation in f32 and in the official order: one ulp in the frequency
 // moves a feature by up to 5e-5, because the angle reaches 1000.
 Tensor time_features(const std::vector<float>& timesteps) {
@@ -38,6 +40,20 @@ Tensor time_features(const std::vector<float>& timesteps) {
   return features;
 }
 
+// The table as the official code holds it, cos and sin of an angle side by side: [tokens, head_width / 2, 2].
+RopeTable offered(const RopeTable& table, const Ctx& ctx) {
+  if (!ctx.listening()) return table;
+  const int64_t tokens = table.cos.dim(0), half = table.cos.dim(1);
+  Tensor pairs = Tensor::empty(DType::kF32, {tokens, half, 2});
+  float* out = pairs.mutable_data<float>();
+  const Tensor cos_host = table.cos.host(), sin_host = table.sin.host();
+  const float *cos = cos_host.data<float>(), *sin = sin_host.data<float>();
+  for (int64_t i = 0; i < tokens * half; ++i) *out++ = cos[i], *out++ = sin[i];
+  pairs = ctx.tap(pairs).host();  // a substitute was uploaded
+  return {ctx.backend().upload(pairs.slice(2, 0, 1).squeeze(2).contiguous()),
+          ctx.backend().upload(pairs.slice(2, 1, 2).squeeze(2).contiguous())};
+}
+
 // Joint keys are text, then image; image keys are always seen.
 Tensor joint_mask(const Tensor& text_mask, int64_t image_tokens) {
   const int64_t batch = text_mask.dim(0), text = text_mask.dim(1);
@@ -49,8 +65,6 @@ Tensor joint_mask(const Tensor& text_mask, int64_t image_tokens) {
   return joint;
 }
 
-}  // namespace
-
 QwenImageTransformer::QwenImageTransformer(const nn::Weights& w, const QwenImageConfig& config) : config_(config) {
   const int64_t d = config.width();
   img_in_ = nn::Linear(w, "img_in", config.in_channels, d);
@@ -58,38 +72,67 @@ QwenImageTransformer::QwenImageTransformer(const nn::Weights& w, const QwenImage
   txt_in_ = nn::Linear(w, "txt_in", config.text_width, d);
   time_1_ = nn::Linear(w, "time_text_embed.timestep_embedder.linear_1", kTimeFeatures, d);
   time_2_ = nn::Linear(w, "time_text_embed.timestep_embedder.linear_2", d, d);
+  if (config.additional_t_cond) additional_ = (w / "time_text_embed.addition_t_embedding").tensor("weight", {2, d});
   for (int i = 0; i < config.layers; ++i) blocks_.emplace_back(w.at("transformer_blocks", i), config);
   norm_out_ = nn::Linear(w, "norm_out.linear", d, 2 * d);
   proj_out_ = nn::Linear(w, "proj_out", d, config.output_width());
 }
 
-Tensor QwenImageTransformer::time_embedding(const std::vector<float>& timesteps, const Ctx& ctx) const {
-  const Tensor features = (ctx / "time_text_embed.time_proj").tap(time_features(timesteps));  // [B, 256]
+Tensor QwenImageTransformer::features_of(std::vector<float> timesteps) const {
+  return time_features(all_times(std::move(timesteps)));
+}
+
+// Rows of time 0 behind the others where condition pictures are told apart by it.
+std::vector<float> QwenImageTransformer::all_times(std::vector<float> timesteps) const {
+  if (config_.zero_cond_t) timesteps.resize(2 * timesteps.size(), 0.0f);
+  return timesteps;
+}
+
+Tensor QwenImageTransformer::time_embedding(const Tensor& made, const Ctx& ctx) const {
+  const Tensor features = (ctx / "time_text_embed.time_proj").tap(made);  // [B, 256]
   const Ctx embedder = ctx / "time_text_embed.timestep_embedder";
   const Tensor hidden = time_1_.forward(ops::cast(ctx.backend(), features, ctx.dtype()), embedder / "linear_1");
   const Tensor temb =
       time_2_.forward(ops::unary(ctx.backend(), UnaryOp::kSilu, hidden), embedder / "linear_2");  // [B, D]
-  return (ctx / "time_text_embed").tap(temb);
+  const Tensor whole = additional_.defined()  // the pipelines always say 0
+                           ? ops::binary(ctx.backend(), BinaryOp::kAdd, temb, additional_.slice(0, 0, 1))
+                           : temb;
+  return (ctx / "time_text_embed").tap(whole);
 }
 
 Tensor QwenImageTransformer::forward(const Input& input, const Ctx& ctx) const {
   Backend& backend = ctx.backend();
-  if (static_cast<int64_t>(input.timesteps.size()) != input.latents.dim(0))
+  const Tensor features = input.features ? *input.features : backend.upload(features_of(input.timesteps));
+  const int64_t wanted = input.latents.dim(0) * (config_.zero_cond_t ? 2 : 1);
+  if (features.dim(0) != wanted)
     fail(Code::kInternal, "transformer", "one timestep a row of latents",
-         {.expected = std::to_string(input.latents.dim(0)), .got = std::to_string(input.timesteps.size())});
+         {.expected = std::to_string(wanted), .got = std::to_string(features.dim(0))});
+  ctx.tap_input(input.latents, "hidden_states");
+  ctx.tap_input(input.text, "encoder_hidden_states");
+  if (!input.timesteps.empty() && ctx.listening()) {
+    const std::vector<float> times = all_times(input.timesteps);
+    (ctx / "time_text_embed.time_proj").tap_input(Tensor::from<float>({static_cast<int64_t>(times.size())}, times));
+  }
+  const Rope rope{offered(input.rope->img, ctx / "pos_embed.0"), offered(input.rope->txt, ctx / "pos_embed.1")};
   Streams x;
   x.img = img_in_.forward(input.latents, ctx / "img_in");                                    // [B, N, D]
   x.txt = txt_in_.forward(txt_norm_.forward(input.text, ctx / "txt_norm"), ctx / "txt_in");  // [B, T, D]
-  const Tensor temb = ops::unary(backend, UnaryOp::kSilu,
-                                 time_embedding(input.timesteps, ctx));  // every user of temb activates it first
-  const Tensor mask = input.text_mask ? joint_mask(*input.text_mask, x.img.dim(1)) : Tensor();
+  // [B, D], or [2B, D] with zero_cond_t; every user of temb activates it first.
+  const Tensor temb = ops::unary(backend, UnaryOp::kSilu, time_embedding(features, ctx));
+  const int64_t targets = input.target_tokens ? input.target_tokens : x.img.dim(1);
+  Tensor mask;
+  if (input.key_mask)
+    mask = *input.key_mask;
+  else if (input.text_mask)
+    mask = backend.upload(joint_mask(*input.text_mask, x.img.dim(1)));
   for (size_t i = 0; i < blocks_.size(); ++i)
-    x = blocks_[i].forward(x, temb, *input.rope, input.text_mask ? &mask : nullptr,
+    x = blocks_[i].forward(x, temb, targets, rope, mask.defined() ? &mask : nullptr,
                            ctx.at("transformer_blocks", static_cast<int>(i)));
   const Tensor out_mod =
-      norm_out_.forward(temb, ctx / "norm_out.linear");  // [B, 2D]: scale first here, unlike in the blocks
+      norm_out_.forward(temb.slice(0, 0, x.img.dim(0)), ctx / "norm_out.linear");  // [B, 2D]: scale first here
   const Tensor scale = out_mod.slice(1, 0, config_.width()),
                shift = out_mod.slice(1, config_.width(), 2 * config_.width());
+  (ctx / "norm_out").tap_input(x.img, "x");
   const Tensor y = (ctx / "norm_out").tap(ops::norm_modulate(backend, x.img, shift, scale, kEps));
   return proj_out_.forward(y, ctx / "proj_out");  // [B, N, patch * patch * out_channels]
 }

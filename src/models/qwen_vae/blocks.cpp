@@ -11,6 +11,7 @@ using nn::Ctx;
 Tensor ChannelNorm::forward(const Tensor& x, bool silu, const Ctx& ctx, bool frame_axis) const {
   Backend& backend = ctx.backend();
   if (!ctx.listening()) return ops::channel_norm(backend, x, gamma_, silu);
+  ctx.tap_image_input(x, frame_axis);
   const Tensor y = ctx.tap_image(ops::channel_norm(backend, x, gamma_, false), frame_axis);
   return silu ? ops::unary(backend, UnaryOp::kSilu, y) : y;
 }

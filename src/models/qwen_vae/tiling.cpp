@@ -16,25 +16,22 @@ struct Size {
 
 // b's first `extent` rows (axis 1) or columns (axis 2) fade in over the end of a: linear, as the official code does it.
 // f32 [B, H, W, C].
-void blend(const Tensor& a, Tensor& b, int axis, int64_t extent) {
+void blend(Backend& backend, const Tensor& a, Tensor& b, int axis, int64_t extent) {
   extent = std::min({extent, a.dim(axis), b.dim(axis)});
   const int other = 3 - axis;
-  const int64_t across = std::min(a.dim(other), b.dim(other)), channels = b.dim(3);
-  const float* from = a.data<float>();
-  float* to = b.mutable_data<float>();
-  const auto offset = [channels](const Tensor& t, int64_t n, int64_t y, int64_t x) {
-    return ((n * t.dim(1) + y) * t.dim(2) + x) * channels;
-  };
-  for (int64_t n = 0; n < b.dim(0); ++n)
-    for (int64_t i = 0; i < extent; ++i) {
-      const float share = static_cast<float>(i) / static_cast<float>(extent);
-      const int64_t tail = a.dim(axis) - extent + i;
-      for (int64_t j = 0; j < across; ++j) {
-        const float* source = from + (axis == 1 ? offset(a, n, tail, j) : offset(a, n, j, tail));
-        float* target = to + (axis == 1 ? offset(b, n, i, j) : offset(b, n, j, i));
-        for (int64_t c = 0; c < channels; ++c) target[c] = source[c] * (1 - share) + target[c] * share;
-      }
-    }
+  const int64_t across = std::min(a.dim(other), b.dim(other));
+  Shape shape{1, 1, 1, 1};
+  shape[static_cast<size_t>(axis)] = extent;
+  Tensor share = Tensor::empty(DType::kF32, shape), rest = Tensor::empty(DType::kF32, shape);
+  for (int64_t i = 0; i < extent; ++i) {
+    share.mutable_data<float>()[i] = static_cast<float>(i) / static_cast<float>(extent);
+    rest.mutable_data<float>()[i] = 1 - share.data<float>()[i];
+  }
+  const Tensor tail = a.slice(axis, a.dim(axis) - extent, a.dim(axis)).slice(other, 0, across);
+  const Tensor head = b.slice(axis, 0, extent).slice(other, 0, across);  // [B, extent, across, C] or its like
+  const Tensor faded = ops::binary(backend, BinaryOp::kMultiply, tail, backend.upload(rest));
+  const Tensor rising = ops::binary(backend, BinaryOp::kMultiply, head, backend.upload(share));
+  ops::copy_into(backend, ops::binary(backend, BinaryOp::kAdd, faded, rising), head);
 }
 
 struct TilePlan {
@@ -45,16 +42,17 @@ struct TilePlan {
 // Rows top down, columns left to right. A tile fades over the blended tile above it, then over the one on its left.
 Tensor run_tiled(const Tensor& x, const TilePlan& plan, int64_t channels, Backend& backend,
                  const std::function<Tensor(const Tensor&)>& network) {
-  Tensor result = Tensor::empty(DType::kF32, {x.dim(0), plan.out.height, plan.out.width, channels});
+  Tensor result = backend.allocate(DType::kF32, {x.dim(0), plan.out.height, plan.out.width, channels});
   std::vector<Tensor> above, row;
   for (int64_t y = 0, out_y = 0; y < x.dim(1); y += plan.stride.height, out_y += plan.out_stride.height) {
     for (int64_t left = 0, out_x = 0; left < x.dim(2); left += plan.stride.width, out_x += plan.out_stride.width) {
-      const Tensor part = x.slice(1, y, std::min(y + plan.tile.height, x.dim(1)))
-                              .slice(2, left, std::min(left + plan.tile.width, x.dim(2)))
-                              .contiguous();
-      Tensor tile = network(part).to(DType::kF32).clone();
-      if (!above.empty()) blend(above[row.size()], tile, 1, plan.out_blend.height);
-      if (!row.empty()) blend(row.back(), tile, 2, plan.out_blend.width);
+      const Tensor part = ops::contiguous(backend, x.slice(1, y, std::min(y + plan.tile.height, x.dim(1)))
+                                                       .slice(2, left, std::min(left + plan.tile.width, x.dim(2))));
+      const Tensor made = network(part);
+      Tensor tile = backend.allocate(DType::kF32, made.shape());  // a copy: who listens may keep what it was offered
+      ops::copy_into(backend, made, tile);
+      if (!above.empty()) blend(backend, above[row.size()], tile, 1, plan.out_blend.height);
+      if (!row.empty()) blend(backend, row.back(), tile, 2, plan.out_blend.width);
       const int64_t h = std::min({plan.out_stride.height, tile.dim(1), plan.out.height - out_y}),
                     w = std::min({plan.out_stride.width, tile.dim(2), plan.out.width - out_x});
       if (h > 0 && w > 0)
@@ -81,7 +79,8 @@ void check(const Tiling& t, int64_t scale) {
 Tensor decode_latents(const VaeDecoder& decoder, const VaeConfig& config, const Tensor& latents,
                       const std::optional<Tiling>& tiling, const Ctx& ctx) {
   Backend& backend = ctx.backend();
-  const Tensor z = latents.squeeze(2).permute({0, 2, 3, 1}).contiguous();  // [B, C, 1, h, w] → [B, h, w, C]
+  const Tensor z =
+      ops::contiguous(backend, latents.squeeze(2).permute({0, 2, 3, 1}));  // [B, C, 1, h, w] → [B, h, w, C]
   const int64_t scale = config.scale();
   const auto network = [&](const Tensor& part) { return decoder.forward(part, ctx); };
   if (tiling) check(*tiling, scale);
@@ -99,7 +98,7 @@ Tensor decode_latents(const VaeDecoder& decoder, const VaeConfig& config, const 
 
 Tensor encode_image(const VaeEncoder& encoder, const VaeConfig& config, const Tensor& image,
                     const std::optional<Tiling>& tiling, const Ctx& ctx) {
-  const Tensor x = image.squeeze(2).permute({0, 2, 3, 1}).contiguous();  // [B, 3, 1, H, W] → [B, H, W, 3]
+  const Tensor x = ops::contiguous(ctx.backend(), image.squeeze(2).permute({0, 2, 3, 1}));  // → [B, H, W, 3]
   const int64_t scale = config.scale();
   const auto network = [&](const Tensor& part) { return encoder.forward(part, ctx); };
   if (x.dim(1) % scale || x.dim(2) % scale)

@@ -1,4 +1,4 @@
-// The little arithmetic that the pipeline does itself, element by element in f32 and rounded where torch rounds.
+// Arithmetic of the sampling loop in host memory: element by element in f32, rounded where torch rounds.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -17,20 +17,19 @@ inline float rounded_to(DType dtype, float value) {
   return value;
 }
 
-// A tensor of `dtype` whose element i is function(i, first[i], others[i]...), all of one shape. The f32 values stand in
-// blocks on the stack: nothing but the result is allocated, so that a step after the first takes nothing from the
-// system.
+// Element i of `out` becomes function(i, first[i], others[i]...), all of one shape and contiguous. The f32 values stand
+// in blocks on the stack: nothing is allocated, so that a step after the first takes nothing from the system.
 template <typename Function, typename... Others>
-Tensor map_floats(DType dtype, const Function& function, const Tensor& first, const Others&... others) {
+void map_floats(Tensor& out, const Function& function, const Tensor& first, const Others&... others) {
   constexpr int64_t kBlock = 1024;
   const std::array inputs{first.contiguous(), others.contiguous()...};
-  for ([[maybe_unused]] const Tensor& input : inputs) assert(input.shape() == first.shape());
-  Tensor result = Tensor::empty(dtype, first.shape());
-  if (rehearsing()) return result;
+  for ([[maybe_unused]] const Tensor& input : inputs) assert(input.shape() == out.shape());
+  if (rehearsing()) return;
   std::array<std::array<float, kBlock>, 1 + sizeof...(Others)> blocks;
-  std::byte* out = result.mutable_strided_data();
-  for (int64_t begin = 0; begin < result.numel(); begin += kBlock) {
-    const int64_t count = std::min(kBlock, result.numel() - begin);
+  assert(out.is_contiguous());
+  std::byte* to = out.mutable_strided_data();
+  for (int64_t begin = 0; begin < out.numel(); begin += kBlock) {
+    const int64_t count = std::min(kBlock, out.numel() - begin);
     for (size_t k = 0; k < inputs.size(); ++k)
       convert_elements(inputs[k].strided_data() + begin * static_cast<int64_t>(dtype_bytes(inputs[k].dtype())),
                        inputs[k].dtype(), blocks[k].data(), DType::kF32, count);
@@ -38,10 +37,9 @@ Tensor map_floats(DType dtype, const Function& function, const Tensor& first, co
         return function(begin + static_cast<int64_t>(i), blocks[k][i]...);
       }
     (std::make_index_sequence<1 + sizeof...(Others)>());
-    convert_elements(blocks[0].data(), DType::kF32, out + begin * static_cast<int64_t>(dtype_bytes(dtype)), dtype,
-                     count);
+    convert_elements(blocks[0].data(), DType::kF32, to + begin * static_cast<int64_t>(dtype_bytes(out.dtype())),
+                     out.dtype(), count);
   }
-  return result;
 }
 
 }  // namespace lockstep

@@ -1,0 +1,383 @@
+#include "backend/cuda/device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cuda/library.h"
+#include "base/error.h"
+#include "tensor/rehearsal.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int kOldestMajor = 8;
+constexpr int64_t kFewRows = 512;  // rows of text, or of modulation: they read weights, and leave room for others
+
+// Four sizes a power of two, at least 512 bytes: the reuse of blocks across shapes that differ little.
+size_t block_bytes(size_t bytes) {
+  size_t power = 512;
+  if (bytes <= power) return power;
+  while (power * 2 < bytes) power *= 2;
+  const size_t step = power / 4;
+  return (bytes + step - 1) / step * step;
+}
+
+void* const kRehearsed = reinterpret_cast<void*>(uintptr_t{512});  // an address that nothing reads
+
+// A mapped file's pages, all at once rather than one fault after the other. Older systems do not know the request.
+void map_pages(const std::byte* from, size_t bytes) {
+#ifdef MADV_POPULATE_READ
+  constexpr uintptr_t kPage = 4096;
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(from) / kPage * kPage,
+                  end = reinterpret_cast<uintptr_t>(from) + bytes;
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
+#else
+  (void)from, (void)bytes;
+#endif
+}
+
+void copy_by_threads(std::byte* to, const std::byte* from, size_t bytes) {
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  const int64_t count = static_cast<int64_t>(bytes);
+#pragma omp parallel for schedule(dynamic) if (count >= 4 * kPiece)
+  for (int64_t at = 0; at < count; at += kPiece) {
+    const size_t size = static_cast<size_t>(std::min(kPiece, count - at));
+    map_pages(from + at, size);
+    std::memcpy(to + at, from + at, size);
+  }
+}
+
+}  // namespace
+
+BlockPool::~BlockPool() {
+  drop_cached();
+}
+
+Block* BlockPool::take(size_t bytes) {
+  const size_t size = block_bytes(bytes);
+  std::vector<Block*>& free = free_[size];
+  Block* block = nullptr;
+  if (!free.empty()) {
+    block = free.back();
+    free.pop_back();
+  } else {
+    block = new Block;
+    block->bytes = size;
+    try {
+      block->data = rehearsing() ? kRehearsed : device_.allocate_bytes(size);
+    } catch (...) {
+      delete block;
+      throw;
+    }
+  }
+  device_.count(static_cast<int64_t>(size));
+  return block;
+}
+
+void BlockPool::give(Block* block) {
+  device_.count(-static_cast<int64_t>(block->bytes));
+  if (block->data == kRehearsed)
+    delete block;
+  else
+    free_[block->bytes].push_back(block);
+}
+
+void BlockPool::drop_cached() {
+  for (auto& [size, blocks] : free_) {
+    for (Block* block : blocks) {
+      device_.release_bytes(block->data, block->bytes);
+      delete block;
+    }
+    blocks.clear();
+  }
+}
+
+DeviceStorage::DeviceStorage(std::shared_ptr<Device> device, std::shared_ptr<BlockPool> pool, size_t bytes)
+    : device_(std::move(device)), pool_(std::move(pool)), block_(pool_->take(bytes)) {}
+
+DeviceStorage::~DeviceStorage() {
+  pool_->give(block_);
+}
+
+std::shared_ptr<const std::byte> DeviceStorage::host(size_t offset, size_t bytes) const {
+  return device_->download(static_cast<const std::byte*>(block_->data) + offset, bytes);
+}
+
+const char* DeviceStorage::place() const {
+  return device_->place().c_str();
+}
+
+std::shared_ptr<Device> Device::open(int index) {
+  const Libraries& found = libraries();
+  if (!found.leaf) fail(Code::kDevice, "cuda", "CUDA cannot be used here", {.got = found.why, .hint = "--device cpu"});
+  if (index < 0 || index >= found.devices)
+    fail(Code::kDevice, "cuda", "no such device",
+         {.expected = "cuda:0 to cuda:" + std::to_string(found.devices - 1), .got = "cuda:" + std::to_string(index)});
+  const std::shared_ptr<Device> device(new Device);
+  device->leaf_ = found.leaf;
+  device->place_ = "cuda:" + std::to_string(index);
+  const auto or_null = [](const std::string& path) { return path.empty() ? nullptr : path.c_str(); };
+  device->check(found.leaf->open(index, or_null(found.cublaslt_path), or_null(found.cudnn_path), &device->context_),
+                "cuda");
+  device->check(found.leaf->facts(device->context_, &device->facts_), "cuda");
+  if (device->facts_.major < kOldestMajor)
+    fail(Code::kDevice, "cuda", std::string(device->facts_.name) + " is not supported",
+         {.expected = "compute capability 8.0 or later",
+          .got = std::to_string(device->facts_.major) + "." + std::to_string(device->facts_.minor),
+          .hint = "--device cpu"});
+  device->pool_ = std::make_shared<BlockPool>(*device);
+  return device;
+}
+
+Device::~Device() {
+  if (!context_) return;
+  pool_.reset();
+  for (void* buffer : pinned_)
+    if (buffer) leaf_->release_pinned(context_, buffer);
+  for (Event event : pinned_free_)
+    if (event) leaf_->destroy_event(context_, event);
+  for (Event event : spare_events_) leaf_->destroy_event(context_, event);
+  leaf_->close(context_);
+}
+
+bool Device::check(Outcome outcome, const char* operation) const {
+  switch (outcome) {
+    case Outcome::kDone:
+      return true;
+    case Outcome::kUnsupported:
+      return false;
+    case Outcome::kNoMemory:
+      fail(Code::kMemory, operation, "no memory left on " + place_, {.got = leaf_->message()});
+    case Outcome::kFailed:
+      break;
+  }
+  fail(Code::kDevice, operation, place_ + " failed",
+       {.got = leaf_->message(), .hint = "nvidia-smi for the state of the device, or --device cpu"});
+}
+
+void Device::refuse(const char* operation) const {
+  fail(Code::kUnsupported, operation, "not on " + place_, {.got = leaf_->message()});
+}
+
+uint64_t Device::free_bytes() const {
+  DeviceFacts now{};
+  check(leaf_->facts(context_, &now), "cuda");
+  return now.free_bytes;
+}
+
+void Device::out_of_memory(size_t bytes) const {
+  fail(Code::kMemory, "allocate", "no memory left on " + place_,
+       {.expected = std::to_string(use_.in_use_bytes + bytes) + " bytes for tensors",
+        .got = std::to_string(allocated_bytes_ + free_bytes()) + " that other programs leave free",
+        .hint = "a smaller image, --quantize 4, --dtype bf16, or --device cpu"});
+}
+
+void* Device::allocate_bytes(size_t bytes) {
+  const uint64_t limit = memory_limit();
+  const bool beyond = limit && allocated_bytes_ + bytes > limit;
+  void* data = nullptr;
+  Outcome outcome = beyond ? Outcome::kNoMemory : leaf_->allocate(context_, bytes, &data);
+  if (outcome == Outcome::kNoMemory) {
+    synchronize();
+    pool_->drop_cached();
+    if (limit && allocated_bytes_ + bytes > limit)
+      fail(Code::kMemory, "allocate", "the memory limit would be passed",
+           {.expected = "at most " + std::to_string(limit) + " bytes",
+            .got = std::to_string(allocated_bytes_ + bytes),
+            .hint = "a higher --memory-limit or a smaller image"});
+    outcome = leaf_->allocate(context_, bytes, &data);
+  }
+  if (outcome == Outcome::kNoMemory) out_of_memory(bytes);
+  check(outcome, "allocate");
+  allocated_bytes_ += bytes;
+  ++use_.system_allocations;
+  return data;
+}
+
+void Device::release_bytes(void* data, size_t bytes) {
+  leaf_->release(context_, data);
+  allocated_bytes_ -= bytes;
+}
+
+void Device::count(int64_t bytes) {
+  use_.in_use_bytes = static_cast<uint64_t>(static_cast<int64_t>(use_.in_use_bytes) + bytes);
+  use_.peak_bytes = std::max(use_.peak_bytes, use_.in_use_bytes);
+}
+
+Tensor Device::allocate(DType dtype, const Shape& shape) {
+  const int64_t numel = checked_numel(shape);
+  const size_t bytes = static_cast<size_t>(numel) * dtype_bytes(dtype);
+  return Tensor::on(std::make_shared<DeviceStorage>(shared_from_this(), capturing_ ? capture_pool_ : pool_, bytes),
+                    dtype, shape);
+}
+
+Block& Device::block_of(const Tensor& tensor, const char* operation) const {
+  if (!tensor.defined()) fail(Code::kBadInput, operation, "a tensor without storage");
+  const auto* storage = dynamic_cast<const DeviceStorage*>(tensor.storage().get());
+  if (!storage || &storage->owner() != this)
+    fail(Code::kInternal, operation, "a tensor of another device",
+         {.expected = place_, .got = tensor.storage()->place(), .hint = "upload()"});
+  return storage->block();
+}
+
+void* Device::address(const Tensor& tensor, const char* operation) const {
+  return static_cast<std::byte*>(block_of(tensor, operation).data) + tensor.offset_bytes();
+}
+
+View Device::view(const Tensor& tensor, const char* operation) const {
+  View view{};
+  view.data = address(tensor, operation);
+  view.dtype = static_cast<int>(tensor.dtype());
+  if (tensor.rank() > static_cast<size_t>(kMostAxes))
+    fail(Code::kUnsupported, operation, "a tensor of so many axes", {.got = to_string(tensor.shape())});
+  view.rank = static_cast<int>(tensor.rank());
+  for (size_t i = 0; i < tensor.rank(); ++i) {
+    view.shape[i] = tensor.shape()[i];
+    view.strides[i] = tensor.strides()[i];
+  }
+  return view;
+}
+
+void Device::prepare_pinned() const {
+  if (pinned_[kPinnedBuffers - 1]) return;
+  for (int i = 0; i < kPinnedBuffers; ++i) {
+    check(leaf_->allocate_pinned(context_, kPinnedBytes, &pinned_[i]), "upload");
+    check(leaf_->create_event(context_, 0, &pinned_free_[i]), "upload");
+  }
+}
+
+// Through pinned buffers: while one travels, the next is filled.
+void Device::upload(const Tensor& host, Tensor& to) {
+  if (capturing_) fail(Code::kInternal, "upload", "host memory inside a captured step");
+  if (host.bytes() == 0 || rehearsing()) return;
+  prepare_pinned();
+  const std::byte* from = host.contiguous_bytes().data();
+  std::byte* target = static_cast<std::byte*>(address(to, "upload"));
+  const Stream stream = leaf_->stream(context_, 0);  // in order with the kernels that use the block before and after
+  int buffer = 0;
+  for (size_t at = 0; at < host.bytes(); at += kPinnedBytes, buffer = (buffer + 1) % kPinnedBuffers) {
+    const size_t size = std::min(kPinnedBytes, host.bytes() - at);
+    check(leaf_->wait_event_on_host(context_, pinned_free_[buffer]), "upload");
+    copy_by_threads(static_cast<std::byte*>(pinned_[buffer]), from + at, size);
+    check(leaf_->copy(context_, target + at, pinned_[buffer], size, stream), "upload");
+    check(leaf_->record(context_, pinned_free_[buffer], stream), "upload");
+  }
+}
+
+std::shared_ptr<const std::byte> Device::download(const void* from, size_t bytes) const {
+  std::shared_ptr<std::byte> to = lockstep::allocate_bytes(bytes);
+  if (bytes == 0 || rehearsing()) return to;
+  if (capturing_) fail(Code::kInternal, "download", "host memory inside a captured step");
+  prepare_pinned();
+  const Stream stream = leaf_->stream(context_, 0);
+  // One piece travels while the one before it is copied out.
+  const auto piece = [&](size_t at) { return std::min(kPinnedBytes, bytes - at); };
+  const auto fetch = [&](size_t at, int buffer) {
+    check(leaf_->wait_event_on_host(context_, pinned_free_[buffer]), "download");
+    check(leaf_->copy(context_, pinned_[buffer], static_cast<const std::byte*>(from) + at, piece(at), stream),
+          "download");
+    check(leaf_->record(context_, pinned_free_[buffer], stream), "download");
+  };
+  int buffer = 0;
+  fetch(0, buffer);
+  for (size_t at = 0; at < bytes; at += kPinnedBytes) {
+    const int next = (buffer + 1) % kPinnedBuffers;
+    if (at + kPinnedBytes < bytes) fetch(at + kPinnedBytes, next);
+    check(leaf_->wait_event_on_host(context_, pinned_free_[buffer]), "download");
+    copy_by_threads(to.get() + at, static_cast<const std::byte*>(pinned_[buffer]), piece(at));
+    buffer = next;
+  }
+  return to;
+}
+
+void Device::synchronize() const {
+  for (int queue = 0; queue < kQueues; ++queue)
+    check(leaf_->wait_stream(context_, leaf_->stream(context_, queue)), "synchronize");
+}
+
+int Device::choose_queue(int64_t rows) const {
+  return capturing_ && rows <= kFewRows ? 1 : 0;
+}
+
+Event Device::event() {
+  Event made = nullptr;
+  if (!spare_events_.empty()) {
+    made = spare_events_.back();
+    spare_events_.pop_back();
+  } else {
+    check(leaf_->create_event(context_, 0, &made), "event");
+  }
+  return made;
+}
+
+void Device::wait_for(int queue, int other, uint64_t position) {
+  if (queue == other || position <= seen_[queue][other]) return;
+  const auto found = events_[other].find(position);
+  if (found == events_[other].end()) return;  // from before the capture: done already
+  check(leaf_->wait_event(context_, leaf_->stream(context_, queue), found->second), "queue");
+  seen_[queue][other] = position;
+}
+
+void Device::before(int queue, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs) {
+  if (!capturing_) return;
+  for (const Tensor* input : inputs) {
+    if (!input || !input->defined()) continue;
+    const Block& block = block_of(*input, "queue");
+    wait_for(queue, block.writer, block.written);
+  }
+  for (const Tensor* output : outputs) {
+    const Block& block = block_of(*output, "queue");
+    wait_for(queue, block.writer, block.written);
+    for (int other = 0; other < kQueues; ++other) wait_for(queue, other, block.read[other]);
+  }
+}
+
+void Device::after(int queue, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs) {
+  if (!capturing_) return;
+  const uint64_t position = ++position_[queue];
+  const Event done = event();
+  check(leaf_->record(context_, done, leaf_->stream(context_, queue)), "queue");
+  events_[queue].emplace(position, done);
+  for (const Tensor* input : inputs)
+    if (input && input->defined()) block_of(*input, "queue").read[queue] = position;
+  for (const Tensor* output : outputs) {
+    Block& block = block_of(*output, "queue");
+    block.writer = queue;
+    block.written = position;
+  }
+}
+
+void Device::begin_capture(std::shared_ptr<BlockPool> pool) {
+  check(leaf_->begin_capture(context_, leaf_->stream(context_, 0)), "capture");
+  capturing_ = true;
+  capture_pool_ = std::move(pool);
+  // The second queue joins the capture by waiting for the first.
+  const Event fork = event();
+  check(leaf_->record(context_, fork, leaf_->stream(context_, 0)), "capture");
+  check(leaf_->wait_event(context_, leaf_->stream(context_, 1), fork), "capture");
+  spare_events_.push_back(fork);
+}
+
+Graph Device::end_capture() {
+  capturing_ = false;
+  const Event join = event();
+  leaf_->record(context_, join, leaf_->stream(context_, 1));
+  leaf_->wait_event(context_, leaf_->stream(context_, 0), join);
+  spare_events_.push_back(join);
+  Graph graph = nullptr;
+  const Outcome outcome = leaf_->end_capture(context_, leaf_->stream(context_, 0), &graph);
+  for (auto& events : events_) {
+    for (const auto& [position, event] : events) spare_events_.push_back(event);
+    events.clear();
+  }
+  capture_pool_.reset();
+  return outcome == Outcome::kDone ? graph : nullptr;
+}
+
+void Device::launch(Graph graph) {
+  check(leaf_->launch(context_, graph, leaf_->stream(context_, 0)), "graph");
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,148 @@
+// An open device: its memory, and the queues that kernels are put on.
+#pragma once
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backend/cuda/leaf.h"
+#include "tensor/storage.h"
+#include "tensor/tensor.h"
+
+namespace lockstep::cuda {
+
+inline constexpr int kQueues = 2;  // streams that compute; the second runs beside the first inside a captured graph
+
+// A piece of device memory and who touched it last, by queue and position in it: what two queues must wait for.
+struct Block {
+  void* data = nullptr;
+  size_t bytes = 0;
+  int writer = 0;
+  uint64_t written = 0;
+  uint64_t read[kQueues] = {};
+};
+
+class Device;
+
+// Blocks handed out again when they are freed. A captured graph has a pool of its own, since its kernels keep their
+// addresses.
+class BlockPool {
+ public:
+  explicit BlockPool(Device& device) : device_(device) {}
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  Block* take(size_t bytes);
+  void give(Block* block);
+  void drop_cached();
+
+ private:
+  Device& device_;
+  std::unordered_map<size_t, std::vector<Block*>> free_;
+};
+
+class DeviceStorage final : public Storage {
+ public:
+  DeviceStorage(std::shared_ptr<Device> device, std::shared_ptr<BlockPool> pool, size_t bytes);
+  ~DeviceStorage() override;
+  std::shared_ptr<const std::byte> host(size_t offset, size_t bytes) const override;
+  void* device() const override { return block_->data; }
+  const char* place() const override;
+  Block& block() const { return *block_; }
+  const Device& owner() const { return *device_; }
+
+ private:
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<BlockPool> pool_;
+  Block* block_;
+};
+
+class Device : public std::enable_shared_from_this<Device> {
+ public:
+  static std::shared_ptr<Device> open(int index);
+  ~Device();
+
+  const Leaf& leaf() const { return *leaf_; }
+  Context context() const { return context_; }
+  const DeviceFacts& facts() const { return facts_; }
+  const std::string& place() const { return place_; }
+  uint64_t free_bytes() const;
+
+  Tensor allocate(DType dtype, const Shape& shape);
+  void upload(const Tensor& host, Tensor& to);  // both contiguous, of the same bytes
+  std::shared_ptr<const std::byte> download(const void* from, size_t bytes) const;
+  void synchronize() const;
+
+  // Throws what an outcome says; true when it is kDone, false when it is kUnsupported.
+  bool check(Outcome outcome, const char* operation) const;
+
+  // Puts launch(stream) on a queue, after all that it depends on.
+  template <typename Launch>
+  void issue(const char* operation, std::initializer_list<const Tensor*> inputs,
+             std::initializer_list<const Tensor*> outputs, int64_t rows, Launch&& launch) {
+    const int queue = choose_queue(rows);
+    before(queue, inputs, outputs);
+    const bool supported = check(launch(leaf_->stream(context_, queue)), operation);
+    if (!supported) refuse(operation);
+    after(queue, inputs, outputs);
+  }
+  // The same for work that the leaf may not support: false when it does not.
+  template <typename Launch>
+  bool try_issue(const char* operation, std::initializer_list<const Tensor*> inputs,
+                 std::initializer_list<const Tensor*> outputs, int64_t rows, Launch&& launch) {
+    const int queue = choose_queue(rows);
+    before(queue, inputs, outputs);
+    if (!check(launch(leaf_->stream(context_, queue)), operation)) return false;
+    after(queue, inputs, outputs);
+    return true;
+  }
+
+  bool capturing() const { return capturing_; }
+  void begin_capture(std::shared_ptr<BlockPool> pool);
+  Graph end_capture();  // null when it failed
+  void launch(Graph graph);
+
+  // Accounts of the pools.
+  void* allocate_bytes(size_t bytes);
+  void release_bytes(void* data, size_t bytes);
+  void count(int64_t bytes);
+  MemoryUse memory() const { return use_; }
+  void reset_peak() { use_.peak_bytes = use_.in_use_bytes; }
+
+  View view(const Tensor& tensor, const char* operation) const;
+  void* address(const Tensor& tensor, const char* operation) const;
+
+ private:
+  Device() = default;
+  int choose_queue(int64_t rows) const;
+  void before(int queue, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs);
+  void after(int queue, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs);
+  void wait_for(int queue, int other, uint64_t position);
+  Block& block_of(const Tensor& tensor, const char* operation) const;
+  [[noreturn]] void refuse(const char* operation) const;
+  [[noreturn]] void out_of_memory(size_t bytes) const;
+  Event event();
+
+  const Leaf* leaf_ = nullptr;
+  Context context_ = nullptr;
+  DeviceFacts facts_{};
+  std::string place_;
+  std::shared_ptr<BlockPool> pool_, capture_pool_;
+  bool capturing_ = false;
+  uint64_t position_[kQueues] = {1, 1};                  // of the last kernel on a queue
+  uint64_t seen_[kQueues][kQueues] = {};                 // up to where queue i has waited for queue j
+  std::unordered_map<uint64_t, Event> events_[kQueues];  // while capturing: after each kernel
+  std::vector<Event> spare_events_;
+  MemoryUse use_;
+  uint64_t allocated_bytes_ = 0;
+  static constexpr int kPinnedBuffers = 4;
+  static constexpr size_t kPinnedBytes = size_t{32} << 20;
+  mutable void* pinned_[kPinnedBuffers] = {};
+  mutable Event pinned_free_[kPinnedBuffers] = {};
+  void prepare_pinned() const;
+};
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,172 @@
+// MLX's affine weights: value = scale * q + bias for each group along K, q a little-endian stream of `bits` bits. For
+// few rows the product reads the packed words itself; for many the weights are unpacked into a buffer first. And rows
+// of e4m3 with a scale each.
+#include <cuda_fp8.h>
+
+#include "backend/cuda/leaf/device.cuh"
+#include "backend/cuda/leaf/kernels.cuh"
+
+namespace lockstep::cuda {
+namespace {
+
+__device__ __forceinline__ float scale_at(const View& view, int64_t at) {
+  if (view.dtype == kF32) return static_cast<const float*>(view.data)[at];
+  if (view.dtype == kBF16) return widen(static_cast<const __nv_bfloat16*>(view.data)[at]);
+  return widen(static_cast<const __half*>(view.data)[at]);
+}
+
+__device__ __forceinline__ uint32_t packed_at(const uint32_t* row, int bits, int64_t i) {
+  const int64_t bit = i * bits, word = bit / 32;
+  const int shift = static_cast<int>(bit % 32);
+  uint64_t stream = row[word];
+  if (shift + bits > 32) stream |= static_cast<uint64_t>(row[word + 1]) << 32;
+  return static_cast<uint32_t>(stream >> shift) & ((1u << bits) - 1u);
+}
+
+template <typename T>
+__global__ void dequantise_elements(QuantisedTask task, T* out) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= task.n * task.k) return;
+  const int64_t row = i / task.k, column = i % task.k, groups = task.k / task.group_size;
+  const int64_t group = row * groups + column / task.group_size;
+  const uint32_t q = packed_at(task.words + row * (task.k * task.bits / 32), task.bits, column);
+  out[i] = narrow<T>(scale_at(task.scales, group) * static_cast<float>(q) + scale_at(task.biases, group));
+}
+
+// 4 bits, four words (32 values, which one group holds) a thread.
+template <typename T>
+__global__ void dequantise_words(QuantisedTask task, Eight<T>* out) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= task.n * task.k / 32) return;
+  const int64_t group = i / (task.group_size / 32);  // groups of a row follow each other as its words do
+  const float scale = scale_at(task.scales, group), bias = scale_at(task.biases, group);
+  const uint4 four = reinterpret_cast<const uint4*>(task.words)[i];
+  const uint32_t words[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    Eight<T> y;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) y.v[j] = narrow<T>(scale * static_cast<float>(words[w] >> (4 * j) & 15u) + bias);
+    out[4 * i + w] = y;
+  }
+}
+
+// A warp an output, all rows of x against it: K is read once for up to kRows rows.
+template <typename T, int kRows>
+__global__ void __launch_bounds__(128)
+    quantised_products(QuantisedTask task, RowMap x, const T* bias, RowMap out, int64_t first_row) {
+  const int64_t n = static_cast<int64_t>(blockIdx.x) * 4 + threadIdx.x / 32;
+  if (n >= task.n) return;
+  const int lane = threadIdx.x % 32;
+  const int64_t groups = task.k / task.group_size;
+  const uint32_t* row = task.words + n * (task.k * task.bits / 32);
+  const T* from[kRows];
+  float sum[kRows];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    from[r] = first_row + r < x.count ? x.at<T>(first_row + r) : nullptr;
+    sum[r] = 0;
+  }
+  if (task.bits == 4) {
+    for (int64_t word = lane; word < task.k / 8; word += 32) {
+      const int64_t group = n * groups + word * 8 / task.group_size;
+      const float scale = scale_at(task.scales, group), shift = scale_at(task.biases, group);
+      const uint32_t q = row[word];
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const float w = widen(narrow<T>(scale * static_cast<float>(q >> (4 * j) & 15u) + shift));
+#pragma unroll
+        for (int r = 0; r < kRows; ++r)
+          if (from[r]) sum[r] += w * widen(from[r][word * 8 + j]);
+      }
+    }
+  } else {
+    for (int64_t i = lane; i < task.k; i += 32) {
+      const int64_t group = n * groups + i / task.group_size;
+      const float w = widen(narrow<T>(scale_at(task.scales, group) * static_cast<float>(packed_at(row, task.bits, i)) +
+                                      scale_at(task.biases, group)));
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        if (from[r]) sum[r] += w * widen(from[r][i]);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], offset);
+    if (lane == 0 && from[r]) out.at<T>(first_row + r)[n] = narrow<T>(sum[r] + (bias ? widen(bias[n]) : 0.0f));
+  }
+}
+
+constexpr float kLargestE4m3 = 448.0f;
+
+template <typename T>
+__global__ void __launch_bounds__(256) fp8_rows(RowMap x, __nv_fp8_e4m3* out, float* scales) {
+  const int64_t row = blockIdx.x, units = x.columns / 8;
+  const Eight<T>* from = reinterpret_cast<const Eight<T>*>(x.at<T>(row));
+  __shared__ float partial[8];
+  float largest = 0;
+  for (int64_t unit = threadIdx.x; unit < units; unit += 256) {
+    const Eight<T> eight = from[unit];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) largest = fmaxf(largest, fabsf(widen(eight.v[j])));
+  }
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2)
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = largest;
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < 8; ++i) largest = fmaxf(largest, partial[i]);
+  const float scale = largest > 0 ? largest / kLargestE4m3 : 1.0f, inverse = 1.0f / scale;
+  if (threadIdx.x == 0) scales[row] = scale;
+  for (int64_t unit = threadIdx.x; unit < units; unit += 256) {
+    const Eight<T> eight = from[unit];
+    __nv_fp8_e4m3 y[8];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) y[j] = __nv_fp8_e4m3(widen(eight.v[j]) * inverse);
+    *reinterpret_cast<uint2*>(out + row * x.columns + unit * 8) = *reinterpret_cast<const uint2*>(y);
+  }
+}
+
+}  // namespace
+
+Outcome dequantise(const QuantisedTask* task, View* out, Stream stream) {
+  const int64_t count = task->n * task->k;
+  if (count == 0) return Outcome::kDone;
+  const auto s = static_cast<cudaStream_t>(stream);
+  return for_float(out->dtype, "dequantise to this dtype", [&]<typename T>(T) {
+    if (task->bits == 4 && reinterpret_cast<uintptr_t>(task->words) % 16 == 0)
+      dequantise_words<T><<<(count / 32 + 255) / 256, 256, 0, s>>>(*task, static_cast<Eight<T>*>(out->data));
+    else
+      dequantise_elements<T><<<(count + 255) / 256, 256, 0, s>>>(*task, static_cast<T*>(out->data));
+    return launched("dequantise");
+  });
+}
+
+Outcome quantised_rows(const QuantisedTask* task, const View* x, const void* bias, View* out, Stream stream) {
+  const RowMap in = rows_of(*x), to = rows_of(*out);
+  if (in.count == 0 || task->n == 0) return Outcome::kDone;
+  const auto s = static_cast<cudaStream_t>(stream);
+  return for_float(x->dtype, "quantised product of this dtype", [&]<typename T>(T) {
+    for (int64_t row = 0; row < in.count; row += 4) {
+      if (in.count - row == 1)
+        quantised_products<T, 1><<<(task->n + 3) / 4, 128, 0, s>>>(*task, in, static_cast<const T*>(bias), to, row);
+      else
+        quantised_products<T, 4><<<(task->n + 3) / 4, 128, 0, s>>>(*task, in, static_cast<const T*>(bias), to, row);
+    }
+    return launched("quantised product");
+  });
+}
+
+Outcome to_fp8_rows(const View* x, void* out, float* scales, Stream stream) {
+  const RowMap in = rows_of(*x);
+  if (in.count == 0) return Outcome::kDone;
+  if (!wide_rows(in, x->dtype)) return unsupported("rows that are not whole units of eight");
+  return for_float(x->dtype, "fp8 from this dtype", [&]<typename T>(T) {
+    fp8_rows<T><<<in.count, 256, 0, static_cast<cudaStream_t>(stream)>>>(in, static_cast<__nv_fp8_e4m3*>(out), scales);
+    return launched("fp8 rows");
+  });
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,96 @@
+#include "pipeline/text_stage.h"
+
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "ops/elementwise.h"
+
+namespace lockstep {
+
+using nn::Ctx;
+using nn::Execution;
+
+Tensor embed_prompt(const Stages& stages, const models::TextModel& encoder, const PromptTokens& tokens, int most,
+                    std::string_view pass, const models::TextModel::Input& input) {
+  const Execution stage = stages.execution(-1, pass);
+  models::TextModel::Input whole = input;
+  whole.ids = tokens.ids;
+  const Tensor hidden = encoder.forward(whole, Ctx(stage, "text_encoder"));  // [1, S, D]
+  const int64_t end = most ? std::min<int64_t>(hidden.dim(1), tokens.drop + most) : hidden.dim(1);
+  if (end <= tokens.drop)
+    fail(Code::kBadInput, "encode", "the prompt's template has fewer tokens than the pipeline drops",
+         {.expected = "more than " + std::to_string(tokens.drop), .got = std::to_string(hidden.dim(1))});
+  return ops::contiguous(stages.backend(), hidden.slice(1, tokens.drop, end));
+}
+
+namespace {
+
+bool same_text(const GenerateRequest& a, const GenerateRequest& b) {
+  bool same = a.prompt == b.prompt && a.negative_prompt == b.negative_prompt && a.guided() == b.guided() &&
+              a.pictures.size() == b.pictures.size() && a.condition_resolution == b.condition_resolution &&
+              a.resolution == b.resolution && a.positions == b.positions;
+  for (size_t i = 0; same && i < a.pictures.size(); ++i)
+    same = a.pictures[i].strided_data() == b.pictures[i].strided_data();
+  return same;
+}
+
+}  // namespace
+
+std::vector<Embeddings> embed_all(const Stages& stages, const std::vector<GenerateRequest>& requests,
+                                  const EmbedPrompt& embed) {
+  stages.report("text encoder", 0, static_cast<int64_t>(requests.size()));
+  std::vector<Embeddings> all;
+  for (const GenerateRequest& request : requests) {
+    check_interrupt("generate");
+    Embeddings text;
+    if (!all.empty() && same_text(request, requests[all.size() - 1]) && !stages.listening()) {
+      text = all.back();
+    } else {
+      text.cond = stages.tap("prompt_embeds", embed(request, request.prompt, "cond"));
+      if (request.guided())
+        text.uncond = stages.tap("negative_prompt_embeds", embed(request, *request.negative_prompt, "uncond"));
+    }
+    all.push_back(std::move(text));
+    stages.report("text encoder", static_cast<int64_t>(all.size()), static_cast<int64_t>(requests.size()));
+  }
+  return all;
+}
+
+std::vector<Embeddings> encode_prompts(const Stages& stages, const std::vector<GenerateRequest>& requests) {
+  const Tokenizer tokenizer = stages.model().tokenizer();
+  const models::TextModel encoder =
+      stages.model().text_encoder(stages.backend(), stages.dtype(), stages.loading("load text enc."));
+  return embed_all(
+      stages, requests, [&](const GenerateRequest& request, const std::string& prompt, std::string_view pass) {
+        return embed_prompt(stages, encoder, tokenize_prompt(tokenizer, prompt), request.max_prompt_tokens, pass);
+      });
+}
+
+std::vector<Embeddings> encode_edit_prompts(const Stages& stages, const std::vector<GenerateRequest>& requests,
+                                            const std::vector<VisionInput>& inputs, bool numbered) {
+  const Tokenizer tokenizer = stages.model().tokenizer();
+  const models::TextModel encoder =
+      stages.model().text_encoder(stages.backend(), stages.dtype(), stages.loading("load text enc."));
+  const models::VisionTower tower =
+      stages.model().vision_tower(stages.backend(), stages.dtype(), stages.loading("load vision"));
+  Tensor rows;  // of the pictures of a request: the same for prompt and negative prompt
+  return embed_all(
+      stages, requests, [&](const GenerateRequest& request, const std::string& prompt, std::string_view pass) {
+        const VisionInput& input = inputs[static_cast<size_t>(&request - requests.data())];
+        if (pass == "cond" || stages.listening()) {
+          const Execution stage = stages.execution(-1, pass);
+          rows = tower.forward(input.patches, input.grids, Ctx(stage, "text_encoder"));
+        }
+        std::vector<int64_t> counts;
+        for (const models::PatchGrid& grid : input.grids) counts.push_back(grid.rows(tower.config()));
+        const PromptTokens tokens =
+            tokenize_edit_prompt(tokenizer, prompt, counts, numbered, tower.config().image_token);
+        std::vector<models::TextPosition> positions;
+        if (request.positions == ImagePositions::kMrope)
+          positions = models::image_positions(tokens.ids, input.grids, tower.config());
+        return embed_prompt(
+            stages, encoder, tokens, 0, pass,
+            {.ids = {}, .image_rows = rows, .image_token = tower.config().image_token, .positions = positions});
+      });
+}
+
+}  // namespace lockstep
