@@ -1,5 +1,7 @@
 #include "base/error.h"
 
+#include "base/escape.h"
+
 namespace lockstep {
 
 std::string_view code_name(Code code) {
@@ -51,30 +53,12 @@ int exit_status(Code code) {
   return 4;
 }
 
-namespace {
-
-// Names from files may hold anything: a zero byte would end the message, an escape would steer the terminal.
-std::string visible(std::string_view text) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte >= 0x20 && byte != 0x7F) || c == '\n' || c == '\t')
-      out += c;
-    else
-      out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
-  }
-  return out;
-}
-
-}  // namespace
-
 void fail(Code code, std::string_view operation, std::string_view what, const Detail& detail) {
   std::string message = "[" + std::string(operation) + "] " + std::string(what);
   if (!detail.expected.empty()) message += "; expected " + detail.expected;
   if (!detail.got.empty()) message += (detail.expected.empty() ? "; got " : ", got ") + detail.got;
   if (!detail.hint.empty()) message += "; try " + detail.hint;
-  throw Error(code, visible(message));
+  throw Error(code, escaped(message, Keep::kLineBreaks));  // names from files may hold anything
 }
 
 }  // namespace lockstep

@@ -1,11 +1,30 @@
 // Ctrl-C: the first asks long work to stop at its next check, so that no file is left half written; the second ends the
 // process.
 #pragma once
+#include <chrono>
+#include <functional>
 
 namespace lockstep {
 
 void install_interrupt_handler();
 bool interrupted();
-void check_interrupt(const char* operation);  // throws Error{kCancelled} after Ctrl-C
+// Throws Error{kCancelled} after Ctrl-C, and where nobody waits any more for what this thread does.
+void check_interrupt(const char* operation);
+
+// For as long as it lives, the work of this thread is for somebody who may leave: `gone` is asked at the checks, at
+// most fifty times a second.
+class StopWhen {
+ public:
+  explicit StopWhen(std::function<bool()> gone);
+  ~StopWhen();
+  StopWhen(const StopWhen&) = delete;
+  StopWhen& operator=(const StopWhen&) = delete;
+
+ private:
+  friend void check_interrupt(const char* operation);
+  std::function<bool()> gone_;
+  std::chrono::steady_clock::time_point asked_;
+  StopWhen* outer_;
+};
 
 }  // namespace lockstep

@@ -2,8 +2,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdio>
-#include <string>
+
+#include "base/text.h"
 
 namespace lockstep {
 namespace {
@@ -23,11 +23,7 @@ bool verbose() {
 
 void write_note(std::string_view operation, std::string_view text) {
   const double secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - kStart).count();
-  std::string line = fmt::format("[{:8.3f} s] {}: ", secs, operation);
-  // Names come from files: a terminal must not be made to obey them.
-  for (const char c : text) line += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  line += '\n';
-  std::fwrite(line.data(), 1, line.size(), stderr);  // one call: notes of several threads do not mix
+  print_error("[{:8.3f} s] {}: {}\n", secs, operation, text);
 }
 
 }  // namespace lockstep

@@ -1,10 +1,11 @@
 #include "base/progress.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+
+#include "base/text.h"
 
 namespace lockstep {
 
@@ -39,9 +40,11 @@ void Progress::draw(bool last) {
   const double secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   std::string bar(static_cast<size_t>(share * kWidth), '#');
   bar.resize(kWidth, '.');
-  const std::string left =
-      share > 0 && share < 1 ? fmt::format("{:.1f} s left", secs / share - secs) : fmt::format("{:.1f} s", secs);
-  fmt::print(stderr, "\r{:<16} [{}] {}/{}  {} {}\x1b[K{}", label_, bar, done_, total_, left, note_, last ? "\n" : "");
+  const Text left =
+      share > 0 && share < 1 ? Text::of("{:.1f} s left", secs / share - secs) : Text::of("{:.1f} s", secs);
+  static const Text kStart = Text::trusted("\r"), kClear = Text::trusted("\x1b[K");
+  print_error("{}{:<16} [{}] {}/{}  {} {}{}{}", kStart, label_, bar, done_, total_, left, note_, kClear,
+              last ? Text("\n") : Text());
   std::fflush(stderr);
 }
 

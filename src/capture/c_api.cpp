@@ -240,6 +240,15 @@ lockstep_status lockstep_checkpoint_of_call(lockstep_run* run, const lockstep_pl
   });
 }
 
+lockstep_status lockstep_weight(lockstep_run* run, const char* module, const char* name, const lockstep_view* view) {
+  if (!run || !run->session->writer()) return LOCKSTEP_OK;
+  return guarded([&] {
+    if (!module || !name) bad_call("weight", "no module or no name");
+    run->session->writer()->note_weight(module, name, tensor_from_view(view, "weight"));
+    return LOCKSTEP_OK;
+  });
+}
+
 lockstep_view lockstep_tensor_view(const lockstep_tensor* tensor) {
   if (!tensor) return {nullptr, LOCKSTEP_F32, 0, nullptr, nullptr};
   return {tensor->tensor.strided_data(), static_cast<lockstep_dtype>(tensor->tensor.dtype()),

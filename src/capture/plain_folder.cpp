@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "capture/file_names.h"
 #include "capture/run_reader.h"
 #include "io/tensor_source.h"
@@ -60,9 +61,8 @@ std::map<std::string, std::string> stage_names(const fs::path& folder, const Ten
 void say_skipped(const std::vector<SkippedFile>& skipped) {
   constexpr size_t kMostNamed = 8;
   for (size_t i = 0; i < std::min(skipped.size(), kMostNamed); ++i)
-    fmt::print(stderr, "lockstep: {} is left out: {}\n", skipped[i].file.string(), skipped[i].why);
-  if (skipped.size() > kMostNamed)
-    fmt::print(stderr, "lockstep: {} more files are left out\n", skipped.size() - kMostNamed);
+    print_error("lockstep: {} is left out: {}\n", skipped[i].file.string(), skipped[i].why);
+  if (skipped.size() > kMostNamed) print_error("lockstep: {} more files are left out\n", skipped.size() - kMostNamed);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "capture/recording_tap.h"
 #include "capture/run_folder.h"
 #include "capture/run_lock.h"
@@ -61,6 +62,7 @@ Environment environment_for(const RecordRequest& request, const fs::path& run, c
   set("LOCKSTEP_RECORD", run.empty() ? "0" : name);
   set("LOCKSTEP_RECORD_MODULES", "1");
   set("LOCKSTEP_MODULES", request.modules);
+  set("LOCKSTEP_FUNCTIONS", request.functions);
   set("LOCKSTEP_TAP", request.tap);
   set("LOCKSTEP_NO_TAP", request.no_tap);
   set("LOCKSTEP_STEPS", request.steps);
@@ -68,6 +70,8 @@ Environment environment_for(const RecordRequest& request, const fs::path& run, c
   set("LOCKSTEP_BUDGET", request.budget);
   set("LOCKSTEP_INPUTS", request.inputs ? "1" : "");
   set("LOCKSTEP_STATS_ONLY", request.stats_only ? "1" : "");
+  set("LOCKSTEP_OPERATIONS", request.operations);
+  set("LOCKSTEP_OPERATIONS_AT", request.operations_at);
   set("LOCKSTEP_REFERENCE", request.reference);
   set("LOCKSTEP_SUBSTITUTE", request.substitute);
   if (const fs::path library = capture_library(); !library.empty()) set("LOCKSTEP_LIBRARY", library.string());
@@ -226,7 +230,7 @@ std::unique_ptr<WatchedRun> begin_run(const Store& store, const Json& manifest, 
   } catch (const Error& error) {
     if (!or_unrecorded || error.code() != Code::kIo) throw;
     why = error.what();
-    fmt::print(stderr, "lockstep: the program runs unrecorded: {}\n", why);
+    print_error("lockstep: the program runs unrecorded: {}\n", why);
     return nullptr;
   }
 }
@@ -236,7 +240,7 @@ void make_latest(const Store& store, const std::string& name, const fs::path& ru
   try {
     store.archive_older(name, 1);
   } catch (const Error& error) {  // the program runs: an older run that stays where it is must not end its recording
-    fmt::print(stderr, "lockstep: {}\n", error.what());
+    print_error("lockstep: {}\n", error.what());
   }
 }
 
@@ -258,7 +262,7 @@ void end_run(WatchedRun& run, RecordOutcome& outcome, int status, bool or_unreco
     say_how_it_ended(run, outcome, status);
   } catch (const Error& error) {  // the disk is full by now: what the program did is not undone by that
     if (!or_unrecorded || error.code() != Code::kIo) throw;
-    fmt::print(stderr, "lockstep: the run does not say how its program ended: {}\n", error.what());
+    print_error("lockstep: the run does not say how its program ended: {}\n", error.what());
   }
   outcome.records = static_cast<int64_t>(Run::open_path(run.made.path).records().size());
 }

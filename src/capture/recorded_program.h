@@ -12,13 +12,14 @@ namespace lockstep {
 
 struct RecordRequest {
   fs::path home;
-  std::string name;                                       // empty: after the program
-  std::vector<std::string> argv;                          // a .py file is run with `python`
-  std::string python;                                     // empty: LOCKSTEP_PYTHON, else python3
-  std::string modules, tap, no_tap, steps, full, budget;  // as on the command line; empty: not given
+  std::string name;                                                  // empty: after the program
+  std::vector<std::string> argv;                                     // a .py file is run with `python`
+  std::string python;                                                // empty: LOCKSTEP_PYTHON, else python3
+  std::string modules, functions, tap, no_tap, steps, full, budget;  // as on the command line; empty: not given
   bool inputs = false, stats_only = false;
   std::string reference, substitute;
-  fs::path cwd;                                    // empty: ours
+  std::string operations, operations_at;  // globs of modules whose operations are traced; "step:hit:pass" of one call
+  fs::path cwd;                           // empty: ours
   std::map<std::string, std::string> environment;  // empty: ours
   bool output_to_stderr = false;                   // what the program prints on stdout goes to stderr, for --json
   bool quiet = false;                              // what it prints goes to output.log only

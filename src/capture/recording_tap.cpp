@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "base/text.h"
 
 namespace lockstep {
 namespace {
@@ -105,7 +106,7 @@ void RecordingTap::complain(const std::string& topic, const std::string& message
   if (writer_)
     writer_->warn_once(topic, message);
   else
-    fmt::print(stderr, "lockstep: {}\n", message);
+    print_error("lockstep: {}\n", message);
 }
 
 std::optional<Tensor> RecordingTap::offer(const TensorKey& key, const Tensor& tensor) {
@@ -147,6 +148,16 @@ std::optional<Tensor> RecordingTap::offer(const TensorKey& offered, const Tensor
   }
   if (writer_) writer_->record(std::move(record), tensor);
   return replacement;
+}
+
+void RecordingTap::offer_input(const TensorKey& offered, const Tensor& tensor) {
+  if (!writer_ || !options_.filter.wants(offered.name)) return;
+  Record record;
+  record.key = offered;
+  std::sort(record.key.tags.begin(), record.key.tags.end());
+  record.key.hit = take_hit(record.key, Role::kInput, -1);
+  record.role = Role::kInput;
+  if (options_.filter.wants_step(offered.step)) writer_->record(std::move(record), tensor);
 }
 
 int64_t RecordingTap::offered() const {

@@ -12,7 +12,7 @@
 #include "capture/record.h"
 #include "capture/run_reader.h"
 #include "capture/run_writer.h"
-#include "tensor/tap.h"
+#include "tensor/input_tap.h"
 
 namespace lockstep {
 
@@ -35,7 +35,7 @@ struct TapOptions {
   Role role = Role::kOutput;  // of tensors that come through offer()
 };
 
-class RecordingTap : public Tap {
+class RecordingTap : public Tap, public InputTap {
  public:
   RecordingTap(RunWriter& writer, TapOptions options) : RecordingTap(&writer, std::move(options)) {}
   // Null: nothing is recorded, which leaves comparing and substituting.
@@ -43,6 +43,8 @@ class RecordingTap : public Tap {
 
   bool wants(std::string_view name) const override { return options_.filter.wants(name); }
   std::optional<Tensor> offer(const TensorKey& key, const Tensor& tensor) override;
+  // Recorded only: a live comparison goes by what modules give, and substituting a module's result is enough.
+  void offer_input(const TensorKey& key, const Tensor& tensor) override;
   // `call`: the hit of the call that the tensor goes into or comes out of; negative: counted here.
   std::optional<Tensor> offer(const TensorKey& key, const Tensor& tensor, Role role, const Where& where,
                               bool may_substitute = true, int call = -1);

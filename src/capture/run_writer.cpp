@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "base/text.h"
 #include "capture/file_size_signal.h"
 #include "capture/value_pass.h"
 
@@ -20,7 +21,7 @@ namespace {
 constexpr size_t kInlineBytes = 32 << 10;
 
 // What a line may still grow by once its slot is taken: the sequence numbers and the checksum.
-constexpr size_t kLateText = 96;
+constexpr size_t kLateText = 128;
 
 // From this size on a direct write costs less than a copy into the page cache.
 constexpr size_t kDirectBytes = 1 << 20;
@@ -135,7 +136,7 @@ void RunWriter::warn_once(const std::string& topic, const std::string& message) 
     if (options_.warn)
       options_.warn(message);
     else
-      fmt::print(stderr, "lockstep: {}\n", message);
+      print_error("lockstep: {}\n", message);
   } catch (...) {
     // Even a warning must not stop the host.
   }
@@ -193,7 +194,7 @@ void RunWriter::record(Record record, const Tensor& tensor) noexcept {
     record.preview = preview_values(tensor);
     record.secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     const bool full = keep_in_full(record, tensor.bytes());
-    if (!full || tensor.bytes() <= kInlineBytes) {
+    if (!full || tensor.bytes() <= kInlineBytes || !has_thread()) {
       record_inline(record, tensor, full);
       return;
     }
@@ -219,9 +220,34 @@ void RunWriter::record(Record record, const Tensor& tensor) noexcept {
   }
 }
 
+// The file of a small tensor: that of an earlier record with the same values, else a new one, which is remembered.
+std::string RunWriter::written_values(Record& record, const Tensor& packed, std::shared_ptr<Seen>& remembers) {
+  const std::string values = record.checksum + record.dtype_text + to_string(record.shape);
+  std::string first;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = seen_.find(values);
+    if (found != seen_.end() && found->second->on_disk) {
+      record.same_as = found->second->record.seq;
+      counts_.tensor_bytes -= packed.bytes();
+      first = found->second->record.file;
+    }
+  }
+  if (!first.empty()) return folder_.link_tensor(record, first);
+  const std::string file = folder_.write_tensor(record, packed.contiguous_bytes());
+  const std::lock_guard lock(mutex_);
+  if (seen_.size() < kMostSeen && !seen_.contains(values)) {
+    remembers = std::make_shared<Seen>();
+    remembers->record.file = file;
+    seen_.emplace(values, remembers);
+  }
+  return file;
+}
+
 // Without the thread: statistics alone, small tensors, and those for which no slot is large enough.
 void RunWriter::record_inline(Record& record, const Tensor& tensor, bool full) {
   record.file.clear();
+  std::shared_ptr<Seen> remembers;
   if (!full) {
     const PassResult result = pass_over_values(tensor, {});
     record.stats = result.stats;
@@ -232,7 +258,7 @@ void RunWriter::record_inline(Record& record, const Tensor& tensor, bool full) {
     record.stats = result.stats;
     record.checksum = result.checksum;
     try {
-      record.file = folder_.write_tensor(record, packed.contiguous_bytes());
+      record.file = written_values(record, packed, remembers);
     } catch (const Error& error) {
       tensors_broken_ = true;
       {
@@ -243,57 +269,79 @@ void RunWriter::record_inline(Record& record, const Tensor& tensor, bool full) {
       warn_once(kDiskTopic, std::string(error.what()) + "; no more full tensors, statistics go on where they fit");
     }
   }
-  if (record_statistics_now(record)) return;
+  if (record_statistics_now(record, remembers)) return;
   // Older records are still on their way, and lines are written in order.
   const size_t text_room = line_from_record(record).size() + kLateText;
   Slot* slot = spool_.take(Slot::bytes_for(text_room, 0));
   if (slot) {
-    enqueue(std::move(record), slot, text_room, 0);
+    enqueue(std::move(record), slot, text_room, 0, std::move(remembers));
     return;
   }
   flush();
   const std::lock_guard lock(mutex_);
   record.seq = next_seq_++;
+  if (remembers) remembers->record.seq = record.seq, remembers->on_disk = true;
   write_line(record);
 }
 
-bool RunWriter::record_statistics_now(Record& record) {
+bool RunWriter::record_statistics_now(Record& record, const std::shared_ptr<Seen>& remembers) {
   const std::lock_guard lock(mutex_);
   if (in_flight_ > 0) return false;
   record.seq = next_seq_++;
+  if (remembers) remembers->record.seq = record.seq, remembers->on_disk = true;
   write_line(record);
   return true;
 }
 
-void RunWriter::enqueue(Record record, Slot* slot, size_t text_room, size_t data_bytes) {
+// Starts it with the first tensor that it is for. Where the system starts no more threads, tensors are written by the
+// program's own: slower, and nothing is lost.
+bool RunWriter::has_thread() {
+  const std::lock_guard lock(mutex_);
+  if (thread_ || threadless_) return thread_ != nullptr;
+  // The thread inherits a full signal mask: a write beyond RLIMIT_FSIZE then fails with EFBIG instead of ending the
+  // program with SIGXFSZ, and no handler of the host runs here.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::make_unique<std::thread>([this] { run_thread(); });
+  } catch (const std::exception&) {
+    threadless_ = true;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread_ != nullptr;
+}
+
+void RunWriter::enqueue(Record record, Slot* slot, size_t text_room, size_t data_bytes,
+                        std::shared_ptr<Seen> inline_seen) {
   std::shared_ptr<Seen> first, remembers;
   const std::lock_guard lock(mutex_);
-  record.seq = next_seq_++;
-  if (data_bytes > 0) {
-    const std::string values = record.checksum + record.dtype_text + to_string(record.shape);
-    if (const auto found = seen_.find(values); found != seen_.end()) {
-      first = found->second;
-      record.same_as = first->record.seq;
-      counts_.tensor_bytes -= data_bytes;
-      data_bytes = 0;
-    } else if (seen_.size() < kMostSeen) {
-      remembers = std::make_shared<Seen>();
-      remembers->record.seq = record.seq;
-      seen_.emplace(values, remembers);
+  record.seq = next_seq_;
+  if (inline_seen) inline_seen->record.seq = record.seq, inline_seen->on_disk = true;
+  std::string values;
+  try {
+    if (data_bytes > 0) {
+      values = record.checksum + record.dtype_text + to_string(record.shape);
+      if (const auto found = seen_.find(values); found != seen_.end()) {
+        first = found->second;
+        record.same_as = first->record.seq;
+        counts_.tensor_bytes -= data_bytes;
+        data_bytes = 0;
+      } else if (seen_.size() < kMostSeen) {
+        remembers = std::make_shared<Seen>();
+        remembers->record.seq = record.seq;
+        seen_.emplace(values, remembers);
+      }
     }
+    const std::string line = line_from_record(record);
+    queue_.push_back({std::move(record), slot, std::move(first), remembers});
+    slot->commit(next_seq_, line, text_room, data_bytes);
+  } catch (...) {  // out of memory: nothing may refer to a record that does not exist
+    if (remembers) seen_.erase(values);
+    throw;
   }
-  slot->commit(record.seq, line_from_record(record), text_room, data_bytes);
-  queue_.push_back({std::move(record), slot, std::move(first), std::move(remembers)});
+  ++next_seq_;
   ++in_flight_;
-  if (!thread_) {
-    // The thread inherits a full signal mask: a write beyond RLIMIT_FSIZE then fails with EFBIG instead of ending the
-    // program with SIGXFSZ, and no handler of the host runs here.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::make_unique<std::thread>([this] { run_thread(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
   wake_->notify_one();
 }
 
@@ -303,7 +351,7 @@ void RunWriter::write_line(Record& record) {
   try {
     folder_.append(record);
     ++counts_.records;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     log_broken_ = true;
     ++counts_.lost;
     // warn_once takes the lock that is held here.
@@ -312,7 +360,7 @@ void RunWriter::write_line(Record& record) {
       if (options_.warn)
         options_.warn(message);
       else
-        fmt::print(stderr, "lockstep: {}\n", message);
+        print_error("lockstep: {}\n", message);
     }
   }
 }
@@ -329,7 +377,7 @@ void RunWriter::finish(Pending& pending) {
     if (!finish_record(folder_, pending.record, packed, direct ? std::optional(packed) : std::nullopt))
       warn_once("checksum",
                 pending.record.key.name + ": the values changed between capture and disk; this record is bad");
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     tensors_broken_ = true;
     pending.record.file.clear();
     {

@@ -54,6 +54,8 @@ class RunWriter {
 
   // `record` brings key (with its hit), role, where and substituted; the rest is filled in here. Any thread may call.
   void record(Record record, const Tensor& tensor) noexcept;
+  // Notes in weights.jsonl that a module holds this weight; the values are not kept.
+  void note_weight(const std::string& module, const std::string& name, const Tensor& tensor) noexcept;
   void update(const Json& patch) noexcept;  // merges into run.json
   void flush() noexcept;                    // returns when everything recorded so far is in its place
   void close(std::string_view status = "finished", std::optional<int> exit_code = std::nullopt) noexcept;
@@ -65,6 +67,7 @@ class RunWriter {
   // with the values of a record before it; those are kept once. `record` is complete when the thread has written it.
   struct Seen {
     Record record;
+    bool on_disk = false;  // its file is there already; looked at and set with mutex_ held
   };
   struct Pending {
     Record record;
@@ -77,10 +80,12 @@ class RunWriter {
   void begin();
   bool keep_in_full(const Record& record, uint64_t bytes);
   void record_inline(Record& record, const Tensor& tensor, bool full);
-  bool record_statistics_now(Record& record);
-  void enqueue(Record record, Slot* slot, size_t text_room, size_t data_bytes);
+  std::string written_values(Record& record, const Tensor& packed, std::shared_ptr<Seen>& remembers);
+  bool record_statistics_now(Record& record, const std::shared_ptr<Seen>& remembers);
+  void enqueue(Record record, Slot* slot, size_t text_room, size_t data_bytes, std::shared_ptr<Seen> inline_seen = {});
   void finish(Pending& pending);
   void write_line(Record& record);
+  bool has_thread();
   void run_thread();
   bool forked() const;
 
@@ -101,10 +106,11 @@ class RunWriter {
   std::unique_ptr<std::condition_variable> done_ = std::make_unique<std::condition_variable>();
   std::deque<Pending> queue_;
   std::map<std::string, std::shared_ptr<Seen>> seen_;  // checksum, dtype and shape → its first record
-  int64_t next_seq_ = 0;
+  int64_t next_seq_ = 0, weights_ = 0;
   int in_flight_ = 0;   // queued or being written
   bool begun_ = false;  // the run is ours and its log is open
   bool stop_ = false;
+  bool threadless_ = false;                                                         // the system would not start one
   std::atomic<bool> closed_ = false, log_broken_ = false, tensors_broken_ = false;  // looked at without the lock
   WriterCounts counts_;
   std::set<std::string> warned_;

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/names.h"
 #include "base/number_text.h"
+#include "base/text.h"
 #include "capture/file_names.h"
 #include "capture/store.h"
 #include "io/npy.h"
@@ -40,8 +41,8 @@ void take_room(const fs::path& home, uint64_t bytes) {
   at->second += bytes;
   if (at->second <= limits.warn_bytes || warned) return;
   warned = true;
-  fmt::print(stderr, "lockstep: the store {} holds more than {}; nothing is saved beyond {}\n", home.string(),
-             text_from_bytes(limits.warn_bytes), text_from_bytes(limits.refuse_bytes));
+  print_error("lockstep: the store {} holds more than {}; nothing is saved beyond {}\n", home.string(),
+              text_from_bytes(limits.warn_bytes), text_from_bytes(limits.refuse_bytes));
 }
 
 }  // namespace

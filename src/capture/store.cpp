@@ -13,6 +13,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file_walk.h"
 #include "base/names.h"
 #include "capture/file_names.h"
 #include "capture/run_lock.h"
@@ -219,14 +220,13 @@ uint64_t folder_bytes(const fs::path& folder) {
   uint64_t total = 0;
   std::set<std::pair<dev_t, ino_t>> linked;  // a file with several names takes its room once
   std::error_code error;
-  fs::recursive_directory_iterator it(folder, fs::directory_options::skip_permission_denied, error), end;
-  while (!error && it != end) {
+  if (!fs::is_directory(folder, error)) return 0;
+  walk_files(folder, {}, "runs", [&](const fs::directory_entry& entry) {
     struct stat info {};
-    if (::lstat(it->path().c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+    if (::lstat(entry.path().c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
         (info.st_nlink < 2 || linked.emplace(info.st_dev, info.st_ino).second))
       total += static_cast<uint64_t>(info.st_size);
-    it.increment(error);
-  }
+  });
   return total;
 }
 

@@ -2,20 +2,25 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/number_text.h"
+#include "base/shown_json.h"
+#include "base/text.h"
 #include "cli/debug_words.h"
 #include "cli/help.h"
 
 namespace lockstep {
+
 namespace {
 
 void add_global_options(App& app) {
@@ -55,20 +60,33 @@ std::string resources_used() {
                      secs(used.ru_stime), text_from_bytes(static_cast<uint64_t>(used.ru_maxrss) * 1024));
 }
 
-int report(bool json, Code code, const std::string& message) {
-  if (json) print_json({{"error", {{"code", code_name(code)}, {"message", message}}}});
-  fmt::print(stderr, "lockstep: {}\n", message);
-  return exit_status(code);
+// Never throws: whatever has gone wrong, the status gets out.
+int report(const App& app, bool json, Code code, const std::string& message) noexcept {
+  try {
+    print_error("lockstep: {}\n", Text::from_lines(message));
+    if (json) print_json({{"error", {{"code", code_name(code)}, {"message", message}}}});
+  } catch (const std::exception&) {  // no memory for words, or nowhere to write them
+  }
+  return app.failure_status && code != Code::kCancelled ? app.failure_status : exit_status(code);
 }
 
-int report_parse_error(const App& app, const std::vector<std::string>& words, const CLI::ParseError& error) {
-  if (error.get_exit_code() == 0) return app.cli.exit(error);  // --help, --version
+int report_parse_error(App& app, const std::vector<std::string>& words, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) {  // --help, --version
+    const int status = app.cli.exit(error);
+    try {
+      flush_output();
+    } catch (const Error& full) {
+      return report(app, false, full.code(), full.what());
+    }
+    return status;
+  }
   if (words.empty()) {
-    fmt::print(stderr, "{}", app.cli.help());
+    print_error(Text::trusted(app.cli.help()));
     return exit_status(Code::kUsage);
   }
   const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
-  return report(json, Code::kUsage, explain_parse_error(app.cli, words, error));
+  if (app.cli.got_subcommand("record")) app.failure_status = kRecordFailed;
+  return report(app, json, Code::kUsage, explain_parse_error(app.cli, words, error));
 }
 
 // CLI11 takes "--x=" for an option without a value and swallows the next argument; an empty value is a value ("" is a
@@ -88,10 +106,12 @@ std::vector<std::string> split_empty_values(int argc, char** argv) {
 }  // namespace
 
 void print_json(const Json& document) {
-  fmt::print("{}\n", document.dump(-1, ' ', false, Json::error_handler_t::replace));
+  print("{}\n", Text::trusted(shown_json(document)));
 }
 
-int run_app(int argc, char** argv) {
+namespace {
+
+int run_command(int argc, char** argv) {
   App app;
   const std::vector<std::string> arguments = with_program_apart(split_empty_values(argc, argv));
   install_interrupt_handler();
@@ -100,6 +120,7 @@ int run_app(int argc, char** argv) {
   add_debug(app);
   add_doctor(app);
   add_generate(app);
+  add_edit(app);
   add_docs(app);
   add_ledger(app);
   add_mcp(app);
@@ -109,21 +130,40 @@ int run_app(int argc, char** argv) {
   add_serve(app);
   add_tensors(app);
   add_weights(app);
+  add_zoom(app);
   app.cli.require_subcommand(1);
   try {
     app.cli.name("lockstep");
     app.cli.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 wants them last first
     note("done", "exit status {}, {}", app.status, resources_used());
+    flush_output();  // a full disk behind stdout is a failure, whatever the command did
     return app.status;
   } catch (const CLI::ParseError& error) {
     return report_parse_error(app, arguments, error);
   } catch (const Error& error) {
-    return report(app.global.json, error.code(), error.what());
+    return report(app, app.global.json, error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    return report(app.global.json, Code::kMemory, "[memory] the system has no more memory to give; try a smaller size");
+    return report(app, app.global.json, Code::kMemory,
+                  "[memory] the system has no more memory to give; try a smaller size");
+  } catch (const std::system_error& error) {  // of a thread, a lock or a file operation that is not ours to name
+    return report(app, app.global.json, Code::kIo, std::string("[system] ") + error.what());
   } catch (const std::exception& error) {
-    return report(app.global.json, Code::kInternal,
+    return report(app, app.global.json, Code::kInternal,
                   std::string("[internal] ") + error.what() + "; this is a bug of ours");
+  }
+}
+
+}  // namespace
+
+int run_app(int argc, char** argv) {
+  try {
+    return run_command(argc, argv);
+  } catch (...) {  // not even the words for an error could be put together
+    constexpr std::string_view kWords = "lockstep: [memory] the system has no more memory to give\n";
+    static_cast<void>(!::write(STDERR_FILENO, kWords.data(), kWords.size()));
+    for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i)
+      if (std::string_view(argv[i]) == "record") return kRecordFailed;  // memory ran out before it was known
+    return exit_status(Code::kMemory);
   }
 }
 

@@ -11,10 +11,14 @@
 
 namespace lockstep {
 
+inline constexpr int kRecordFailed = 125;  // as with env and timeout: what they run has the other statuses
+
 struct App {
   CLI::App cli{"Lockstep: Qwen-Image in C++, and the debugger that proves a port right."};
   GlobalOptions global;
   int status = 0;  // what the command decided: 0 done or match, 1 compared and different
+  // What a failure of ours exits with; 0: by its code. A command that hands on a program's status keeps its own apart.
+  int failure_status = 0;
 };
 
 void print_json(const Json& document);  // on stdout, one line; bytes that are no UTF-8 are replaced
@@ -23,6 +27,7 @@ void print_json(const Json& document);  // on stdout, one line; bytes that are n
 void add_compare(App& app);
 void add_debug(App& app);
 void add_doctor(App& app);
+void add_edit(App& app);
 void add_generate(App& app);
 void add_docs(App& app);
 void add_ledger(App& app);
@@ -33,5 +38,6 @@ void add_runs(App& app);
 void add_serve(App& app);
 void add_tensors(App& app);
 void add_weights(App& app);
+void add_zoom(App& app);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/text.h"
 #include "capture/store.h"
 #include "cli/app.h"
 #include "cli/debug_text.h"
@@ -23,7 +24,7 @@ void show(const App& app, const Operation& operation, const Json& result) {
   if (app.global.json)
     print_json(result);
   else
-    fmt::print("{}", debug_text(operation.name, result, Terminal(app.global)));
+    print("{}", debug_text(operation.name, result, Terminal(app.global)));
 }
 
 // Prints lines as they come, until the program has ended.
@@ -32,7 +33,7 @@ void follow(const App& app, const ServiceProcess& service, const Operation& oper
   Json result = call_service(service, operation, arguments, control);
   while (true) {
     result.erase("unfinished");  // it comes again, finished
-    fmt::print("{}", debug_text(operation.name, result, Terminal(app.global)));
+    print("{}", debug_text(operation.name, result, Terminal(app.global)));
     std::fflush(stdout);
     if ((result["state"] == "ended" || result["state"] == "lost") && result["lines"].empty()) return;
     if (control.cancelled()) return;
@@ -79,30 +80,7 @@ void add_operation(App& app, CLI::App* group, const Operation& operation) {
   command->footer(examples);
   auto given = std::make_shared<GivenWords>();
   auto following = std::make_shared<bool>(false);
-  for (const Argument& argument : operation.arguments) {
-    if (hidden_on_command_line(argument)) continue;
-    std::vector<std::string>& to = (*given)[argument.name];
-    if (argument.type == ArgumentType::kBool) {
-      const std::string value = argument.standard == Json(true) ? "false" : "true";
-      command->add_flag_callback(
-          option_name(argument), [&to, value] { to = {value}; }, argument.help);
-      continue;
-    }
-    std::string name = argument.positional ? argument.name : option_name(argument);
-    if (argument.positional) std::transform(name.begin(), name.end(), name.begin(), ::toupper);
-    if (argument.name == "module" && operation.name == "debug start") name = "-m," + name;
-    const bool many = argument.type == ArgumentType::kTextList || argument.type == ArgumentType::kTextMap;
-    CLI::Option* option = many ? command->add_option(name, to, argument.help)
-                               : command->add_option_function<std::string>(
-                                     name, [&to](const std::string& word) { to = {word}; }, argument.help);
-    if (argument.positional && many)
-      option->expected(0, 1 << 20);
-    else
-      option->expected(1)->multi_option_policy(many ? CLI::MultiOptionPolicy::TakeAll
-                                                    : CLI::MultiOptionPolicy::TakeLast);
-    if (!argument.positional) option->type_name(argument.type == ArgumentType::kTextMap ? "NAME=VALUE" : "VALUE");
-    if (argument.required) option->required();
-  }
+  add_arguments(*command, operation, *given);
   if (operation.name == "debug log") command->add_flag("--follow", *following, "go on until the program ends");
   if (operation.name == "debug start") command->positionals_at_end();
   command->callback([&app, &operation, given, following] { run_operation(app, operation, *given, *following); });

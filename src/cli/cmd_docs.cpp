@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "cli/app.h"
 #include "cli/help.h"
 
@@ -9,7 +10,7 @@ namespace lockstep {
 void add_docs(App& app) {
   CLI::App* command = app.cli.add_subcommand("docs", "print the reference of all commands as Markdown");
   command->group("");
-  command->callback([&app] { fmt::print("{}", markdown_reference(app.cli)); });
+  command->callback([&app] { print(Text::trusted(markdown_reference(app.cli))); });
 }
 
 }  // namespace lockstep

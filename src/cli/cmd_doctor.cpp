@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include "backend/cuda/report.h"
 #include "base/number_text.h"
+#include "base/text.h"
 #include "cli/app.h"
 #include "cli/machine.h"
 #include "cli/terminal.h"
@@ -14,10 +16,24 @@ std::string amx_text(const CpuFacts& cpu) {
                              : "yes, but CPUID leaf 0x1D is hidden: oneDNN is kept to AVX-512";
 }
 
+std::string cuda_text(const CudaReport& cuda) {
+  if (!cuda.usable) return "not usable: " + cuda.why;
+  std::string text = "driver for CUDA " + cuda.driver + ", cuBLASLt " + std::to_string(cuda.cublaslt_version) +
+                     (cuda.cudnn_version ? ", cuDNN " + std::to_string(cuda.cudnn_version) : ", no cuDNN");
+  for (size_t i = 0; i < cuda.devices.size(); ++i) {
+    const CudaDeviceReport& device = cuda.devices[i];
+    text += fmt::format("; cuda:{} ", i);
+    text += device.why.empty() ? fmt::format("{}, capability {}, {} of {} free", device.name, device.capability,
+                                             text_from_bytes(device.free_bytes), text_from_bytes(device.total_bytes))
+                               : device.why;
+  }
+  return text;
+}
+
 void print_text(const App& app) {
   const Terminal terminal(app.global);
   const auto line = [&](const std::string& name, const std::string& value) {
-    fmt::print("{}  {}\n", terminal.styled(fmt::format("{:<14}", name), Style::kDim), value);
+    print("{}  {}\n", terminal.styled(fmt::format("{:<14}", name), Style::kDim), value);
   };
   const CpuFacts cpu = cpu_facts();
   const MemoryFacts memory = memory_facts();
@@ -33,6 +49,7 @@ void print_text(const App& app) {
   line("AMX", amx_text(cpu));
   line("memory",
        fmt::format("{}, {} available", text_from_bytes(memory.total_bytes), text_from_bytes(memory.available_bytes)));
+  line("CUDA", cuda_text(cuda_report()));
   line("python", python.path.empty() ? "not found: recording Python programs needs one"
                                      : python.version + " (" + python.path + ")");
   for (const auto& [name, version] : library_versions()) line(name, version);
@@ -45,6 +62,14 @@ void print_as_json() {
   Json features = Json::object(), libraries = Json::object();
   for (const auto& [name, there] : cpu.features) features[name] = there;
   for (const auto& [name, version] : library_versions()) libraries[name] = version;
+  const CudaReport cuda = cuda_report();
+  Json devices = Json::array();
+  for (const CudaDeviceReport& device : cuda.devices)
+    devices.push_back({{"name", device.name},
+                       {"capability", device.capability},
+                       {"total_bytes", device.total_bytes},
+                       {"free_bytes", device.free_bytes},
+                       {"why", device.why}});
   print_json({{"version", LOCKSTEP_VERSION},
               {"compiler", __VERSION__},
               {"cpu",
@@ -54,6 +79,14 @@ void print_as_json() {
                 {"amx_in_leaf_7", cpu.amx_in_leaf_7},
                 {"leaf_1d_visible", cpu.leaf_1d_visible}}},
               {"memory", {{"total_bytes", memory.total_bytes}, {"available_bytes", memory.available_bytes}}},
+              {"cuda",
+               {{"usable", cuda.usable},
+                {"why", cuda.why},
+                {"driver", cuda.driver},
+                {"leaf", cuda.leaf},
+                {"cublaslt", cuda.cublaslt},
+                {"cudnn", cuda.cudnn},
+                {"devices", devices}}},
               {"python", python.path.empty() ? Json() : Json{{"path", python.path}, {"version", python.version}}},
               {"libraries", libraries}});
 }

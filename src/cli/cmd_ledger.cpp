@@ -1,20 +1,23 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "capture/recorded_program.h"
 #include "capture/run_reader.h"
 #include "cli/app.h"
 #include "cli/terminal.h"
 #include "compare/ledger.h"
+#include "compare/substitutes.h"
 #include "report/html_report.h"
 
 namespace lockstep {
 namespace {
 
 struct LedgerArguments {
-  std::string reference, only, python, report;
+  std::string reference, only, map, python, report;
   std::vector<std::string> argv;
   bool inputs = false, all = false;
 };
@@ -29,6 +32,7 @@ void run_ledger(App& app, const LedgerArguments& arguments) {
   // Resolved now: "latest" would otherwise mean the run that is about to begin.
   const RunView reference = open_run(arguments.reference, request.home);
   const fs::path reference_path = Run::open(arguments.reference, request.home).path();
+  const std::vector<MapRule> map = arguments.map.empty() ? std::vector<MapRule>() : read_map(arguments.map);
   request.argv = arguments.argv;
   request.python = arguments.python;
   request.inputs = arguments.inputs;
@@ -46,18 +50,22 @@ void run_ledger(App& app, const LedgerArguments& arguments) {
     return outcome.run.string();
   };
   const std::string as_it_is = run("ledger-as-it-is");
+  const RunView candidate = open_run(as_it_is, request.home);
   request.reference = fs::absolute(reference_path).string();
   request.substitute = arguments.only.empty() ? "*" : arguments.only;
+  std::optional<Substitutes> renamed;  // it has run once: its names, steps and layouts are known
+  if (!map.empty()) request.reference = renamed.emplace(reference, candidate, map, request.home).path().string();
   const std::string substituted = run("ledger-substituted");
-  const RunView candidate = open_run(as_it_is, request.home);
-  const Ledger ledger = make_ledger(reference, candidate, open_run(substituted, request.home));
+  Ledger ledger = make_ledger(reference, candidate, open_run(substituted, request.home), map);
+  if (renamed) ledger.notes.insert(ledger.notes.end(), renamed->notes().begin(), renamed->notes().end());
   if (ledger.entries.empty())
     fail(Code::kBadInput, "ledger", "no tensor was recorded in all three runs",
          {.expected = "a program that uses our checkpoints, hooks or taps, under the reference's names",
-          .hint = "lockstep compare, which shows what is unpaired"});
+          .hint = "--map FILE; lockstep compare shows what is unpaired, and --propose-map writes such a file"});
   if (!arguments.report.empty()) {
     CompareOptions options;
     options.only = arguments.only;
+    options.map = map;
     write_html_report(arguments.report, compare_runs(reference, candidate, options), reference, candidate, &ledger);
   }
   if (app.global.json) {
@@ -65,7 +73,7 @@ void run_ledger(App& app, const LedgerArguments& arguments) {
     out["runs"] = {{"as_it_is", as_it_is}, {"substituted", substituted}};
     print_json(out);
   } else {
-    fmt::print("{}", text_from(ledger, arguments.all, Terminal(app.global).color()));
+    print("{}", text_from(ledger, arguments.all, Terminal(app.global).color()));
   }
   app.status = ledger.sources.empty() ? 0 : 1;
 }
@@ -83,6 +91,8 @@ void add_ledger(App& app) {
       ->required();
   command->add_option("PROGRAM", arguments->argv, "after --: the program and its arguments")->required();
   command->add_option("--only", arguments->only, "record and replace these names alone")->type_name("GLOB");
+  command->add_option("--map", arguments->map, "JSON file: names of the program to names of the reference")
+      ->type_name("FILE");
   command->add_option("--python", arguments->python, "the Python that runs a .py file (default python3)")
       ->type_name("FILE");
   command->add_flag("--inputs", arguments->inputs, "take the inputs of modules into the ledger too");

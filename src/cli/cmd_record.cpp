@@ -4,38 +4,70 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "capture/recorded_program.h"
+#include "capture/run_reader.h"
 #include "cli/app.h"
+#include "compare/substitutes.h"
 
 namespace lockstep {
+namespace {
+
+// With a map: the reference under the program's names.
+std::unique_ptr<const Substitutes> renamed_reference(const RecordRequest& request, const std::string& map, bool quiet) {
+  if (map.empty()) return nullptr;
+  if (request.substitute.empty())
+    fail(Code::kUsage, "record", "--map says whose tensors are whose, and none is to be replaced",
+         {.hint = "--reference RUN --substitute GLOB"});
+  const RunView reference = view_of(std::make_shared<const Run>(Run::open(request.reference, request.home)));
+  auto made = std::make_unique<const Substitutes>(reference, read_map(map), request.home);
+  for (const std::string& note : made->notes())
+    if (!quiet) print_error("lockstep: {}\n", note);
+  return made;
+}
+
+}  // namespace
 
 void add_record(App& app) {
   CLI::App* command = app.cli.add_subcommand(
-      "record", "run a Python program with its torch and MLX modules recorded; no source is edited");
+      "record", "run a Python program with its torch, MLX, Flax and tinygrad modules recorded; no source is edited");
   command->footer(
       "lockstep record -- python my_port.py --steps 2\n"
-      "lockstep record --name port --modules 'transformer.*' --steps 0,5-9 -- my_port.py");
+      "lockstep record --name port --modules 'transformer.*' --steps 0,5-9 -- my_port.py\n"
+      "lockstep record --inputs --functions 'mflux.models.qwen.*' -- my_port.py");
   auto request = std::make_shared<RecordRequest>();
+  auto map = std::make_shared<std::string>();
   command->add_option("--name", request->name, "name of the run (default: the script's)");
   command->add_option(
       "--modules", request->modules,
       "record only modules that match (globs, comma separated; with their component's name or without)");
+  command->add_option("--functions", request->functions,
+                      "record plain functions of these modules or files too, such as 'mflux.models.qwen.*'");
   command->add_option("--tap", request->tap, "record only tensors that match");
   command->add_option("--no-tap", request->no_tap, "leave these out");
   command->add_option("--steps", request->steps, "denoising steps to record, such as 0,5-9");
   command->add_flag("--inputs", request->inputs, "record the inputs of modules too");
+  command->add_option("--operations", request->operations,
+                      "trace every operation inside the calls of these modules (globs), for lockstep zoom");
+  command->add_option("--operations-at", request->operations_at,
+                      "only in one call, as STEP:HIT:PASS; each part may be empty");
   command->add_flag("--stats-only", request->stats_only, "keep no full tensors");
   command->add_option("--full", request->full, "keep exactly these in full, whatever the budget");
   command->add_option("--budget", request->budget, "bytes of full tensors to keep, such as 500MB (default 2 GB)");
   command->add_option("--reference", request->reference, "a run whose values --substitute takes");
   command->add_option("--substitute", request->substitute, "go on with the reference's values for these names");
+  command->add_option("--map", *map, "JSON file: names of the program to names of the reference, for --substitute")
+      ->type_name("FILE");
   command->add_option("--python", request->python, "the Python that runs a .py file (default python3)");
   command->add_option("program", request->argv, "after --: the program and its arguments")->required();
   command->positionals_at_end();
-  command->callback([&app, request] {
+  command->callback([&app, request, map] {
+    app.failure_status = kRecordFailed;
     if (!request->substitute.empty() && request->reference.empty())
       fail(Code::kUsage, "record", "--substitute without a run to take tensors from", {.hint = "--reference RUN"});
     request->home = home_folder(app.global.home);
+    const auto renamed = renamed_reference(*request, *map, app.global.quiet);
+    if (renamed) request->reference = renamed->path().string();
     request->output_to_stderr = app.global.json;
     request->quiet = app.global.quiet;
     request->or_unrecorded = true;
@@ -47,24 +79,23 @@ void add_record(App& app) {
                 {"exit_code", outcome.exit_code},
                 {"records", outcome.records}};
       if (!outcome.not_recorded.empty()) told["not_recorded"] = outcome.not_recorded;
-      fmt::print("{}\n", told.dump());
+      print_json(told);
     }
     if (!outcome.not_recorded.empty()) {
       if (!app.global.quiet)
-        fmt::print(stderr, "lockstep: nothing was recorded of the program, which {}: {}\n",
-                   outcome.status == "killed" ? "was killed" : outcome.status, outcome.not_recorded);
-      app.status = outcome.exit_code;  // there is nothing of ours to report on
+        print_error("lockstep: nothing was recorded of the program, which {}: {}\n",
+                    outcome.status == "killed" ? "was killed" : outcome.status, outcome.not_recorded);
+      app.status = outcome.exit_code;
       return;
     }
     if (!app.global.json && !app.global.quiet)
-      fmt::print(stderr, "lockstep: run {} {}, {} records in {}\n", outcome.id, outcome.status, outcome.records,
-                 outcome.run.string());
+      print_error("lockstep: run {} {}, {} records in {}\n", outcome.id, outcome.status, outcome.records,
+                  outcome.run.string());
     if (outcome.records == 0 && !app.global.quiet)
-      fmt::print(
-          stderr,
+      print_error(
           "lockstep: the program recorded nothing; expected calls of torch or MLX modules, or checkpoints, within the "
           "filters, in a Python that reads PYTHONPATH (not python -I or -E)\n");
-    if (outcome.exit_code != 0) app.status = exit_status(Code::kIo);
+    app.status = outcome.exit_code;
   });
 }
 

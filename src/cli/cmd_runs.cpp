@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "capture/run_reader.h"
 #include "capture/store.h"
 #include "cli/app.h"
@@ -22,18 +23,18 @@ void list_runs(const App& app) {
     return;
   }
   if (runs.empty()) {
-    fmt::print("no runs in {}\n", store.home().string());
+    print("no runs in {}\n", store.home().string());
     return;
   }
   size_t widest = 4;
   for (const RunSummary& run : runs) widest = std::max(widest, std::min<size_t>(run.name.size(), 40));
-  fmt::print("{:<24} {:<{}} {:<9} {:<20} {:>9}\n", "id", "name", widest, "status", "created", "size");
+  print("{:<24} {:<{}} {:<9} {:<20} {:>9}\n", "id", "name", widest, "status", "created", "size");
   for (const RunSummary& run : runs)
-    fmt::print("{:<24} {:<{}} {:<9} {:<20} {:>9}{}\n", run.id, run.name.substr(0, 40), widest, run.status,
-               run.created.substr(0, 19), text_from_bytes(folder_bytes(run.path)), run.archived ? "  archived" : "");
+    print("{:<24} {:<{}} {:<9} {:<20} {:>9}{}\n", run.id, run.name.substr(0, 40), widest, run.status,
+          run.created.substr(0, 19), text_from_bytes(folder_bytes(run.path)), run.archived ? "  archived" : "");
 }
 
-// Do the files still hold what was captured? {"tensors": N, "bad": [...]}
+// Do the files still hold what was captured? {"tensors": N, "bad": [...], "dropped_records": N}
 Json verified(const Run& run) {
   int64_t tensors = 0;
   Json bad = Json::array();
@@ -48,36 +49,36 @@ Json verified(const Run& run) {
     }
     if (!good) bad.push_back(to_string(record.key));
   }
-  return {{"tensors", tensors}, {"bad", bad}};
+  return {{"tensors", tensors}, {"bad", bad}, {"dropped_records", run.skipped_lines()}};
 }
 
 void show_run(App& app, const std::string& spec, bool verify) {
   const Run run = Run::open(spec, home_folder(app.global.home));
   const Json summary = run_summary(run), found = verify ? verified(run) : Json();
-  if (verify && !found["bad"].empty()) app.status = 1;
+  if (verify && (!found["bad"].empty() || run.skipped_lines() > 0)) app.status = 1;
   if (app.global.json) {
     Json document = run_json(run);
     if (verify) document["verified"] = found;
     print_json(document);
     return;
   }
-  fmt::print("{}  {}  {}\n{}\n", run.id(), run.name(), run.status(), run.path().string());
+  print("{}  {}  {}\n{}\n", run.id(), run.name(), run.status(), run.path().string());
   for (const char* field : {"created", "finished", "program", "producer", "model", "settings", "versions", "aliases"}) {
     const auto at = run.manifest().find(field);
     if (at == run.manifest().end() || at->is_null() || (at->is_object() && at->empty())) continue;
     const std::string text =
         at->is_string() ? at->get<std::string>() : at->dump(-1, ' ', false, Json::error_handler_t::replace);
-    fmt::print("{:<9} {}\n", field, text.size() > 300 ? text.substr(0, 300) + " ..." : text);
+    print("{:<9} {}\n", field, text.size() > 300 ? text.substr(0, 300) + " ..." : text);
   }
-  fmt::print("{} records, {} kept in full, {} with NaN or infinities, {}\n", summary["records"].get<int64_t>(),
-             summary["full_tensors"].get<int64_t>(), summary["not_finite"].get<int64_t>(),
-             text_from_bytes(summary["bytes"].get<uint64_t>()));
-  if (run.skipped_lines() > 0) fmt::print("{} lines of records.jsonl are torn or malformed\n", run.skipped_lines());
+  print("{} records, {} kept in full, {} with NaN or infinities, {}\n", summary["records"].get<int64_t>(),
+        summary["full_tensors"].get<int64_t>(), summary["not_finite"].get<int64_t>(),
+        text_from_bytes(summary["bytes"].get<uint64_t>()));
+  if (run.skipped_lines() > 0) print("{} lines of records.jsonl are torn or malformed\n", run.skipped_lines());
   if (!verify) return;
   const size_t bad = found["bad"].size();
-  fmt::print("{} of {} tensors hold the values of their capture\n",
-             found["tensors"].get<int64_t>() - static_cast<int64_t>(bad), found["tensors"].get<int64_t>());
-  for (size_t i = 0; i < std::min<size_t>(bad, 20); ++i) fmt::print("  not {}\n", found["bad"][i].get<std::string>());
+  print("{} of {} tensors hold the values of their capture\n",
+        found["tensors"].get<int64_t>() - static_cast<int64_t>(bad), found["tensors"].get<int64_t>());
+  for (size_t i = 0; i < std::min<size_t>(bad, 20); ++i) print("  not {}\n", found["bad"][i].get<std::string>());
 }
 
 void remove_runs(const App& app, const std::vector<std::string>& specs) {
@@ -91,9 +92,9 @@ void remove_runs(const App& app, const std::vector<std::string>& specs) {
     removed.push_back(path.filename().string());
   }
   if (app.global.json)
-    fmt::print("{}\n", Json{{"removed", removed}, {"bytes", freed}}.dump());
+    print_json(Json{{"removed", removed}, {"bytes", freed}});
   else
-    fmt::print("removed {}, {} freed\n", removed.size(), text_from_bytes(freed));
+    print("removed {}, {} freed\n", removed.size(), text_from_bytes(freed));
 }
 
 void archive_runs(const App& app, const std::vector<std::string>& specs) {
@@ -106,9 +107,9 @@ void archive_runs(const App& app, const std::vector<std::string>& specs) {
     archived.push_back(path.filename().string());
   }
   if (app.global.json)
-    fmt::print("{}\n", Json{{"archived", archived}}.dump());
+    print_json(Json{{"archived", archived}});
   else
-    fmt::print("archived {}\n", archived.size());
+    print("archived {}\n", archived.size());
 }
 
 void show_or_set_limits(const App& app, const std::string& warn, const std::string& refuse) {
@@ -127,12 +128,10 @@ void show_or_set_limits(const App& app, const std::string& warn, const std::stri
   if (!warn.empty() || !refuse.empty()) store.set_limits(limits);
   const uint64_t used = store.size_bytes();
   if (app.global.json)
-    fmt::print(
-        "{}\n",
-        Json{{"used_bytes", used}, {"warn_bytes", limits.warn_bytes}, {"refuse_bytes", limits.refuse_bytes}}.dump());
+    print_json(Json{{"used_bytes", used}, {"warn_bytes", limits.warn_bytes}, {"refuse_bytes", limits.refuse_bytes}});
   else
-    fmt::print("{} used; warning at {}, no more full tensors at {}\n", text_from_bytes(used),
-               text_from_bytes(limits.warn_bytes), text_from_bytes(limits.refuse_bytes));
+    print("{} used; warning at {}, no more full tensors at {}\n", text_from_bytes(used),
+          text_from_bytes(limits.warn_bytes), text_from_bytes(limits.refuse_bytes));
 }
 
 }  // namespace

@@ -8,11 +8,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <thread>
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/text.h"
 #include "capture/store.h"
 #include "cli/app.h"
 #include "cli/mcp_endpoint.h"
@@ -55,28 +57,46 @@ constexpr double kPatienceSecs = 15;  // whoever starts a service in the backgro
 
 // Two services of one home would start each other's sessions. One that ends, because it is older than the program or
 // was idle, holds the home until it has ended: whoever was started in its place waits for that.
-void take_home(const fs::path& home, double patience_secs) {
+bool take_home(const fs::path& home, double patience_secs) {
   std::error_code error;
   fs::create_directories(home / "service", error);
   ::chmod((home / "service").c_str(), 0700);
   const int fd = ::open((home / "service" / "serving").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_secs);
-  bool taken = fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0;
-  while (!taken && fd >= 0 && std::chrono::steady_clock::now() < until) {
+  if (fd < 0)
+    fail(Code::kIo, "serve",
+         "cannot write in " + (home / "service").string() + ": " + (error ? error.message() : std::strerror(errno)),
+         {.hint = "--home with a folder you may write to"});
+  bool taken = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  while (!taken && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     taken = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
   }
-  if (!taken)
-    fail(Code::kConflict, "serve", "a service is running for " + home.string(), {.hint = "lockstep serve --stop"});
-  // Held until the process ends, however it ends.
+  return taken;  // held until the process ends, however it ends
+}
+
+// Another service has the home: its address is what the caller wants to know, unless one of his own was asked for.
+void tell_of_running(const App& app, const fs::path& home, const ServeArguments& arguments) {
+  const auto running = running_service(home);
+  const std::string address =
+      running ? fmt::format("http://{}:{}/v1 and /mcp", running->target.host, running->target.port) : "";
+  const bool as_asked = running && arguments.token_file.empty() && arguments.host == running->target.host &&
+                        (arguments.port == 0 || arguments.port == running->target.port);
+  if (!as_asked)
+    fail(Code::kConflict, "serve", "a service is running for " + home.string(),
+         {.got = address, .hint = "lockstep serve --stop"});
+  if (app.global.json)
+    print_json({{"host", running->target.host}, {"port", running->target.port}, {"pid", running->pid}});
+  else if (!app.global.quiet)
+    print_error("lockstep: a service is running at {}; the token is in {}\n", address,
+                (home / "service" / "token").string());
 }
 
 void serve(const App& app, const ServeArguments& arguments) {
   const fs::path home = fs::absolute(home_folder(app.global.home));
   if (arguments.stop) {
     const bool stopped = stop_service(home);
-    if (!app.global.quiet)
-      fmt::print(stderr, "lockstep: {}\n", stopped ? "the service has stopped" : "no service runs");
+    if (!app.global.quiet) print_error("lockstep: {}\n", stopped ? "the service has stopped" : "no service runs");
     return;
   }
   RestOptions options;
@@ -84,7 +104,8 @@ void serve(const App& app, const ServeArguments& arguments) {
   options.port = arguments.port;
   options.token = token_for(arguments);
   options.idle_secs = arguments.idle;
-  take_home(home, arguments.ready >= 0 ? kPatienceSecs : 0);
+  options.interrupted = [] { return interrupted(); };
+  if (!take_home(home, arguments.ready >= 0 ? kPatienceSecs : 0)) return tell_of_running(app, home, arguments);
   Service service(home);
   service.sessions().adopt_earlier();
   RestServer server(service, options);
@@ -97,18 +118,13 @@ void serve(const App& app, const ServeArguments& arguments) {
   {
     const ServiceFiles files(home, options.host, port, options.token);
     if (arguments.ready >= 0) {
-      if (::write(arguments.ready, "r", 1) != 1) fmt::print(stderr, "lockstep: nobody waits for us\n");
+      if (::write(arguments.ready, "r", 1) != 1) print_error("lockstep: nobody waits for us\n");
       ::close(arguments.ready);
     }
     if (!app.global.quiet)
-      fmt::print(stderr, "lockstep: http://{}:{}/v1 and /mcp; the token is in {}\n", options.host, port,
-                 (home / "service" / "token").string());
-    std::thread interrupts([&server] {
-      while (!server.stopping() && !interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      if (!server.stopping()) server.stop();
-    });
+      print_error("lockstep: http://{}:{}/v1 and /mcp; the token is in {}\n", options.host, port,
+                  (home / "service" / "token").string());
     server.run();
-    interrupts.join();
   }
   // Programs that live on do what they were told to do when we are gone; unwinding would end them.
   if (service.sessions().live() > 0) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/number_text.h"
+#include "base/text.h"
 #include "cli/table.h"
 #include "cli/tensor_selection.h"
 
@@ -37,10 +38,10 @@ void run_list(App& app, ListOptions& options) {
     table.add(
         {info->name, std::string(dtype_name(info->dtype)), to_string(info->shape), text_from_bytes(info->size_bytes)});
   }
-  fmt::print("{}", table.text(terminal));
+  print("{}", table.text(terminal));
   const int64_t left = static_cast<int64_t>(selected.size()) - shown;
-  if (left > 0) fmt::print("... {} more: name a glob, or --limit 0 for all\n", text_from_count(left));
-  fmt::print("{} tensors, {}\n", text_from_count(static_cast<int64_t>(selected.size())), text_from_bytes(bytes));
+  if (left > 0) print("... {} more: name a glob, or --limit 0 for all\n", text_from_count(left));
+  print("{} tensors, {}\n", text_from_count(static_cast<int64_t>(selected.size())), text_from_bytes(bytes));
 }
 
 Json info_of_source(const TensorSource& source) {
@@ -68,8 +69,8 @@ Json info_of_source(const TensorSource& source) {
 }
 
 void print_source(const Terminal& terminal, const Json& info) {
-  const auto line = [&](const char* name, const std::string& value) {
-    fmt::print("{}  {}\n", terminal.styled(fmt::format("{:<9}", name), Style::kDim), printable(value));
+  const auto line = [&](const char* name, const auto& value) {
+    print("{}  {}\n", terminal.styled(fmt::format("{:<9}", name), Style::kDim), value);
   };
   line("path", info["path"].get<std::string>());
   line("tensors", text_from_count(info["tensors"].get<int64_t>()));
@@ -84,15 +85,16 @@ void print_source(const Terminal& terminal, const Json& info) {
   size_t shown = 0;
   for (const auto& [key, value] : info["metadata"].items()) {
     if (shown++ == kMostMetadata) break;
-    line("metadata", shortened(key, 100) + " = " + shortened(value.get<std::string>(), 200));
+    line("metadata", Text::of("{} = {}", shortened(Text::from(key), 100),
+                              shortened(Text::from(value.get_ref<const std::string&>()), 200)));
   }
   if (const size_t all = info["metadata"].size(); all > kMostMetadata)
     line("metadata", fmt::format("... {} more: --json for all", all - kMostMetadata));
 }
 
 void print_tensor(const Terminal& terminal, const TensorInfo& info) {
-  const auto line = [&](const char* name, const std::string& value) {
-    fmt::print("{}  {}\n", terminal.styled(fmt::format("{:<9}", name), Style::kDim), printable(value));
+  const auto line = [&](const char* name, const auto& value) {
+    print("{}  {}\n", terminal.styled(fmt::format("{:<9}", name), Style::kDim), value);
   };
   line("name", info.name);
   line("dtype", std::string(dtype_name(info.dtype)));

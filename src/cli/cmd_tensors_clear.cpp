@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "base/number_text.h"
+#include "base/text.h"
 #include "capture/saved_tensors.h"
 #include "capture/store.h"
 #include "cli/cmd_tensors.h"
@@ -38,9 +39,9 @@ std::vector<SavedTensor> choose(const fs::path& home, const std::string& pattern
 
 bool agreed(const std::vector<SavedTensor>& chosen, uint64_t bytes) {
   constexpr size_t kShown = 10;
-  for (size_t i = 0; i < chosen.size() && i < kShown; ++i) fmt::print(stderr, "  {}\n", printable(chosen[i].name));
-  if (chosen.size() > kShown) fmt::print(stderr, "  ... {} more\n", chosen.size() - kShown);
-  fmt::print(stderr, "remove {} saved tensors, {}? [y/N] ", chosen.size(), text_from_bytes(bytes));
+  for (size_t i = 0; i < chosen.size() && i < kShown; ++i) print_error("  {}\n", chosen[i].name);
+  if (chosen.size() > kShown) print_error("  ... {} more\n", chosen.size() - kShown);
+  print_error("remove {} saved tensors, {}? [y/N] ", chosen.size(), text_from_bytes(bytes));
   std::string answer;
   std::getline(std::cin, answer);
   return answer == "y" || answer == "Y" || answer == "yes";
@@ -57,7 +58,7 @@ void run_clear(App& app, const ClearOptions& options) {
            fmt::format("{} saved tensors would be removed, and nobody is there to ask", chosen.size()),
            {.hint = "--yes"});
     if (!agreed(chosen, bytes)) {
-      fmt::print(stderr, "nothing removed\n");
+      print_error("nothing removed\n");
       return;
     }
   }
@@ -68,7 +69,7 @@ void run_clear(App& app, const ClearOptions& options) {
   if (app.global.json)
     print_json({{"removed", removed}, {"bytes", bytes}});
   else
-    fmt::print("removed {} saved tensors, {} freed\n", chosen.size(), text_from_bytes(bytes));
+    print("removed {} saved tensors, {} freed\n", chosen.size(), text_from_bytes(bytes));
 }
 
 }  // namespace

@@ -7,11 +7,12 @@
 #include "base/names.h"
 #include "base/number_text.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "cli/cmd_tensors.h"
 #include "cli/comparison_text.h"
 #include "cli/table.h"
 #include "cli/tensor_selection.h"
-#include "compare/metrics_json.h"
+#include "measure/metrics_json.h"
 
 namespace lockstep {
 namespace {
@@ -113,23 +114,23 @@ class Diff {
   void print_unpaired(const char* side, const std::vector<std::string>& names) const {
     constexpr size_t kMost = 5;
     if (names.empty()) return;
-    fmt::print("only in the {}: {}", side, text_from_count(static_cast<int64_t>(names.size())));
-    for (size_t i = 0; i < names.size() && i < kMost; ++i) fmt::print("{} {}", i ? "," : ":", printable(names[i]));
-    fmt::print("{}\n", names.size() > kMost ? ", ..." : "");
+    print("only in the {}: {}", side, text_from_count(static_cast<int64_t>(names.size())));
+    for (size_t i = 0; i < names.size() && i < kMost; ++i) print("{} {}", i ? "," : ":", names[i]);
+    print("{}\n", names.size() > kMost ? ", ..." : "");
   }
 
   void print_as_text() const {
     if (results_.size() == 1) {
-      fmt::print("{}", text_from_comparison(results_[0].comparison, terminal_));
+      print("{}", text_from_comparison(results_[0].comparison, terminal_));
     } else {
       print_table();
     }
     print_unpaired("reference", pairing_.only_reference);
     print_unpaired("candidate", pairing_.only_candidate);
     if (results_.size() > 1 || (different_ == 0 && !match()))
-      fmt::print("{}: {} compared, {} different\n",
-                 match() ? terminal_.styled("match", Style::kGreen) : terminal_.styled("MISMATCH", Style::kRed),
-                 results_.size(), different_);
+      print("{}: {} compared, {} different\n",
+            match() ? terminal_.styled("match", Style::kGreen) : terminal_.styled("MISMATCH", Style::kRed),
+            results_.size(), different_);
   }
 
   void print_table() const {
@@ -163,8 +164,8 @@ class Diff {
                    text_from_number(c.relative_l2), fmt::format("{:.8f}", c.cosine),
                    text_from_share(c.mismatch_share())});
     }
-    if (shown > 0) fmt::print("{}", table.text(terminal_));
-    if (hidden > 0) fmt::print("{} not shown: --all shows them\n", text_from_count(static_cast<int64_t>(hidden)));
+    if (shown > 0) print("{}", table.text(terminal_));
+    if (hidden > 0) print("{} not shown: --all shows them\n", text_from_count(static_cast<int64_t>(hidden)));
   }
 
   App& app_;

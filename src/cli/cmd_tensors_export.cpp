@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/number_text.h"
+#include "base/text.h"
 #include "cli/cmd_tensors.h"
 #include "cli/tensor_selection.h"
 #include "io/npy.h"
@@ -55,7 +56,7 @@ void run_export(App& app, ExportOptions& options) {
   if (app.global.json)
     print_json({{"output", options.output}, {"tensors", tensors.size()}, {"bytes", bytes}});
   else
-    fmt::print("{}: {} tensors, {}\n", options.output, tensors.size(), text_from_bytes(bytes));
+    print("{}: {} tensors, {}\n", options.output, tensors.size(), text_from_bytes(bytes));
 }
 
 }  // namespace

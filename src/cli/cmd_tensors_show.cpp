@@ -5,11 +5,12 @@
 #include "base/interrupt.h"
 #include "base/number_text.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "cli/cmd_tensors.h"
 #include "cli/table.h"
 #include "cli/tensor_selection.h"
 #include "cli/tensor_text.h"
-#include "compare/metrics_json.h"
+#include "measure/metrics_json.h"
 #include "tensor/convert.h"
 
 namespace lockstep {
@@ -39,9 +40,9 @@ void run_show(App& app, ShowOptions& options) {
     return;
   }
   const Terminal terminal(app.global);
-  fmt::print("{}{}  {} {}\n", terminal.styled(printable(info.name), Style::kBold), options.selection.slice,
-             dtype_name(tensor.dtype()), to_string(tensor.shape()));
-  fmt::print("{}", text_from_tensor(tensor, {options.rows, terminal.width(), options.digits}));
+  print("{}{}  {} {}\n", terminal.styled(info.name, Style::kBold), options.selection.slice, dtype_name(tensor.dtype()),
+        to_string(tensor.shape()));
+  print("{}", text_from_tensor(tensor, {options.rows, terminal.width(), options.digits}));
 }
 
 struct StatsOptions {
@@ -100,8 +101,8 @@ void run_stats(App& app, StatsOptions& options) {
   if (app.global.json)
     print_json({{"path", selection.path}, {"tensors", tensors}});
   else
-    fmt::print("{}", table.text(terminal));
-  if (left > 0) fmt::print("... {} more: name a glob, or --limit 0 for all\n", left);
+    print("{}", table.text(terminal));
+  if (left > 0) print("... {} more: name a glob, or --limit 0 for all\n", left);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/number_text.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "cli/app.h"
 #include "cli/cmd_tensors.h"
 #include "cli/cmd_weights_compare.h"
@@ -14,8 +15,8 @@
 #include "cli/tensor_selection.h"
 #include "cli/tensor_text.h"
 #include "cli/weights_tree.h"
-#include "compare/checkpoint_health.h"
-#include "compare/metrics_json.h"
+#include "measure/checkpoint_health.h"
+#include "measure/metrics_json.h"
 
 namespace lockstep {
 namespace {
@@ -27,21 +28,22 @@ struct WeightsOptions {
 };
 
 // The deepest tree that is still a screen, or its first lines where even one level is more.
-std::string fitting_tree(const WeightsTree& tree, const Terminal& terminal) {
+Text fitting_tree(const WeightsTree& tree, const Terminal& terminal) {
   constexpr int64_t kLines = 60;
   constexpr int kDeepest = 32;
-  const auto lines = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };
-  std::string text = tree.text(terminal, 1);
+  const auto lines = [](const Text& text) { return std::count(text.string().begin(), text.string().end(), '\n'); };
+  Text text = tree.text(terminal, 1);
   for (int depth = 2; depth <= kDeepest; ++depth) {
-    std::string deeper = tree.text(terminal, depth);
+    Text deeper = tree.text(terminal, depth);
     if (lines(deeper) > kLines || deeper == text) break;
     text = std::move(deeper);
   }
   if (lines(text) <= kLines) return text;
   size_t end = 0;
-  for (int64_t i = 0; i < kLines; ++i) end = text.find('\n', end) + 1;
+  for (int64_t i = 0; i < kLines; ++i) end = text.string().find('\n', end) + 1;
   const int64_t left = lines(text) - kLines;
-  return text.substr(0, end) + fmt::format("... {} more lines: name a glob, or --depth N for all\n", left);
+  return Text::trusted(text.string().substr(0, end)) +
+         Text::of("... {} more lines: name a glob, or --depth N for all\n", left);
 }
 
 void run_list(App& app, const WeightsOptions& options) {
@@ -50,9 +52,9 @@ void run_list(App& app, const WeightsOptions& options) {
   if (app.global.json)
     print_json(tree.json(options.depth > 0 ? options.depth : std::numeric_limits<int>::max()));
   else if (options.depth > 0)
-    fmt::print("{}", tree.text(Terminal(app.global), options.depth));
+    print("{}", tree.text(Terminal(app.global), options.depth));
   else
-    fmt::print("{}", fitting_tree(tree, Terminal(app.global)));
+    print("{}", fitting_tree(tree, Terminal(app.global)));
 }
 
 // A word finds every name that holds it; a glob is matched as a whole.
@@ -77,10 +79,10 @@ void run_search(App& app, const WeightsOptions& options) {
   for (size_t i = 0; i < found.size() && (options.limit == 0 || i < options.limit); ++i)
     table.add({found[i]->name, std::string(dtype_name(found[i]->dtype)), to_string(found[i]->shape),
                text_from_bytes(found[i]->size_bytes)});
-  fmt::print("{}", table.text(Terminal(app.global)));
+  print("{}", table.text(Terminal(app.global)));
   if (options.limit > 0 && found.size() > options.limit)
-    fmt::print("... {} more: --limit 0 for all\n", found.size() - options.limit);
-  fmt::print("{} found\n", text_from_count(static_cast<int64_t>(found.size())));
+    print("... {} more: --limit 0 for all\n", found.size() - options.limit);
+  print("{} found\n", text_from_count(static_cast<int64_t>(found.size())));
 }
 
 void run_show(App& app, const WeightsOptions& options) {
@@ -95,9 +97,9 @@ void run_show(App& app, const WeightsOptions& options) {
     return;
   }
   const Terminal terminal(app.global);
-  fmt::print("{}  {} {}  {}\n", terminal.styled(printable(info.name), Style::kBold), dtype_name(info.dtype),
-             to_string(info.shape), text_from_bytes(info.size_bytes));
-  fmt::print("{} at offset {}\n\n", printable(info.file.string()), info.offset_bytes);
+  print("{}  {} {}  {}\n", terminal.styled(info.name, Style::kBold), dtype_name(info.dtype), to_string(info.shape),
+        text_from_bytes(info.size_bytes));
+  print("{} at offset {}\n\n", info.file.string(), info.offset_bytes);
   using enum Table::Align;
   Table table({{"min", kRight},
                {"max", kRight},
@@ -111,7 +113,7 @@ void run_show(App& app, const WeightsOptions& options) {
   table.add({text_from_number(s.min), text_from_number(s.max), text_from_number(s.mean), text_from_number(s.std),
              text_from_number(s.rms), text_from_count(s.nan), text_from_count(s.inf), text_from_count(s.zero),
              text_from_count(s.denormal)});
-  fmt::print("{}\n{}", table.text(terminal), text_from_tensor(tensor, {12, terminal.width(), 6}));
+  print("{}\n{}", table.text(terminal), text_from_tensor(tensor, {12, terminal.width(), 6}));
 }
 
 Style style_of(HealthFinding::Severity severity) {
@@ -129,15 +131,15 @@ void print_report(const App& app, const WeightsOptions& options, const Checkpoin
     if (options.limit > 0 && shown >= options.limit) continue;
     ++shown;
     std::vector<std::string> names;
-    for (size_t i = 0; i < finding.tensors.size() && i < 4; ++i) names.push_back(printable(finding.tensors[i]));
+    for (size_t i = 0; i < finding.tensors.size() && i < 4; ++i) names.push_back(finding.tensors[i]);
     if (finding.tensors.size() > 4) names.push_back("...");
-    fmt::print("{}  {:<14} {}: {}\n",
-               terminal.styled(fmt::format("{:<7}", severity_name(finding.severity)), style_of(finding.severity)),
-               finding.check, fmt::join(names, ", "), finding.explanation);
+    print("{}  {:<14} {}: {}\n",
+          terminal.styled(fmt::format("{:<7}", severity_name(finding.severity)), style_of(finding.severity)),
+          finding.check, joined(names, ", "), finding.explanation);
   }
-  if (shown < health.findings.size()) fmt::print("... {} more: --limit 0 for all\n", health.findings.size() - shown);
-  fmt::print("{} tensors examined: {} errors, {} warnings, {} notes\n",
-             text_from_count(static_cast<int64_t>(health.entries.size())), counts[0], counts[1], counts[2]);
+  if (shown < health.findings.size()) print("... {} more: --limit 0 for all\n", health.findings.size() - shown);
+  print("{} tensors examined: {} errors, {} warnings, {} notes\n",
+        text_from_count(static_cast<int64_t>(health.entries.size())), counts[0], counts[1], counts[2]);
 }
 
 void run_report(App& app, const WeightsOptions& options) {

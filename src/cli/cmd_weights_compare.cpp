@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "compare/weights_compare.h"
 
 namespace lockstep {
@@ -41,7 +42,7 @@ void add_weights_compare(App& app, CLI::App& group) {
     if (app.global.json)
       print_json(json_from(comparison));
     else
-      fmt::print("{}", text_from(comparison, arguments->limit));
+      print("{}", text_from(comparison, arguments->limit));
     app.status = comparison.match() ? 0 : 1;
   });
 }

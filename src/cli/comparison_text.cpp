@@ -11,49 +11,48 @@
 namespace lockstep {
 namespace {
 
-std::string side_line(const char* name, DType dtype, const Shape& shape) {
-  return fmt::format("{:<9}  {} {}\n", name, dtype_name(dtype), to_string(shape));
+Text side_line(const char* name, DType dtype, const Shape& shape) {
+  return Text::of("{:<9}  {} {}\n", name, dtype_name(dtype), to_string(shape));
 }
 
-std::string verdict_line(const TensorComparison& c, const Terminal& terminal) {
+Text verdict_line(const TensorComparison& c, const Terminal& terminal) {
   if (!c.same_shape) return terminal.styled("MISMATCH", Style::kRed) + "  the shapes differ; nothing was compared\n";
   if (c.count == 0) return terminal.styled("match", Style::kGreen) + "  both are empty\n";
   if (c.match())
-    return fmt::format("{}  all {} within {}; band: {}\n", terminal.styled("match", Style::kGreen),
-                       text_from_count(c.count), text_from_tolerance(c.tolerance), band_of(c.max_abs).name);
-  std::string line =
-      fmt::format("{}  {} of {} ({}) outside {}; band: {}\n", terminal.styled("MISMATCH", Style::kRed),
-                  text_from_count(c.mismatches), text_from_count(c.count), text_from_share(c.mismatch_share()),
-                  text_from_tolerance(c.tolerance), band_of(c.max_abs).name);
+    return Text::of("{}  all {} within {}; band: {}\n", terminal.styled("match", Style::kGreen),
+                    text_from_count(c.count), text_from_tolerance(c.tolerance), band_of(c.max_abs).name);
+  Text line = Text::of("{}  {} of {} ({}) outside {}; band: {}\n", terminal.styled("MISMATCH", Style::kRed),
+                       text_from_count(c.mismatches), text_from_count(c.count), text_from_share(c.mismatch_share()),
+                       text_from_tolerance(c.tolerance), band_of(c.max_abs).name);
   if (c.nonfinite_mismatches > 0)
-    line += fmt::format("          {} of them with a NaN or an infinity on one side only\n",
-                        text_from_count(c.nonfinite_mismatches));
+    line += Text::of("          {} of them with a NaN or an infinity on one side only\n",
+                     text_from_count(c.nonfinite_mismatches));
   return line;
 }
 
-std::string error_lines(const TensorComparison& c) {
-  std::string out;
-  const auto line = [&](const char* name, const std::string& value) { out += fmt::format("{:<12} {}\n", name, value); };
-  std::string worst;
+Text error_lines(const TensorComparison& c) {
+  Text out;
+  const auto line = [&](const char* name, const auto& value) { out += Text::of("{:<12} {}\n", name, value); };
+  Text worst;
   if (c.worst)
-    worst = fmt::format("   at {}: reference {}, candidate {}", to_string(c.worst->index),
-                        text_from_number(c.worst->reference), text_from_number(c.worst->candidate));
-  line("max abs", text_from_number(c.max_abs) + worst);
+    worst = Text::of("   at {}: reference {}, candidate {}", to_string(c.worst->index),
+                     text_from_number(c.worst->reference), text_from_number(c.worst->candidate));
+  line("max abs", Text::of("{}{}", text_from_number(c.max_abs), worst));
   line("max rel", text_from_number(c.max_rel));
   line("mean abs", text_from_number(c.mean_abs));
   line("RMSE", text_from_number(c.rmse));
   line("relative L2", text_from_number(c.relative_l2));
-  line("cosine", fmt::format("{:.12g}", c.cosine));
+  line("cosine", Text::of("{:.12g}", c.cosine));
   line("SQNR", text_from_number(c.sqnr_db) + " dB");
-  if (c.ulps) line("ULP", fmt::format("max {}, mean {}", c.ulps->max, text_from_number(c.ulps->mean)));
-  std::string quantiles;
+  if (c.ulps) line("ULP", Text::of("max {}, mean {}", c.ulps->max, text_from_number(c.ulps->mean)));
+  Text quantiles;
   for (const auto& [q, value] : c.quantiles)
-    quantiles += fmt::format("{}p{:g} {:.3g}", quantiles.empty() ? "" : "   ", 100 * q, value);
+    quantiles += Text::of("{}p{:g} {:.3g}", quantiles.empty() ? "" : "   ", 100 * q, value);
   line("|error|", quantiles);
   return out;
 }
 
-std::string sides_table(const TensorComparison& c, const Terminal& terminal) {
+Text sides_table(const TensorComparison& c, const Terminal& terminal) {
   using enum Table::Align;
   Table table({{""},
                {"min", kRight},
@@ -72,21 +71,21 @@ std::string sides_table(const TensorComparison& c, const Terminal& terminal) {
   add("reference", c.reference);
   add("candidate", c.candidate);
   return table.text(terminal) +
-         fmt::format("range of the candidate / of the reference: {}\n", text_from_number(c.range_ratio));
+         Text::of("range of the candidate / of the reference: {}\n", text_from_number(c.range_ratio));
 }
 
-std::string histogram_lines(const TensorComparison& c, const Terminal& terminal) {
+Text histogram_lines(const TensorComparison& c, const Terminal& terminal) {
   constexpr int kBar = 40;
   const auto rows = c.histogram.rows(14);
   int64_t most = 1;
   for (const auto& row : rows) most = std::max(most, row.count);
-  std::string out = "|error|\n";
+  Text out = "|error|\n";
   for (const auto& row : rows) {
-    const std::string range = row.to == 0 ? "0" : fmt::format("{:.2g} to {:.2g}", row.from, row.to);
+    const Text range = row.to == 0 ? Text("0") : Text::of("{:.2g} to {:.2g}", row.from, row.to);
     const int length = static_cast<int>(std::ceil(static_cast<double>(row.count) * kBar / static_cast<double>(most)));
     const std::string bar(static_cast<size_t>(length), '#');
-    out += fmt::format("{:>20}  {:<{}}  {}\n", range, terminal.styled(bar, Style::kCyan),
-                       kBar + (terminal.color() && length ? 9 : 0), text_from_count(row.count));
+    out += Text::of("{:>20}  {:<{}}  {}\n", range, terminal.styled(bar, Style::kCyan),
+                    kBar + (terminal.color() && length ? 9 : 0), text_from_count(row.count));
   }
   return out;
 }
@@ -100,9 +99,9 @@ std::string text_from_tolerance(const Tolerance& tolerance) {
   return named ? text + " (" + tolerance.name + ")" : text;
 }
 
-std::string text_from_comparison(const TensorComparison& c, const Terminal& terminal) {
-  std::string out = side_line("reference", c.reference_dtype, c.reference_shape) +
-                    side_line("candidate", c.candidate_dtype, c.candidate_shape) + "\n" + verdict_line(c, terminal);
+Text text_from_comparison(const TensorComparison& c, const Terminal& terminal) {
+  Text out = side_line("reference", c.reference_dtype, c.reference_shape) +
+             side_line("candidate", c.candidate_dtype, c.candidate_shape) + "\n" + verdict_line(c, terminal);
   if (c.same_shape && c.count > 0) out += "\n" + error_lines(c);
   out += "\n" + sides_table(c, terminal);
   if (c.same_shape && c.max_abs > 0) out += "\n" + histogram_lines(c, terminal);

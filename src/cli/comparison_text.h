@@ -3,11 +3,11 @@
 #include <string>
 
 #include "cli/terminal.h"
-#include "compare/metrics.h"
+#include "measure/metrics.h"
 
 namespace lockstep {
 
-std::string text_from_comparison(const TensorComparison& comparison, const Terminal& terminal);
+Text text_from_comparison(const TensorComparison& comparison, const Terminal& terminal);
 std::string text_from_tolerance(const Tolerance& tolerance);  // "|c - r| <= 1e-05 + 1.3e-06 |r|  (f32)"
 
 }  // namespace lockstep

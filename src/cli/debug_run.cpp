@@ -6,10 +6,11 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "capture/session.h"
 #include "cli/terminal.h"
-#include "compare/comparison.h"
-#include "compare/metrics.h"
+#include "compare/question.h"
+#include "measure/metrics.h"
 
 namespace lockstep {
 
@@ -72,8 +73,8 @@ void DebugRun::compared(const TensorKey& key, const Tensor& candidate, const Ten
   const TensorComparison result = compare_tensors(reference, candidate);
   rows_.push_back({key, result.same_shape ? result.relative_l2 : INFINITY, result.max_abs});
   if (!live_table_) return;
-  if (rows_.size() == 1) fmt::print("{:<78} {:>11} {:>11}\n", "tensor", "relative L2", "max abs");
-  fmt::print("{:<78} {:>11.2e} {:>11.2e}\n", to_string(key), rows_.back().relative_l2, rows_.back().max_abs);
+  if (rows_.size() == 1) print("{:<78} {:>11} {:>11}\n", "tensor", "relative L2", "max abs");
+  print("{:<78} {:>11.2e} {:>11.2e}\n", to_string(key), rows_.back().relative_l2, rows_.back().max_abs);
   std::fflush(stdout);  // live also when it goes through a pipe
 }
 
@@ -81,29 +82,26 @@ int DebugRun::finish(bool ok, const fs::path& weights) {
   writer_->close(ok ? "finished" : "failed");
   if (!ok || !compares_) return 0;
   if (!substitute_.empty() && tap_->substituted() == 0 && !quiet_)
-    fmt::print(stderr, "lockstep: no tensor of the reference matched --substitute {}\n", fmt::join(substitute_, " "));
+    print_error("lockstep: no tensor of the reference matched --substitute {}\n", joined(substitute_, " "));
   return judge(weights);
 }
 
 // The live table shows numbers; what they mean is known when all of them are in.
 int DebugRun::judge(const fs::path& weights) {
-  const RunView reference = view_of(reference_),
-                candidate = view_of(std::make_shared<const Run>(Run::open(writer_->path().string(), "")));
-  CompareOptions options;
-  if (!weights.empty()) options.weights_reference = open_weights(weights);
-  const Comparison comparison = compare_runs(reference, candidate, options);
-  const Json all = json_from(comparison, reference, candidate);
-  for (const char* field : {"verdict", "compared", "first_divergence", "causes"}) verdict_[field] = all[field];
-  if (live_table_) {
-    const std::string text = text_from(comparison, reference, candidate, false, color_);
-    fmt::print("\n{}", text.substr(0, text.find("\nError over the stages")));
-  }
+  CompareQuestion question;
+  question.weights = weights.string();
+  const CompareAnswer answer = answer_to(question, "", view_of(reference_),
+                                         view_of(std::make_shared<const Run>(Run::open(writer_->path().string(), ""))));
+  verdict_ = json_from(answer);
+  for (const char* list : {"tensors", "unpaired"}) verdict_.erase(list);  // as long as the run: `compare` shows them
+  const Comparison& comparison = answer.comparison;
+  if (live_table_) print("\n{}", verdict_text(comparison, answer.reference, answer.candidate, color_));
   if (comparison.verdict != "nothing_compared") return comparison.verdict == "match" ? 0 : 1;
   if (!quiet_)
-    fmt::print(stderr,
-               "lockstep: [debug] no tensor of this run could be compared with {}; expected one that recorded the "
-               "same stages, got {} and {} records; try 'lockstep reference generate'\n",
-               reference_->path().string(), reference.records.size(), candidate.records.size());
+    print_error(
+        "lockstep: [debug] no tensor of this run could be compared with {}; expected one that recorded the "
+        "same stages, got {}; try 'lockstep reference generate'\n",
+        reference_->path().string(), answer.nothing_compared.got);
   return exit_status(Code::kBadInput);
 }
 

@@ -7,6 +7,6 @@
 
 namespace lockstep {
 
-std::string debug_text(const std::string& operation, const Json& result, const Terminal& terminal);
+Text debug_text(const std::string& operation, const Json& result, const Terminal& terminal);
 
 }  // namespace lockstep

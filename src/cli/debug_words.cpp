@@ -16,17 +16,6 @@ bool takes_value(const std::string& word, const Operation& start) {
 
 }  // namespace
 
-std::string option_name(const Argument& argument) {
-  std::string name = argument.name;
-  std::replace(name.begin(), name.end(), '_', '-');
-  const bool on = argument.type == ArgumentType::kBool && argument.standard == Json(true);
-  return (on ? "--no-" : "--") + name;
-}
-
-bool hidden_on_command_line(const Argument& argument) {
-  return argument.name == "whole_environment";
-}
-
 std::vector<std::string> with_program_apart(std::vector<std::string> words) {
   const Operation* start = find_operation("debug start");
   const auto debug = std::find(words.begin(), words.end(), "debug");
@@ -43,31 +32,6 @@ std::vector<std::string> with_program_apart(std::vector<std::string> words) {
     return words;
   }
   return words;
-}
-
-Json arguments_from(const Operation& operation, const GivenWords& given) {
-  Json arguments = Json::object();
-  for (const Argument& argument : operation.arguments) {
-    const auto found = given.find(argument.name);
-    if (found == given.end() || found->second.empty()) continue;
-    if (argument.type == ArgumentType::kTextList) {
-      arguments[argument.name] = found->second;
-    } else if (argument.type == ArgumentType::kTextMap) {
-      arguments[argument.name] = Json::object();
-      for (const std::string& word : found->second)
-        arguments[argument.name].update(value_from_text(operation, argument, word));
-    } else {
-      arguments[argument.name] = value_from_text(operation, argument, found->second.back());
-    }
-  }
-  // With -m all words are the module's own.
-  if (operation.name == "debug start" && arguments.contains("module") && arguments.contains("script")) {
-    Json words = Json::array({arguments["script"]});
-    for (const Json& word : arguments.value("arguments", Json::array())) words.push_back(word);
-    arguments["arguments"] = words;
-    arguments.erase("script");
-  }
-  return arguments;
 }
 
 }  // namespace lockstep

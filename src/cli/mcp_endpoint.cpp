@@ -6,6 +6,9 @@
 #include <optional>
 #include <thread>
 
+#include "base/message.h"
+#include "base/shown_json.h"
+#include "base/thread.h"
 #include "rest/service_process.h"
 
 namespace lockstep {
@@ -16,7 +19,7 @@ constexpr size_t kMostClients = 1000;
 HttpResponse plain(int status, const Json& body = nullptr) {
   HttpResponse response;
   response.status = status;
-  if (!body.is_null()) response.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!body.is_null()) response.body = shown_json(body);
   response.headers["Cache-Control"] = "no-store";
   return response;
 }
@@ -36,10 +39,13 @@ HttpResponse replied(const Json& reply, bool stateless) {
 class Exchange {
  public:
   Exchange(McpServer& server, std::string client, Json message) : server_(server), client_(std::move(client)) {
-    thread_ = std::thread([this, message = std::move(message)] {
-      const Json reply = server_.answer(
-          client_, message, [this](const Json& progress) { push(progress); }, [this] { return gone_.load(); });
-      if (!reply.is_null()) push(reply);
+    thread_ = start_thread("mcp", [this, message = std::move(message)] {
+      try {
+        const Json reply = server_.answer(
+            client_, message, [this](const Json& progress) { push(progress); }, [this] { return gone_.load(); });
+        if (!reply.is_null()) push(reply);
+      } catch (const std::exception&) {  // no memory for the reply: the stream ends without one, the service goes on
+      }
       const std::lock_guard lock(mutex_);
       done_ = true;
       changed_.notify_all();
@@ -64,7 +70,7 @@ class Exchange {
  private:
   void push(const Json& message) {
     const std::lock_guard lock(mutex_);
-    messages_.push_back(message.dump(-1, ' ', false, Json::error_handler_t::replace));
+    messages_.push_back(shown_json(message));
     changed_.notify_all();
   }
 
@@ -125,7 +131,7 @@ HttpResponse McpEndpoint::post(const HttpRequest& request) {
   std::string type = request.header("content-type");
   if (type.substr(0, type.find(';')) != "application/json")
     return plain(415, McpServer::parse_error("the body is no application/json"));
-  const Json message = Json::parse(request.body, nullptr, false);
+  const Json message = json_message(request.body).value_or(Json(Json::value_t::discarded));
   if (message.is_discarded()) return plain(400, McpServer::parse_error("the body is no JSON"));
   if (is_stateless(message) || request.header("mcp-protocol-version") == kStatelessRevision)
     return post_stateless(request, message);

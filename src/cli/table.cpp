@@ -1,7 +1,5 @@
 #include "cli/table.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace lockstep {
@@ -19,36 +17,24 @@ size_t byte_after(const std::string& text, int columns) {
 
 }  // namespace
 
-std::string printable(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const unsigned char byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F)
-      out += fmt::format("\\x{:02x}", byte);
-    else
-      out += c;
-  }
-  return out;
-}
-
-std::string shortened(const std::string& text, int columns) {
+Text shortened(const Text& whole, int columns) {
+  const std::string& text = whole.string();
   const int width = display_width(text);
-  if (width <= columns || columns < 3) return text;
+  if (width <= columns || columns < 3) return whole;
   const int head = (columns - 1) / 2, tail = columns - 1 - head;
-  return text.substr(0, byte_after(text, head)) + "…" + text.substr(byte_after(text, width - tail));
+  return Text::trusted(text.substr(0, byte_after(text, head)) + "…" + text.substr(byte_after(text, width - tail)));
 }
 
 void Table::add(std::vector<Cell> row) {
-  for (Cell& cell : row) cell.text = printable(cell.text);
   row.resize(columns_.size(), Cell(""));
   rows_.push_back(std::move(row));
 }
 
-std::string Table::text(const Terminal& terminal) const {
+Text Table::text(const Terminal& terminal) const {
   std::vector<int> widths;
-  for (const Column& column : columns_) widths.push_back(display_width(column.title));
+  for (const Column& column : columns_) widths.push_back(display_width(column.title.string()));
   for (const auto& row : rows_)
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i].text));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i].text.string()));
   int total = -2;
   for (const int width : widths) total += width + 2;
   // Only on a terminal: a name in a file or a pipe is never cut.
@@ -60,16 +46,17 @@ std::string Table::text(const Terminal& terminal) const {
       widths[i] = smaller;
     }
   }
-  std::string out;
-  const auto put = [&](size_t i, const std::string& text, Style style) {
-    const std::string shown = shortened(text, widths[i]);
-    const std::string pad(static_cast<size_t>(widths[i] - std::min(widths[i], display_width(shown))), ' ');
+  Text out;
+  const auto put = [&](size_t i, const Text& text, Style style) {
+    const Text shown = shortened(text, widths[i]);
+    const int missing = widths[i] - std::min(widths[i], display_width(shown.string()));
+    const Text pad = Text::trusted(std::string(static_cast<size_t>(missing), ' '));
     const bool last = i + 1 == columns_.size();
     if (columns_[i].align == Align::kRight)
       out += pad + terminal.styled(shown, style);
     else
-      out += terminal.styled(shown, style) + (last ? "" : pad);
-    out += last ? "\n" : "  ";
+      out += terminal.styled(shown, style) + (last ? Text() : pad);
+    out += last ? Text("\n") : Text("  ");
   };
   for (size_t i = 0; i < columns_.size(); ++i) put(i, columns_[i].title, Style::kDim);
   for (const auto& row : rows_)

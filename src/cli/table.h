@@ -1,4 +1,4 @@
-// A table of aligned columns. Control characters in cells (file and tensor names can hold anything) are made visible.
+// A table of aligned columns.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,31 +8,33 @@
 namespace lockstep {
 
 struct Cell {
-  std::string text;
+  Text text;
   Style style = Style::kPlain;
-  Cell(std::string text_, Style style_ = Style::kPlain) : text(std::move(text_)), style(style_) {}
-  Cell(const char* text_) : text(text_) {}
+  // A string is escaped: file and tensor names can hold anything.
+  Cell(std::string_view outside, Style style_ = Style::kPlain) : text(Text::from(outside)), style(style_) {}
+  Cell(const std::string& outside, Style style_ = Style::kPlain) : text(Text::from(outside)), style(style_) {}
+  Cell(const char* outside, Style style_ = Style::kPlain) : text(Text::from(outside)), style(style_) {}
+  Cell(Text text_, Style style_ = Style::kPlain) : text(std::move(text_)), style(style_) {}
 };
 
 class Table {
  public:
   enum class Align { kLeft, kRight };
   struct Column {
-    std::string title;
+    Text title;
     Align align = Align::kLeft;
     bool may_shrink = false;  // cut in the middle where the table is wider than the terminal
   };
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<Cell> row);
-  std::string text(const Terminal& terminal) const;
+  Text text(const Terminal& terminal) const;
 
  private:
   std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;
 };
 
-std::string printable(std::string_view text);                 // control characters as \xNN
-std::string shortened(const std::string& text, int columns);  // "transformer_blo…attn.to_q.weight"
+Text shortened(const Text& text, int columns);  // "transformer_blo…attn.to_q.weight"
 
 }  // namespace lockstep

@@ -131,9 +131,9 @@ std::string text_from_element(const std::byte* at, DType dtype, int digits) {
   });
 }
 
-std::string text_from_tensor(const Tensor& tensor, const TensorTextOptions& options) {
-  if (tensor.numel() == 0) return fmt::format("[] of shape {}\n", to_string(tensor.shape()));
-  return Writer(tensor, options).text();
+Text text_from_tensor(const Tensor& tensor, const TensorTextOptions& options) {
+  if (tensor.numel() == 0) return Text::of("[] of shape {}\n", to_string(tensor.shape()));
+  return Text::trusted(Writer(tensor, options).text());  // numbers alone
 }
 
 }  // namespace lockstep

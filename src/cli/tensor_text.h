@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 
+#include "base/text.h"
 #include "tensor/tensor.h"
 
 namespace lockstep {
@@ -12,7 +13,7 @@ struct TensorTextOptions {
   int digits = 6;     // significant
 };
 
-std::string text_from_tensor(const Tensor& tensor, const TensorTextOptions& options);
+Text text_from_tensor(const Tensor& tensor, const TensorTextOptions& options);
 
 // One value: exact for integers and bool.
 std::string text_from_element(const std::byte* at, DType dtype, int digits);

@@ -17,10 +17,10 @@ Terminal::Terminal(const GlobalOptions& options) : interactive_(::isatty(STDOUT_
     width_ = std::clamp<int>(size.ws_col, 40, 400);
 }
 
-std::string Terminal::styled(std::string_view text, Style style) const {
+Text Terminal::in_style(const Text& text, Style style) const {
   static constexpr const char* kCodes[] = {"", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m"};
-  if (!color_ || style == Style::kPlain || text.empty()) return std::string(text);
-  return kCodes[static_cast<int>(style)] + std::string(text) + "\x1b[0m";
+  if (!color_ || style == Style::kPlain || text.empty()) return text;
+  return Text::trusted(kCodes[static_cast<int>(style)] + text.string() + "\x1b[0m");
 }
 
 int display_width(std::string_view utf8) {

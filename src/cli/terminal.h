@@ -1,8 +1,8 @@
 // What stdout can show: colours, and how wide a line may be.
 #pragma once
-#include <string>
 #include <string_view>
 
+#include "base/text.h"
 #include "cli/global_options.h"
 
 namespace lockstep {
@@ -12,12 +12,17 @@ enum class Style { kPlain, kBold, kDim, kRed, kGreen, kYellow, kCyan };
 class Terminal {
  public:
   explicit Terminal(const GlobalOptions& options);
-  std::string styled(std::string_view text, Style style) const;  // the text itself where colours are off
+  // The text itself where colours are off. A string is escaped, as in every Text.
+  template <typename Value>
+  Text styled(const Value& value, Style style) const {
+    return in_style(Text::of("{}", value), style);
+  }
   bool color() const { return color_; }
   bool interactive() const { return interactive_; }
   int width() const { return width_; }  // 100 where stdout is no terminal
 
  private:
+  Text in_style(const Text& text, Style style) const;
   bool color_, interactive_;
   int width_;
 };

@@ -9,4 +9,8 @@ namespace lockstep {
 // main() begins, hence the new start.
 void limit_spinning(int argc, char** argv);
 
+// A thread that OpenMP cannot start ends the program with our words and our status. It does nothing by itself: who
+// calls it has the library's calls linked through thread_failure.cpp.
+void answer_for_openmp();
+
 }  // namespace lockstep

@@ -109,35 +109,34 @@ std::string WeightsTree::run_name(const Node& node, const Run& run) {
   return fmt::format("{}..{}", node.children[run.first].first, node.children[run.last].first);
 }
 
-void WeightsTree::draw(const Node& node, const std::string& indent, int depth, const Terminal& terminal,
-                       std::string& out) const {
+void WeightsTree::draw(const Node& node, const Text& indent, int depth, const Terminal& terminal, Text& out) const {
   for (const Run& run : runs(node)) {
     const Node& child = *node.children[run.first].second;
     const int64_t times = static_cast<int64_t>(run.last - run.first) + 1;
-    const std::string name = printable(run_name(node, run));
-    const std::string repeated = times > 1 ? fmt::format(" x {}", times) : "";
+    const std::string name = run_name(node, run);
+    const Text repeated = times > 1 ? Text::of(" x {}", times) : Text();
     if (child.tensor && child.children.empty()) {
-      out += fmt::format("{}{}{}  {} {}  {}\n", indent, name, repeated, dtype_name(child.tensor->dtype),
-                         to_string(child.tensor->shape),
-                         terminal.styled(text_from_bytes(child.bytes * static_cast<uint64_t>(times)), Style::kDim));
+      out += Text::of("{}{}{}  {} {}  {}\n", indent, name, repeated, dtype_name(child.tensor->dtype),
+                      to_string(child.tensor->shape),
+                      terminal.styled(text_from_bytes(child.bytes * static_cast<uint64_t>(times)), Style::kDim));
       continue;
     }
-    out += fmt::format(
-        "{}{}{}  {}\n", indent, terminal.styled(name, Style::kBold), repeated,
-        terminal.styled(fmt::format("{} tensors, {} parameters, {}, {}", text_from_count(child.tensors * times),
-                                    text_from_count(child.elements * times),
-                                    text_from_bytes(child.bytes * static_cast<uint64_t>(times)),
-                                    fmt::join(dtype_names(child.dtypes), " ")),
-                        Style::kDim));
+    out +=
+        Text::of("{}{}{}  {}\n", indent, terminal.styled(name, Style::kBold), repeated,
+                 terminal.styled(Text::of("{} tensors, {} parameters, {}, {}", text_from_count(child.tensors * times),
+                                          text_from_count(child.elements * times),
+                                          text_from_bytes(child.bytes * static_cast<uint64_t>(times)),
+                                          joined(dtype_names(child.dtypes), " ")),
+                                 Style::kDim));
     if (depth > 1) draw(child, indent + "  ", depth - 1, terminal, out);
   }
 }
 
-std::string WeightsTree::text(const Terminal& terminal, int depth) const {
-  std::string out;
+Text WeightsTree::text(const Terminal& terminal, int depth) const {
+  Text out;
   draw(root_, "", depth, terminal, out);
-  out += fmt::format("{} tensors, {} parameters, {}\n", text_from_count(root_.tensors), text_from_count(root_.elements),
-                     text_from_bytes(root_.bytes));
+  out += Text::of("{} tensors, {} parameters, {}\n", text_from_count(root_.tensors), text_from_count(root_.elements),
+                  text_from_bytes(root_.bytes));
   return out;
 }
 

@@ -17,7 +17,7 @@ class WeightsTree {
  public:
   // The names stay where they are: `tensors` must outlive the tree.
   explicit WeightsTree(const std::vector<const TensorInfo*>& tensors);
-  std::string text(const Terminal& terminal, int depth) const;
+  Text text(const Terminal& terminal, int depth) const;
   Json json(int depth) const;
 
  private:
@@ -39,7 +39,7 @@ class WeightsTree {
   static void summarise(Node& node);
   static std::vector<Run> runs(const Node& node);
   static std::string run_name(const Node& node, const Run& run);
-  void draw(const Node& node, const std::string& indent, int depth, const Terminal& terminal, std::string& out) const;
+  void draw(const Node& node, const Text& indent, int depth, const Terminal& terminal, Text& out) const;
   static Json node_json(const Node& node, int depth);
 
   Node root_;

@@ -9,16 +9,26 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "base/error.h"
+#include "base/message.h"
 
 namespace lockstep {
 namespace {
 
 constexpr size_t kLongestPath = 100;  // a socket address holds 108 bytes
-constexpr const char* kShortFolder = "/tmp/lockstep-";
+constexpr std::string_view kShortFolder = "lockstep-";
+constexpr size_t kLongestTemporary = 60;  // a folder in which a socket's address still has room
+
+// TMPDIR where its path is short enough for a socket, else /tmp.
+std::string temporary_folder() {
+  const char* told = std::getenv("TMPDIR");
+  const std::string folder = told ? told : "";
+  return folder.empty() || folder[0] != '/' || folder.size() > kLongestTemporary ? "/tmp" : folder;
+}
 
 [[noreturn]] void refuse(const std::string& what) {
   fail(Code::kIo, "start", what + ": " + std::strerror(errno));
@@ -28,7 +38,7 @@ constexpr const char* kShortFolder = "/tmp/lockstep-";
 void remove_left(const fs::path& path) {
   std::error_code none;
   const fs::path target = fs::read_symlink(path, none);
-  if (target.filename() == path.filename() && target.parent_path().string().starts_with(kShortFolder)) {
+  if (target.filename() == path.filename() && target.parent_path().filename().string().starts_with(kShortFolder)) {
     ::unlink(target.c_str());
     ::rmdir(target.parent_path().c_str());
   }
@@ -40,7 +50,7 @@ void remove_left(const fs::path& path) {
 AgentListener::AgentListener(const fs::path& session_folder) : path_(session_folder / "agent.sock") {
   remove_left(path_);
   if (path_.string().size() > kLongestPath) {
-    std::string pattern = std::string(kShortFolder) + "XXXXXX";
+    std::string pattern = temporary_folder() + "/" + std::string(kShortFolder) + "XXXXXX";
     if (!::mkdtemp(pattern.data())) refuse(pattern);
     own_folder_ = pattern;
     link_ = std::exchange(path_, own_folder_ / "agent.sock");
@@ -120,9 +130,8 @@ bool AgentSocket::receive(const std::function<void(Json)>& use) {
     pending_.append(buffer, static_cast<size_t>(n));
     size_t from = 0;
     for (size_t end; (end = pending_.find('\n', from)) != std::string::npos; from = end + 1) {
-      Json message = Json::parse(pending_.begin() + static_cast<std::ptrdiff_t>(from),
-                                 pending_.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-      if (message.is_object()) use(std::move(message));
+      auto message = json_message(std::string_view(pending_).substr(from, end - from));
+      if (message && message->is_object()) use(std::move(*message));
     }
     pending_.erase(0, from);
     if (pending_.size() > 2 * kMostMessageBytes) return false;  // no message of ours is so long

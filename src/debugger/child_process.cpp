@@ -21,6 +21,15 @@ extern char** environ;
 namespace lockstep {
 namespace {
 
+constexpr uint64_t kSmallBytes = 64 << 20;
+
+uint64_t own_peak_bytes() {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("VmHWM:")) return std::strtoull(line.c_str() + 6, nullptr, 10) * 1024;
+  return 0;
+}
+
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> out;
   for (std::string& text : texts) out.push_back(text.data());
@@ -103,6 +112,7 @@ ChildProcess::ChildProcess(const ChildRequest& request) {
   posix_spawnattr_setsigmask(&plan.attributes, &none);
   posix_spawnattr_setflags(&plan.attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
 
+  inherited_peak_bytes_ = own_peak_bytes();
   const int error = ::posix_spawn(&pid_, program.c_str(), &plan.actions, &plan.attributes, pointers(arguments).data(),
                                   pointers(entries).data());
   if (error) {
@@ -150,7 +160,10 @@ bool ChildProcess::try_wait(ChildEnd& end) {
     while (waited < 0 && errno == EINTR);
     if (waited != pid_) return false;
     waited_ = true;
-    end_ = {status, static_cast<uint64_t>(usage.ru_maxrss) * 1024};
+    // Between its start and its first instruction the child shares our memory, and the system counts it as the child's:
+    // a figure that is only our own peak of that time, and large, says nothing.
+    const uint64_t told = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+    end_ = {status, told > inherited_peak_bytes_ || told < kSmallBytes ? told : 0};
   }
   end = end_;
   return true;

@@ -27,9 +27,9 @@ struct ChildRequest {
 
 // How a process ended, as the system tells it.
 struct ChildEnd {
-  int status = 0;  // waitpid's
-  uint64_t peak_bytes = 0;
-  bool seen = true;  // false: it was not our child, so that the system has told somebody else
+  int status = 0;           // waitpid's
+  uint64_t peak_bytes = 0;  // 0: unknown
+  bool seen = true;         // false: it was not our child, so that the system has told somebody else
 
   bool by_signal() const;
   int exit_code() const;            // 128 + signal where there was one
@@ -58,6 +58,7 @@ class ChildProcess {
   pid_t pid_ = -1;
   int pidfd_ = -1;
   bool waited_ = false, adopted_ = false;
+  uint64_t inherited_peak_bytes_ = 0;
   ChildEnd end_;
 };
 

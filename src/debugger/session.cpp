@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "capture/store.h"
 #include "debugger/session_end.h"
 #include "debugger/session_fields.h"
@@ -84,7 +85,7 @@ Session::Session(SessionIdentity identity, SessionRequest request)
   child_ = std::make_unique<ChildProcess>(child_for(request_, identity_.folder, listener_->path(), token_));
   trace_.add("session", {{"session_id", identity_.id}, {"name", identity_.name}, {"request", json_from(request_)}});
   write_record();
-  thread_ = std::thread([this] { listen(); });
+  thread_ = start_thread("debug", [this] { listen(); });
 }
 
 Session::Session(SessionIdentity identity, SessionRequest request, const Json& record, const TraceState& left)
@@ -110,7 +111,12 @@ Session::Session(SessionIdentity identity, SessionRequest request, const Json& r
   trace_.add("adopted", {{"session_id", identity_.id}, {"pid", child_->pid()}});
   returning_ = listen_again();
   detached_ = !returning_;
-  thread_ = std::thread([this] { listen(); });
+  try {
+    thread_ = start_thread("debug", [this] { listen(); });
+  } catch (const Error&) {
+    static_cast<void>(child_.release());  // whose program lives on without us, as it did before
+    throw;
+  }
 }
 
 Session::~Session() {
@@ -372,6 +378,13 @@ Json Session::remembered_breakpoints() const {
   const std::lock_guard lock(mutex_);
   Json all = Json::array();
   for (const auto& [id, arguments] : breakpoints_) all.push_back(arguments);
+  return all;
+}
+
+Json Session::remembered_ids() const {
+  const std::lock_guard lock(mutex_);
+  Json all = Json::array();
+  for (const auto& [id, arguments] : breakpoints_) all.push_back(id);
   return all;
 }
 

@@ -67,6 +67,7 @@ class Session {
   void remember_breakpoint(int64_t id, const Json& arguments);
   void forget_breakpoints(const Json& ids);
   Json remembered_breakpoints() const;
+  Json remembered_ids() const;
 
  private:
   void listen();
@@ -77,6 +78,7 @@ class Session {
   void lose_connection();
   bool listen_again();
   void push_event(Json event);
+  void count_output_line();
   void finish(const ChildEnd& end);
   void write_record() const;
   bool wait_ended(double secs);

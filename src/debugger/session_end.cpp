@@ -153,7 +153,7 @@ Json describe_end(const EndEvidence& evidence) {
     }
   }
   if (!end.contains("location") && how != "finished" && how != "terminated") add_location(end, evidence);
-  if (evidence.end.seen) end["peak_memory_bytes"] = evidence.end.peak_bytes;
+  if (evidence.end.seen && evidence.end.peak_bytes > 0) end["peak_memory_bytes"] = evidence.end.peak_bytes;
   end["description"] = sentence(how, evidence, exception, field(end, "location"));
   return end;
 }

@@ -12,6 +12,9 @@ namespace {
 
 constexpr size_t kMostEvents = 2000;
 constexpr double kExitSecs = 30;
+// What `break --log` prints among the program's lines; its event and its line of the trace come from the program's
+// side.
+constexpr std::string_view kLogLine = "lockstep: breakpoint ";
 
 bool resumes(const std::string& operation) {
   return operation == "continue" || operation == "next" || operation == "step" || operation == "finish" ||
@@ -55,6 +58,7 @@ bool Session::look() {
   const bool ended = moved(tells) && child_->try_wait(end);
   if (ended || !looked_ || moved(grows))  // the first time it tells only of what comes
     tail_.read(ended, [this](const std::string& line) {
+      if (line.starts_with(kLogLine)) return count_output_line();
       trace_.add("output", {{"text", line}});
       push_event({{"event", "output"}, {"category", "program"}, {"text", line}});
     });
@@ -155,6 +159,12 @@ void Session::greet(Json hello) {
   connected_ = true;
   detached_ = returning_ = false;
   ++connections_;
+  changed_.notify_all();
+}
+
+void Session::count_output_line() {
+  const std::lock_guard lock(mutex_);
+  ++output_lines_;
   changed_.notify_all();
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/message.h"
 #include "capture/store.h"
 #include "debugger/bounded_line.h"
 #include "debugger/session_fields.h"
@@ -24,7 +25,7 @@ int64_t each_line(const fs::path& file, int64_t& skipped, Use use) {
   BoundedLine line(kMostLineBytes, 0);
   const auto read = [&] {
     ++number;
-    Json parsed = line.whole() ? Json::parse(line.text(), nullptr, false) : Json();
+    Json parsed = line.whole() ? json_message(line.text()).value_or(Json()) : Json();
     if (parsed.is_object())
       use(number, std::move(parsed));
     else

@@ -3,8 +3,10 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -49,6 +51,7 @@ class HeaderParser {
 
   std::vector<TensorInfo> tensors;
   std::map<std::string, std::string> metadata;
+  std::map<std::string, StoredAs, std::less<>> unpacked;
 
  private:
   [[noreturn]] void corrupt(const std::string& what, const Detail& detail = {}) const {
@@ -94,7 +97,7 @@ class HeaderParser {
       corrupt("the entry of \"" + info.name + "\" is incomplete", {.expected = "dtype, shape and data_offsets"});
   }
 
-  void read_dtype(TensorInfo& info, simdjson::dom::element field) const {
+  void read_dtype(TensorInfo& info, simdjson::dom::element field) {
     std::string_view text;
     if (field.get(text)) corrupt("the dtype of \"" + info.name + "\" is not a string", {.expected = "such as \"F32\""});
     for (int i = 0; i < kDTypeCount; ++i)
@@ -102,8 +105,14 @@ class HeaderParser {
         info.dtype = static_cast<DType>(i);
         return;
       }
+    if (text == "F8_E8M0" || text == "F4") {
+      info.dtype = DType::kF32;
+      unpacked[info.name] = text == "F4" ? StoredAs::kF4 : StoredAs::kE8M0;
+      return;
+    }
     fail(Code::kUnsupported, "safetensors", origin_.string() + ": \"" + info.name + "\" has a dtype we do not read",
-         {.expected = "F64 F32 F16 BF16 F8_E4M3 F8_E5M2 I8..I64 U8..U64 BOOL", .got = std::string(text.substr(0, 40))});
+         {.expected = "F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4 I8..I64 U8..U64 BOOL",
+          .got = std::string(text.substr(0, 40))});
   }
 
   void read_shape(TensorInfo& info, simdjson::dom::element field) const {
@@ -147,8 +156,8 @@ uint64_t little_endian_u64(const std::byte* at) {
 }
 
 // Tensors must tile the buffer: no holes, no overlap, nothing left over. `tensors` is sorted by offset.
-void check_layout(const std::vector<TensorInfo>& tensors, uint64_t data_at, uint64_t file_size,
-                  const fs::path& origin) {
+void check_layout(const std::vector<TensorInfo>& tensors, const std::map<std::string, StoredAs, std::less<>>& unpacked,
+                  uint64_t data_at, uint64_t file_size, const fs::path& origin) {
   uint64_t at = data_at;
   for (const TensorInfo& info : tensors) {
     if (info.offset_bytes != at)
@@ -157,9 +166,12 @@ void check_layout(const std::vector<TensorInfo>& tensors, uint64_t data_at, uint
                (info.offset_bytes < at ? "overlaps" : "leaves a hole after") + " the tensor before it",
            {.expected = "offset " + std::to_string(at), .got = std::to_string(info.offset_bytes)});
     const uint64_t numel = static_cast<uint64_t>(numel_in_file(info.shape, info.dtype, "safetensors", origin.string()));
-    if (numel * dtype_bytes(info.dtype) != info.size_bytes)
+    const auto packed = unpacked.find(info.name);
+    const bool half = packed != unpacked.end() && packed->second == StoredAs::kF4;
+    const uint64_t bits = half ? 4 : packed != unpacked.end() ? 8 : 8 * dtype_bytes(info.dtype);
+    if (numel * bits != info.size_bytes * 8)
       fail(Code::kCorrupt, "safetensors", origin.string() + ": the size of \"" + info.name + "\" is wrong",
-           {.expected = std::to_string(numel) + " x " + std::to_string(dtype_bytes(info.dtype)) + " bytes for " +
+           {.expected = std::to_string(numel) + " x " + (half ? "1/2" : std::to_string(bits / 8)) + " bytes for " +
                         to_string(info.shape),
             .got = std::to_string(info.size_bytes)});
     at += info.size_bytes;
@@ -168,6 +180,24 @@ void check_layout(const std::vector<TensorInfo>& tensors, uint64_t data_at, uint
     fail(Code::kCorrupt, "safetensors",
          origin.string() + (at > file_size ? ": the file is cut short" : ": bytes follow the last tensor"),
          {.expected = std::to_string(at) + " bytes", .got = std::to_string(file_size)});
+}
+
+float unpacked_value(std::span<const std::byte> stored, StoredAs as, size_t index) {
+  if (as == StoredAs::kE8M0) {
+    const int exponent = std::to_integer<int>(stored[index]);
+    return exponent == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0F, exponent - 127);
+  }
+  constexpr float kMagnitudes[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+  const int code = std::to_integer<int>(stored[index / 2]) >> (index % 2 ? 4 : 0) & 15;
+  return code & 8 ? -kMagnitudes[code & 7] : kMagnitudes[code & 7];
+}
+
+Tensor unpack(std::span<const std::byte> stored, StoredAs as, const Shape& shape) {
+  Tensor values = Tensor::empty(DType::kF32, shape);
+  float* const to = values.mutable_data<float>();
+  const auto count = static_cast<size_t>(values.numel());
+  for (size_t i = 0; i < count; ++i) to[i] = unpacked_value(stored, as, i);
+  return values;
 }
 
 // The official library's order of dtypes, widest first.
@@ -218,6 +248,7 @@ std::shared_ptr<const SafetensorsFile> SafetensorsFile::parse(std::span<const st
   file->owner_ = std::move(owner);
   file->metadata_ = std::move(header.metadata);
   file->tensors_ = std::move(header.tensors);
+  file->unpacked_ = std::move(header.unpacked);
   const auto before = [](const TensorInfo& a, const TensorInfo& b) {
     return a.offset_bytes != b.offset_bytes ? a.offset_bytes < b.offset_bytes : a.size_bytes < b.size_bytes;
   };
@@ -229,7 +260,7 @@ std::shared_ptr<const SafetensorsFile> SafetensorsFile::parse(std::span<const st
       fail(Code::kCorrupt, "safetensors",
            origin.string() + ": \"" + file->tensors_[i].name + "\" occurs twice in the header",
            {.expected = "each name once"});
-  check_layout(file->tensors_, data_at, bytes.size(), origin);
+  check_layout(file->tensors_, file->unpacked_, data_at, bytes.size(), origin);
   return file;
 }
 
@@ -241,7 +272,10 @@ const TensorInfo* SafetensorsFile::find(std::string_view name) const {
 Tensor SafetensorsFile::tensor(std::string_view name) const {
   const TensorInfo* info = find(name);
   if (!info) fail(Code::kNotFound, "safetensors", "no tensor named \"" + std::string(name) + "\"");
-  return tensor_from_bytes(bytes_.subspan(info->offset_bytes, info->size_bytes), info->dtype, info->shape, owner_);
+  const std::span<const std::byte> stored = bytes_.subspan(info->offset_bytes, info->size_bytes);
+  if (const auto packed = unpacked_.find(name); packed != unpacked_.end())
+    return unpack(stored, packed->second, info->shape);
+  return tensor_from_bytes(stored, info->dtype, info->shape, owner_);
 }
 
 void SafetensorsFile::drop_pages(std::string_view name) const {

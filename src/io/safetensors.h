@@ -13,6 +13,12 @@
 
 namespace lockstep {
 
+// Dtypes that a file may hold and no arithmetic of ours knows: their values are read as f32, exactly.
+enum class StoredAs {
+  kE8M0,  // a power of two, the scale of a block: 2^(byte - 127), 255 is NaN
+  kF4     // E2M1, two a byte, the first in the low half
+};
+
 class SafetensorsFile {
  public:
   static std::shared_ptr<const SafetensorsFile> open(const fs::path& path);
@@ -25,15 +31,16 @@ class SafetensorsFile {
   const TensorInfo* find(std::string_view name) const;
   void drop_pages(std::string_view name) const;  // of a mapped file: the tensor's memory, until it is read again
   bool holds(const Tensor& tensor) const;        // whether its elements are the file's own bytes, not a copy of them
-  Tensor tensor(
-      std::string_view name) const;  // a view of the map; copied only if the file put it at a misaligned offset
+  // A view of the map; copied only if the file put it at a misaligned offset, or stores it otherwise (StoredAs).
+  Tensor tensor(std::string_view name) const;
 
  private:
   std::span<const std::byte> bytes_;
   std::shared_ptr<const void> owner_;
   std::shared_ptr<const MappedFile> map_;  // unset for bytes in memory
   std::vector<TensorInfo> tensors_;
-  std::unordered_map<std::string_view, size_t> index_;  // keys are the names in tensors_, which never changes again
+  std::map<std::string, StoredAs, std::less<>> unpacked_;  // the few that are not stored as what they are read as
+  std::unordered_map<std::string_view, size_t> index_;     // keys are the names in tensors_, which never changes again
   std::map<std::string, std::string> metadata_;
 };
 

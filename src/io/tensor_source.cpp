@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file_walk.h"
 #include "base/log.h"
 #include "base/names.h"
 #include "io/checkpoint.h"
@@ -17,6 +18,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kMaxFolderFiles = 1'000'000;
+constexpr int64_t kMaxFolderEntries = 200'000;  // of any kind
 
 bool starts_with(std::span<const std::byte> bytes, std::string_view magic) {
   return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
@@ -92,17 +94,23 @@ void add_file(TensorSource& source, const fs::path& path, const std::string& nam
 
 std::vector<fs::path> tensor_files(const fs::path& folder) {
   std::vector<fs::path> files;
-  std::error_code error;
   // Links to folders are not followed: they could lead anywhere, or round in a circle.
-  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    std::error_code ignored;
-    if (at->is_directory(ignored) || !has_tensor_extension(at->path())) continue;
-    // .bin is anybody's extension; only torch's own count.
-    if (at->path().extension() == ".bin" && !TorchFile::looks_like(MappedFile::open(at->path())->bytes())) continue;
-    files.push_back(at->path());
-    if (files.size() > kMaxFolderFiles) fail(Code::kBadInput, "open", folder.string() + " holds too many files");
-  }
-  if (error) fail(Code::kIo, "open", folder.string() + ": " + error.message());
+  const auto refuse = [&folder] {
+    fail(Code::kBadInput, "open", folder.string() + " holds too much to look for tensors in it",
+         {.expected = "at most " + std::to_string(kMaxFolderEntries) + " files, 12 levels of folders",
+          .hint = "the folder of the tensors themselves"});
+  };
+  const bool whole = walk_files(
+      folder, {.depth = 12, .entries = kMaxFolderEntries, .secs = 5}, "open", [&](const fs::directory_entry& entry) {
+        std::error_code ignored;
+        if (entry.is_directory(ignored) || !has_tensor_extension(entry.path())) return;
+        // .bin is anybody's extension; only torch's own count.
+        if (entry.path().extension() == ".bin" && !TorchFile::looks_like(MappedFile::open(entry.path())->bytes()))
+          return;
+        files.push_back(entry.path());
+        if (files.size() > kMaxFolderFiles) refuse();
+      });
+  if (!whole) refuse();
   std::sort(files.begin(), files.end());
   return files;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/shown_json.h"
 
 namespace lockstep {
 namespace {
@@ -191,10 +192,9 @@ Json McpServer::call_tool(const std::string& client, const Json& message, const 
   ToolControl control(cancelled, progress_token(message), notify, gone);
   Json result;
   try {
-    const Json answer = bounded(call_(*operation, arguments, control), kMostResultBytes);
-    result = {{"content", text_content(answer.dump(-1, ' ', false, Json::error_handler_t::replace))},
-              {"structuredContent", answer},
-              {"isError", false}};
+    // What a program printed or a file is called must not reach an agent as anything but text that is shown.
+    const Json answer = bounded(with_strings_escaped(call_(*operation, arguments, control)), kMostResultBytes);
+    result = {{"content", text_content(shown_json(answer))}, {"structuredContent", answer}, {"isError", false}};
   } catch (const Error& error) {
     result = tool_error(error.what());
   } catch (const std::exception& error) {

@@ -4,6 +4,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
+#include "base/message.h"
+#include "base/shown_json.h"
+#include "base/thread.h"
 #include "mcp/mcp_server.h"
 
 namespace lockstep {
@@ -38,10 +42,15 @@ class Workers {
       return true;
     });
     auto done = std::make_shared<std::atomic<bool>>(false);
-    threads_.push_back({std::thread([job = std::move(job), done] {
-                          job();
-                          *done = true;
-                        }),
+    threads_.reserve(threads_.size() + 1);  // a thread that runs must find its place
+    threads_.push_back({start_thread("mcp",
+                                     [job = std::move(job), done] {
+                                       try {
+                                         job();
+                                       } catch (const std::exception&) {  // no memory for the answer
+                                       }
+                                       *done = true;
+                                     }),
                         done});
   }
   size_t busy() const {
@@ -71,36 +80,46 @@ bool stdout_hung_up() {
 
 int serve_mcp_stdio(McpServer& server) {
   std::mutex writing;
+  std::atomic<bool> unwritable = false;
   const McpServer::Send send = [&](const Json& message) {
-    const std::string text = message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    const std::string text = shown_json(message) + "\n";
     const std::lock_guard lock(writing);
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    // A full disk behind stdout; a client that has hung up is another matter, and no failure of ours.
+    if ((std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) &&
+        !stdout_hung_up())
+      unwritable = true;
   };
   // Requests from a file or a pipe that has ended are answered all the same; a client that is gone has cancelled.
   std::atomic<bool> ended = false;
   const McpServer::Gone gone = [&] { return ended && stdout_hung_up(); };
   Workers workers;
-  for (std::string line; read_line(line);) {
+  for (std::string line; !unwritable && read_line(line);) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    Json message = Json::parse(line, nullptr, false);
-    if (message.is_discarded()) {
-      send(McpServer::parse_error("this is no JSON"));
+    std::optional<Json> read = json_message(line);
+    if (!read) {
+      send(McpServer::parse_error("this is no JSON, or nested too deeply"));
       continue;
     }
+    Json message = std::move(*read);
     const bool tool = McpServer::is_request(message) && message["method"] == "tools/call";
     // A tool may take long: its cancellation must be read meanwhile.
     if (tool && workers.busy() >= kMostThreads) {
       send(McpServer::busy(message["id"]));  // never on this thread: cancellations would wait behind it
     } else if (tool) {
-      workers.run([&, message = std::move(message)] {
-        if (const Json reply = server.answer("", message, send, gone); !reply.is_null()) send(reply);
-      });
+      const Json id = message["id"];
+      try {
+        workers.run([&, message = std::move(message)] {
+          if (const Json reply = server.answer("", message, send, gone); !reply.is_null()) send(reply);
+        });
+      } catch (const Error&) {  // the system starts no more threads
+        send(McpServer::busy(id));
+      }
     } else if (const Json reply = server.answer("", message, send); !reply.is_null()) {
       send(reply);
     }
   }
   ended = true;
+  if (unwritable) fail(Code::kIo, "mcp", "stdout cannot be written");
   return 0;  // once every call has been answered
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/interrupt.h"
+#include "base/shown_json.h"
 #include "compare/layout_view.h"
 #include "compare/pictures.h"
 #include "report/base64.h"
@@ -117,7 +118,7 @@ std::string html_report(const Comparison& comparison, const RunView& reference, 
                {"pictures", pictures(comparison, reference, candidate)},
                {"ledger", ledger ? json_from(*ledger) : Json()},
                {"factor", comparison.floor_factor}};
-  return page_with(script_safe(data.dump(-1, ' ', false, Json::error_handler_t::replace)));
+  return page_with(script_safe(shown_json(with_strings_escaped(std::move(data)))));
 }
 
 void write_html_report(const fs::path& path, const Comparison& comparison, const RunView& reference,

@@ -5,7 +5,8 @@ namespace lockstep::page {
 const char* const kScriptFindings = R"JS(
 {
   const F = S.first_divergence, verdict = $("verdict");
-  verdict.textContent = S.verdict === "match" ? "Match" : S.verdict === "mismatch" ? "Mismatch" : "Nothing compared";
+  verdict.textContent = S.verdict === "match" ? "Match" : S.verdict === "mismatch" ? "Mismatch" :
+      S.verdict === "partial" ? "Partial" : "Nothing compared";
   verdict.className = S.verdict === "match" ? "good" : "bad";
   $("sub").textContent = `${S.compared} tensors compared, ${ROWS.filter(isBad).length} differ · reference ${S.reference}` +
       ` · candidate ${S.candidate} · noise floor from ${S.noise.source}`;

@@ -10,158 +10,78 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <thread>
 
 #include "base/error.h"
+#include "base/thread.h"
+#include "rest/bounded_socket.h"
+#include "rest/http_head.h"
+#include "rest/serving_threads.h"
 
 namespace lockstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::milliseconds kNewcomer{1000};  // to send something, while others wait
+constexpr int kBacklog = 512;  // connections that the system holds while all threads are busy
+
 // Of the request that this thread is serving.
 thread_local int served_socket = -1;
 thread_local bool served_whole = false;    // it was read to its end: what follows is the next request
 thread_local bool served_streams = false;  // the answer goes out in pieces
 
-int milliseconds_until(Clock::time_point when) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(when - Clock::now()).count();
-  return static_cast<int>(std::clamp<long long>(left, 0, 3600 * 1000));
-}
-
-// The library bounds each read, not their sum: a client that sends a byte now and then, or headers without end, would
-// keep a thread and fill memory. An answer goes out in one write, head and body together.
-class BoundedStream : public httplib::Stream {
+// A connection as the library sees it.
+class LibraryStream : public httplib::Stream {
  public:
-  BoundedStream(int fd, const HttpLimits& limits) : fd_(fd), limits_(limits) {}
-
-  void begin_request() {
-    budget_ = limits_.header_bytes + limits_.body_bytes;
-    deadline_ = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(limits_.request_secs * 1000));
-  }
-  bool has_more() const { return at_ < end_; }  // the client did not wait for its answer
-
-  bool is_readable() const override { return at_ < end_ || (flush() && ready(POLLIN, milliseconds_until(deadline_))); }
-  bool is_writable() const override { return !client_gone() && ready(POLLOUT, write_ms()); }
-
-  ssize_t read(char* to, size_t size) override {
-    if (at_ == end_) {
-      // The client may wait for our word to go on (100 Continue).
-      if (budget_ == 0 || !flush() || !ready(POLLIN, milliseconds_until(deadline_))) return -1;
-      const ssize_t n = ::recv(fd_, buffer_, std::min(sizeof buffer_, budget_), 0);
-      if (n <= 0) return n;
-      budget_ -= static_cast<size_t>(n);
-      at_ = 0;
-      end_ = static_cast<size_t>(n);
-    }
-    const size_t n = std::min(size, end_ - at_);
-    std::copy_n(buffer_ + at_, n, to);
-    at_ += n;
-    return static_cast<ssize_t>(n);
-  }
-
-  ssize_t write(const char* from, size_t size) override {
-    pending_.append(from, size);
-    if ((served_streams || pending_.size() >= kMostPending) && !flush()) return -1;
-    return static_cast<ssize_t>(size);
-  }
-
-  bool flush() const {
-    size_t done = 0;
-    while (done < pending_.size()) {
-      const ssize_t n =
-          ready(POLLOUT, write_ms()) ? ::send(fd_, pending_.data() + done, pending_.size() - done, MSG_NOSIGNAL) : -1;
-      if (n <= 0 && !(n < 0 && errno == EINTR)) break;
-      done += static_cast<size_t>(std::max<ssize_t>(n, 0));
-    }
-    const bool all = done == pending_.size();
-    pending_.clear();
-    return all;
-  }
-
+  explicit LibraryStream(BoundedSocket& socket) : socket_(socket) {}
+  bool is_readable() const override { return socket_.is_readable(); }
+  bool is_writable() const override { return !client_gone() && socket_.is_writable(); }
+  ssize_t read(char* to, size_t size) override { return socket_.read(to, size); }
+  ssize_t write(const char* from, size_t size) override { return socket_.write({from, size}, served_streams); }
   void get_remote_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
   void get_local_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
-  socket_t socket() const override { return fd_; }
+  socket_t socket() const override { return socket_.fd(); }
 
  private:
-  bool ready(short events, int milliseconds) const {
-    pollfd watched{fd_, events, 0};
-    int n;
-    do n = ::poll(&watched, 1, milliseconds);
-    while (n < 0 && errno == EINTR);
-    return n > 0 && (watched.revents & (events | POLLHUP));
-  }
-
-  int write_ms() const { return static_cast<int>(limits_.write_secs * 1000); }
-
-  static constexpr size_t kMostPending = 64 << 10;
-  int fd_;
-  const HttpLimits& limits_;
-  size_t budget_ = 0, at_ = 0, end_ = 0;
-  Clock::time_point deadline_;
-  mutable std::string pending_;  // what the client has not been sent yet
-  char buffer_[16 << 10];
+  BoundedSocket& socket_;
 };
 
-// Connections without a thread, and threads without a connection.
-struct Load {
-  std::atomic<int> waiting{0}, free{0};
-  bool is_full() const { return waiting > free; }
-};
-
-// So many threads and no queue beyond them: while all are busy nobody is accepted, and the system holds the rest off.
+// The library wants a queue of its own each time it listens; the threads are there before.
 class BoundedQueue : public httplib::TaskQueue {
  public:
-  BoundedQueue(int threads, Load& load) : load_(load) {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
-  }
-
-  void enqueue(std::function<void()> job) override {
-    std::unique_lock lock(mutex_);
-    taken_.wait(lock, [&] { return jobs_.size() < threads_.size() || stopping_; });
-    jobs_.push_back(std::move(job));
-    ++load_.waiting;
-    added_.notify_one();
-  }
-
-  void shutdown() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    added_.notify_all();
-    taken_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
+  explicit BoundedQueue(ServingThreads& threads) : threads_(threads) {}
+  void enqueue(std::function<void()> job) override { threads_.enqueue(std::move(job)); }
+  void shutdown() override { threads_.shutdown(); }
 
  private:
-  void work() {
-    while (true) {
-      std::function<void()> job;
-      {
-        std::unique_lock lock(mutex_);
-        ++load_.free;
-        added_.wait(lock, [&] { return !jobs_.empty() || stopping_; });
-        --load_.free;
-        if (jobs_.empty()) return;
-        job = std::move(jobs_.front());
-        jobs_.pop_front();
-        --load_.waiting;
-      }
-      taken_.notify_one();
-      job();
-    }
-  }
-
-  std::vector<std::thread> threads_;
-  std::deque<std::function<void()>> jobs_;
-  std::mutex mutex_;
-  std::condition_variable added_, taken_;
-  Load& load_;
-  bool stopping_ = false;
+  ServingThreads& threads_;
 };
+
+const char* reason_of(int status) {
+  switch (status) {
+    case 414:
+      return "URI Too Long";
+    case 417:
+      return "Expectation Failed";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 505:
+      return "HTTP Version Not Supported";
+    default:
+      return "Bad Request";
+  }
+}
+
+// To a request that the library never sees.
+std::string refusal(const HeadFault& fault) {
+  const std::string body =
+      R"({"error":{"code":"bad_input","message":"[http] )" + fault.message + R"(","hint":"see /v1/openapi.json"}})";
+  return "HTTP/1.1 " + std::to_string(fault.status) + " " + reason_of(fault.status) +
+         "\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
+         "\r\n\r\n" + body;
+}
 
 class BoundedServer : public httplib::Server {
  public:
@@ -175,14 +95,12 @@ class BoundedServer : public httplib::Server {
     served_socket = socket;
     bool ok = true;
     try {
-      BoundedStream stream(socket, limits_);
-      for (int left = limits_.connection_requests; ok && left > 0 && next_request(stream, socket); --left) {
-        served_whole = served_streams = false;
-        bool closed = false;
-        stream.begin_request();
-        ok = process_request(stream, left == 1, closed, nullptr) && !closed;
-        // What a refused request still has to send must never be read as the next request.
-        ok = stream.flush() && ok && served_whole;
+      BoundedSocket connection(socket, limits_);
+      // Whoever has just come has not been heard yet, however many wait behind; later it may come again.
+      std::chrono::milliseconds unheard = kNewcomer;
+      for (int left = limits_.connection_requests; ok && left > 0 && next_request(connection, unheard); --left) {
+        ok = serve_request(connection, left == 1);
+        unheard = {};
       }
     } catch (const std::exception&) {  // out of memory: the connection is lost, the server is not
     }
@@ -199,16 +117,35 @@ class BoundedServer : public httplib::Server {
     return ok;
   }
 
-  // Whether one is there, or comes before somebody else needs this thread.
-  bool next_request(const BoundedStream& stream, int socket) const {
-    if (stream.has_more()) return true;
-    const Clock::time_point until =
-        Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(limits_.idle_secs * 1000));
-    pollfd watched{socket, POLLIN, 0};
+  // Whether another request may follow on this connection.
+  bool serve_request(BoundedSocket& connection, bool last) {
+    served_whole = served_streams = false;
+    const BoundedSocket::Head head = connection.read_head([this] { return load_.is_full(); });
+    if (head == BoundedSocket::Head::kGone) return false;
+    const auto fault = head == BoundedSocket::Head::kTooLong
+                           ? std::optional(HeadFault{431, "the headers are too large; expected at most 64 KiB"})
+                           : fault_in_head(connection.head());
+    if (fault) {
+      connection.write(refusal(*fault), true);
+      return false;
+    }
+    LibraryStream stream(connection);
+    bool closed = false;
+    const bool ok = process_request(stream, last, closed, nullptr) && !closed;
+    // What a refused request still has to send must never be read as the next request.
+    return connection.flush() && ok && served_whole;
+  }
+
+  // Whether one is there, or comes before somebody else needs this thread, who waits for as long as `unheard`.
+  bool next_request(const BoundedSocket& connection, std::chrono::milliseconds unheard) const {
+    if (connection.has_more()) return true;
+    const Clock::time_point now = Clock::now(), mine = now + unheard;
+    const Clock::time_point until = now + std::chrono::milliseconds(static_cast<int64_t>(limits_.idle_secs * 1000));
+    pollfd watched{connection.fd(), POLLIN, 0};
     while (!stopping_) {
       const int slice = std::min(milliseconds_until(until), 20);
       if (::poll(&watched, 1, slice) > 0) return true;
-      if (load_.is_full() || milliseconds_until(until) == 0) return false;
+      if ((load_.is_full() && milliseconds_until(mine) == 0) || milliseconds_until(until) == 0) return false;
     }
     return false;
   }
@@ -265,23 +202,26 @@ bool client_gone() {
 }
 
 struct HttpServer::Impl {
-  explicit Impl(const HttpLimits& limits) : server(limits) {}
+  explicit Impl(const HttpLimits& limits_) : limits(limits_), server(limits_) {}
+  HttpLimits limits;
   BoundedServer server;
+  std::unique_ptr<ServingThreads> threads;  // ends before the server that they serve
+  int listening = -1;                       // the library's socket
+  std::atomic<bool> stopped{false};
 };
 
 HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler) : impl_(std::make_unique<Impl>(limits)) {
   httplib::Server& server = impl_->server;
-  server.new_task_queue = [threads = limits.threads, &load = impl_->server.load()] {
-    return new BoundedQueue(threads, load);
-  };
+  server.new_task_queue = [&threads = impl_->threads] { return new BoundedQueue(*threads); };
   server.set_keep_alive_timeout(static_cast<time_t>(limits.idle_secs));
   server.set_keep_alive_max_count(static_cast<size_t>(limits.connection_requests));
   server.set_payload_max_length(limits.body_bytes);
   server.set_tcp_nodelay(true);
   // The library's own choice lets a second process listen on our port.
-  server.set_socket_options([](int fd) {
+  server.set_socket_options([&listening = impl_->listening](int fd) {
     const int yes = 1;
     ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    listening = fd;
   });
   const auto refuse_or_go_on = [guard](const httplib::Request& from, httplib::Response& to) {
     if (const auto refused = guard(request_from(from))) {
@@ -292,8 +232,14 @@ HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler) :
     return httplib::Server::HandlerResponse::Unhandled;
   };
   server.set_pre_routing_handler(refuse_or_go_on);
-  server.set_expect_100_continue_handler([guard](const httplib::Request& from, httplib::Response&) {
-    return guard(request_from(from)) ? 417 : 100;  // the body of a request that is refused is not wanted
+  server.set_expect_100_continue_handler([guard](const httplib::Request& from, httplib::Response& to) {
+    const auto refused = guard(request_from(from));
+    if (!refused) return 100;
+    // The body of a request that is refused is not wanted. With this status the library sends the answer as it stands
+    // and ends the request; with 417 it would send that and an answer behind it.
+    answer_with(*refused, to);
+    to.set_header("Connection", "close");
+    return refused->status;
   });
   const auto serve = [handler](const httplib::Request& from, httplib::Response& to) {
     // The library reads no body of these methods, whatever the head promises.
@@ -325,16 +271,20 @@ int HttpServer::bind(const std::string& host, int port) {
   if (taken <= 0)
     fail(Code::kIo, "serve", "cannot listen on " + host + ":" + std::to_string(port),
          {.hint = "another --port, or 0 for any"});
+  // The library's own queue holds five: a burst of clients beyond it is not answered.
+  ::listen(impl_->listening, kBacklog);
+  // Before anybody is told where we are: a service without threads would take calls and never answer.
+  impl_->threads = std::make_unique<ServingThreads>(impl_->limits.threads, impl_->server.load());
   return taken;
 }
 
-void HttpServer::run() {
-  impl_->server.listen_after_bind();
+bool HttpServer::run() {
+  return impl_->server.listen_after_bind();
 }
 
 void HttpServer::stop() {
   impl_->server.hang_up();
-  impl_->server.stop();
+  if (impl_->server.is_running() && !impl_->stopped.exchange(true)) impl_->server.stop();
 }
 
 namespace {
@@ -368,7 +318,7 @@ class Canceller {
  public:
   Canceller(httplib::Client& client, const std::function<bool()>& cancelled) {
     if (cancelled)
-      thread_ = std::thread([this, &client, cancelled] {
+      thread_ = start_thread("http", [this, &client, cancelled] {
         std::unique_lock lock(mutex_);
         while (!ended_.wait_for(lock, std::chrono::milliseconds(20), [this] { return done_; }))
           if (cancelled()) return client.stop();

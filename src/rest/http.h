@@ -46,8 +46,8 @@ class HttpServer {
   HttpServer(const HttpLimits& limits, Guard guard, Handler handler);
   ~HttpServer();
   int bind(const std::string& host, int port);  // port 0: any; returns the one taken. Error{kIo}
-  void run();                                   // until stop()
-  void stop();                                  // from any thread
+  bool run();                                   // until stop(); false: the system takes no more connections
+  void stop();                                  // from any thread, as often as liked; before run() it is not heard
 
  private:
   struct Impl;

@@ -1,6 +1,7 @@
 #include "rest/rest_server.h"
 
 #include <arpa/inet.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,9 +10,14 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/shown_json.h"
+#include "base/thread.h"
+#include "tensor/storage.h"
 
 namespace lockstep {
 namespace {
+
+constexpr int64_t kQuietMs = 1000;
 
 int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -131,7 +137,7 @@ bool is_loopback(const std::string& host) {
 HttpResponse json_response(int status, const Json& body) {
   HttpResponse response;
   response.status = status;
-  response.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  response.body = shown_json(body);
   response.headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}};
   return response;
 }
@@ -153,16 +159,23 @@ RestServer::RestServer(Service& service, const RestOptions& options)
           [this](const HttpRequest& request) { return answer(request); }),
       last_used_ms_(now_ms()) {}
 
+RestServer::~RestServer() {
+  stopping_ = ended_ = true;
+  if (watching_.joinable()) watching_.join();
+}
+
 int RestServer::bind() {
   port_ = http_.bind(options_.host, options_.port);
+  watching_ = start_thread("serve", [this] { watch(); });
   return port_;
 }
 
 void RestServer::run() {
-  std::thread idle([this] { watch_idle(); });
-  http_.run();
-  stopping_ = true;
-  idle.join();
+  const bool done = stopping_ || http_.run();
+  const bool asked = stopping_.exchange(true);
+  ended_ = true;
+  if (watching_.joinable()) watching_.join();
+  if (!done && !asked) fail(Code::kIo, "serve", "the system takes no more connections for us");
 }
 
 void RestServer::stop() {
@@ -170,14 +183,27 @@ void RestServer::stop() {
   http_.stop();
 }
 
-void RestServer::watch_idle() {
-  while (!stopping_) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    std::error_code error;
-    if (options_.idle_secs > 0 && !fs::exists(service_.home(), error))
-      stop();  // its folder was removed: nobody can call
-    if (options_.idle_secs <= 0 || active_ > 0 || service_.sessions().live() > 0) continue;
-    if (static_cast<double>(now_ms() - last_used_ms_) / 1000 > options_.idle_secs) stop();
+bool RestServer::has_been_idle() const {
+  if (options_.idle_secs <= 0) return false;
+  std::error_code error;
+  if (!fs::exists(service_.home(), error)) return true;  // its folder was removed: nobody can call
+  if (active_ > 0 || service_.sessions().live() > 0) return false;
+  return static_cast<double>(now_ms() - last_used_ms_) / 1000 > options_.idle_secs;
+}
+
+void RestServer::watch() {
+  int64_t given_back_ms = now_ms();
+  while (!ended_) {
+    if (!stopping_ && ((options_.interrupted && options_.interrupted()) || has_been_idle())) stopping_ = true;
+    // Again and again: whoever stops a server before it has begun to listen would not be heard.
+    if (stopping_) http_.stop();
+    // What large calls have freed goes back to the system once nobody is served; the allocator alone would keep it.
+    if (active_ == 0 && last_used_ms_ > given_back_ms && now_ms() - last_used_ms_ > kQuietMs) {
+      release_cached_memory();
+      ::malloc_trim(0);
+      given_back_ms = now_ms();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
 
@@ -345,7 +371,7 @@ HttpResponse RestServer::stream_events(const HttpRequest& request) {
     for (const Json& event : fresh) {
       after = event["number"].get<int64_t>();
       piece += "id: " + std::to_string(after) + "\nevent: " + event.value("event", std::string("message")) +
-               "\ndata: " + event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n\n";
+               "\ndata: " + shown_json(event) + "\n\n";
     }
     if (fresh.empty()) piece = ": \n\n";  // shows a client that is gone
     return !stopping_ && !client_gone() && (live || !fresh.empty());

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "base/error.h"
 #include "rest/http.h"
@@ -15,20 +16,22 @@ struct RestOptions {
   std::string host = "127.0.0.1";
   int port = 0;  // any
   std::string token;
-  double idle_secs = 0;           // stop when nothing was asked and no program lived for so long; 0: never
-  double longest_wait_secs = 25;  // of one long-poll
-  int most_long_calls = 32;       // waits and event streams at a time
+  double idle_secs = 0;                    // stop when nothing was asked and no program lived for so long; 0: never
+  double longest_wait_secs = 25;           // of one long-poll
+  int most_long_calls = 32;                // waits and event streams at a time
+  std::function<bool()> interrupted = {};  // asked often; true: stop
 };
 
 class RestServer {
  public:
   RestServer(Service& service, const RestOptions& options);
+  ~RestServer();
 
   // Another protocol on the same server, behind the same guard: the MCP endpoint.
   void mount(const std::string& path, HttpServer::Handler handler) { mounts_[path] = std::move(handler); }
 
-  int bind();  // the port
-  void run();  // until stop(), or until it has been idle
+  int bind();  // the port. Everything that serving needs is there when it returns, or it throws
+  void run();  // until stop(), or until it has been idle. Error{kIo}: the system takes no more connections
   void stop();
   bool stopping() const { return stopping_; }
 
@@ -40,7 +43,8 @@ class RestServer {
   HttpResponse stream_events(const HttpRequest& request);
   HttpResponse call_mounted(const HttpServer::Handler& handler, const HttpRequest& request);
   bool own_name(const std::string& name) const;
-  void watch_idle();
+  void watch();
+  bool has_been_idle() const;
 
   Service& service_;
   RestOptions options_;
@@ -48,8 +52,10 @@ class RestServer {
   HttpServer http_;
   std::atomic<int> active_{0}, long_calls_{0};
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> ended_{false};  // run() has returned, or will not be called
   std::atomic<int64_t> last_used_ms_{0};
   int port_ = 0;
+  std::thread watching_;
 };
 
 bool is_loopback(const std::string& host);

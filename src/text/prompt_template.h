@@ -27,5 +27,14 @@ std::string apply_template(PromptKind kind, std::string_view user_text);
 std::string image_placeholders(int images, bool numbered);
 
 PromptTokens tokenize_prompt(const Tokenizer& tokenizer, std::string_view prompt);
+// The same without the limit on its length.
+PromptTokens tokenize_whole_prompt(const Tokenizer& tokenizer, std::string_view prompt);
+// An edit prompt with pictures that take so many tokens each; nothing is cut.
+PromptTokens tokenize_edit_prompt(const Tokenizer& tokenizer, std::string_view prompt,
+                                  const std::vector<int64_t>& image_tokens, bool numbered, int64_t image_token);
+
+// What the layered model is asked when it has to describe the picture itself: one picture, nothing dropped.
+std::vector<int64_t> tokenize_caption_request(const Tokenizer& tokenizer, bool english, int64_t image_tokens,
+                                              int64_t image_token);
 
 }  // namespace lockstep

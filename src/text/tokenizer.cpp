@@ -40,7 +40,8 @@ Tokenizer::Tokenizer(TokenizerFile file)
            {.expected = fmt::format("at most {} bytes", kMaxAddedBytes), .got = std::to_string(token.content.size())});
     vocabulary_.add(token.content, token.id);
     const auto index = static_cast<size_t>(token.id);
-    if (is_added_.size() <= index) is_added_.resize(index + 1);
+    if (is_added_.size() <= index) is_added_.resize(index + 1), is_special_.resize(index + 1);
+    if (token.special) is_special_[index] = true;
     if (is_added_[index]) continue;  // the same token from a second file
     is_added_[index] = true;
     std::string buffer;
@@ -142,6 +143,15 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
     text.append(bytes ? *bytes : token);
   }
   return text;
+}
+
+std::string Tokenizer::decode_written(std::span<const int32_t> ids) const {
+  std::vector<int32_t> kept;
+  for (const int32_t id : ids) {
+    const auto index = static_cast<size_t>(id);
+    if (vocabulary_.contains(id) && !(index < is_special_.size() && is_special_[index])) kept.push_back(id);
+  }
+  return stripped(valid_utf8(decode(kept)));
 }
 
 }  // namespace lockstep

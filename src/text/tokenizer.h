@@ -23,6 +23,10 @@ class Tokenizer {
   // The bytes the ids stand for. Ids that cut a character apart give bytes that are not UTF-8.
   std::string decode(std::span<const int32_t> ids) const;
 
+  // The text a model wrote: special tokens and ids without a token left out, bytes that are no UTF-8 replaced, blanks
+  // at both ends removed.
+  std::string decode_written(std::span<const int32_t> ids) const;
+
   // A token as vocabulary files write it ("Ġthe"), or an added one.
   std::optional<int32_t> id_of(std::string_view token) const { return vocabulary_.find(token); }
   size_t vocab_size() const { return vocabulary_.size(); }  // with the added tokens
@@ -36,6 +40,7 @@ class Tokenizer {
   bool ignore_merges_;
   std::array<int32_t, 256> byte_ids_{};
   std::vector<bool> is_added_;     // by id
+  std::vector<bool> is_special_;   // by id
   TokenMatcher raw_, normalized_;  // added tokens, by the text they are looked for in
 };
 

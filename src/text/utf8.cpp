@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace lockstep {
@@ -63,6 +65,50 @@ void append_utf8(char32_t code_point, std::string& out) {
     put(0x80 | (code_point >> 6 & 0x3F));
     put(0x80 | (code_point & 0x3F));
   }
+}
+
+std::string valid_utf8(std::string_view bytes) {
+  std::string text;
+  size_t at = 0;
+  const auto byte = [&](size_t i) -> unsigned { return i < bytes.size() ? static_cast<unsigned char>(bytes[i]) : 0; };
+  while (at < bytes.size()) {
+    const unsigned lead = byte(at);
+    const size_t length = lead < 0x80 ? 1 : lead >= 0xC2 && lead < 0xE0 ? 2 : lead >= 0xE0 && lead < 0xF0 ? 3 : 4;
+    // The second byte's range keeps out overlong forms, surrogates and what lies beyond U+10FFFF.
+    const unsigned lowest = lead == 0xE0   ? 0xA0
+                            : lead == 0xF0 ? 0x90
+                                           : 0x80,
+                   highest = lead == 0xED   ? 0x9F
+                             : lead == 0xF4 ? 0x8F
+                                            : 0xBF;
+    size_t good = lead < 0x80 || (lead >= 0xC2 && lead <= 0xF4) ? 1 : 0;
+    while (good > 0 && good < length && byte(at + good) >= (good == 1 ? lowest : 0x80u) &&
+           byte(at + good) <= (good == 1 ? highest : 0xBFu))
+      ++good;
+    if (good == length)
+      text += bytes.substr(at, length);
+    else
+      append_utf8(0xFFFD, text);
+    at += good > 0 ? good : 1;
+  }
+  return text;
+}
+
+std::string stripped(std::string_view utf8) {
+  const auto blank = [](char32_t c) {
+    return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+  };
+  size_t begin = utf8.size(), end = 0;
+  for (size_t at = 0; at < utf8.size();) {
+    const Decoded character = decode_utf8(utf8.data() + at);
+    if (!blank(character.code_point)) {
+      begin = std::min(begin, at);
+      end = at + character.length;
+    }
+    at += character.length;
+  }
+  return begin < end ? std::string(utf8.substr(begin, end - begin)) : std::string();
 }
 
 }  // namespace lockstep

@@ -25,6 +25,10 @@ inline Decoded decode_utf8(const char* at) {
   return {(lead & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
 }
 
+// The text with U+FFFD in place of every longest beginning of a character that does not go on as it should.
+std::string valid_utf8(std::string_view bytes);
+std::string stripped(std::string_view utf8);  // without Unicode's blanks at either end
+
 void append_utf8(char32_t code_point, std::string& out);
 
 }  // namespace lockstep

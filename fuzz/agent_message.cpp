@@ -1,0 +1,42 @@
+// Layer: debugger
+// Fuzzes what a debugged program sends: messages are taken or left, in bounded memory, however they are cut into
+// pieces.
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "debugger/agent_socket.h"
+#include "debugger/session_fields.h"
+#include "fuzz_input.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lockstep;
+  return fuzz_one(data, size, [](std::span<const std::byte> bytes) {
+    if (bytes.size() < 2) return;
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) != 0) return;
+    AgentSocket socket(ends[0]);
+    const size_t step = 1 + static_cast<size_t>(bytes[0]);
+    std::string text(reinterpret_cast<const char*>(bytes.data()) + 1, bytes.size() - 1);
+    if (static_cast<int>(bytes[0]) % 2 == 1) text = R"({"event":"stopped","thread":{"id":1},"stop":)" + text + "}\n";
+    int taken = 0;
+    const auto use = [&](Json message) {
+      ++taken;
+      if (!message.is_object()) std::abort();
+      static_cast<void>(whole(message, "seq") + thread_of(message));
+      static_cast<void>(message.dump(-1, ' ', false, Json::error_handler_t::replace));
+    };
+    for (size_t at = 0; at < text.size(); at += step) {
+      if (::send(ends[1], text.data() + at, std::min(step, text.size() - at), MSG_NOSIGNAL) < 0) break;
+      if (!socket.receive(use)) break;
+    }
+    ::close(ends[1]);
+    while (socket.receive(use)) {
+    }
+    if (taken > static_cast<int>(text.size())) std::abort();
+  });
+}

@@ -1,0 +1,198 @@
+#include "cli/picture_command.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/text.h"
+#include "cli/picture_file.h"
+#include "io/image.h"
+#include "io/picture_modes.h"
+#include "pipeline/contact_sheet.h"
+#include "pipeline/memory_need.h"
+#include "pipeline/pipeline.h"
+#include "tensor/storage.h"
+
+namespace lockstep {
+namespace {
+
+Json run_details(const PictureOptions& options, const GenerateRequest& request, const fs::path& model,
+                 const Backend& backend) {
+  Json settings{{"prompt", request.prompt}, {"width", request.width},       {"height", request.height},
+                {"steps", request.steps},   {"guidance", request.guidance}, {"seed", request.seed},
+                {"dtype", options.dtype}};
+  settings["negative_prompt"] = request.negative_prompt ? Json(*request.negative_prompt) : Json(nullptr);
+  if (!request.pictures.empty()) settings["pictures"] = request.pictures.size();
+  return {{"producer",
+           {{"name", "lockstep"},
+            {"version", LOCKSTEP_VERSION},
+            {"framework", "lockstep"},
+            {"language", "c++"},
+            {"device", backend.description()}}},
+          {"model", fs::absolute(model).lexically_normal().string()},
+          {"settings", settings}};
+}
+
+uint64_t peak_resident_bytes() {
+  struct rusage usage {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+// {seed}, {index} and {layer} in the pattern are filled in; without them a number is put before the extension when
+// there are several, and the layer behind it.
+fs::path output_path(const std::string& pattern, size_t index, size_t total, uint64_t seed, int layer) {
+  std::string path = pattern;
+  const auto replace = [&path](std::string_view key, const std::string& value) {
+    bool found = false;
+    for (size_t at = path.find(key); at != std::string::npos; at = path.find(key, at + value.size())) {
+      path.replace(at, key.size(), value);
+      found = true;
+    }
+    return found;
+  };
+  const bool by_seed = replace("{seed}", std::to_string(seed)), by_index = replace("{index}", std::to_string(index));
+  const bool by_layer = replace("{layer}", std::to_string(layer + 1));
+  std::string number;
+  if (total > 1 && !by_seed && !by_index) number += fmt::format("-{:03d}", index);
+  if (layer >= 0 && !by_layer) number += fmt::format("-layer{}", layer + 1);
+  const fs::path plain(path);
+  return number.empty() ? plain : plain.parent_path() / (plain.stem().string() + number + plain.extension().string());
+}
+
+void write_result(const fs::path& output, const GenerateRequest& request, const GeneratedImage& image,
+                  const fs::path& model) {
+  Image picture{image.pixels, {}};
+  std::string caption = image.caption;
+  std::erase(caption, '\0');  // a model may write one, and no picture format holds it
+  picture.text = {{"prompt", caption.empty() ? request.prompt : caption},
+                  {"seed", std::to_string(request.seed)},
+                  {"steps", std::to_string(request.steps)},
+                  {"guidance", fmt::format("{}", request.guidance)},
+                  {"size", fmt::format("{}x{}", image.width, image.height)},
+                  {"model", model.filename().string()},
+                  {"software", std::string("lockstep ") + LOCKSTEP_VERSION}};
+  if (request.guided()) picture.text["negative_prompt"] = *request.negative_prompt;
+  if (image.layer >= 0) picture.text["layer"] = std::to_string(image.layer + 1);
+  write_image(output, picture);
+}
+
+// One bar a stage, made when the stage reports first.
+class StageBars {
+ public:
+  explicit StageBars(bool enabled) : enabled_(enabled) {}
+  void update(std::string_view stage, int64_t done, int64_t total) {
+    if (stage != stage_) {
+      bar_.reset();
+      stage_ = stage;
+      bar_ = std::make_unique<Progress>(stage_, total, enabled_);
+      if (stage_.starts_with("load")) bar_->set_note("MB");
+      done_ = 0;
+    }
+    bar_->advance(done - done_);
+    done_ = done;
+  }
+
+ private:
+  bool enabled_;
+  std::string stage_;
+  int64_t done_ = 0;
+  std::unique_ptr<Progress> bar_;
+};
+
+}  // namespace
+
+void run_pictures(App& app, const PictureOptions& options, const ModelFolder& model,
+                  const std::vector<GenerateRequest>& requests) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::optional<DType> dtype = dtype_from_name(options.dtype);
+  if (!dtype || (*dtype != DType::kF32 && *dtype != DType::kBF16))
+    fail(Code::kUsage, options.command, "--dtype: no such compute type",
+         {.expected = "f32 or bf16", .got = options.dtype});
+  const GenerateRequest& first = requests.front();
+  const auto output_of = [&](size_t request, int layer) {
+    return output_path(options.output, request, requests.size(), requests[request].seed, layer);
+  };
+  for (size_t i = 0; i < requests.size(); ++i) check_picture_file(options.command, output_of(i, -1));
+  if (!app.global.quiet && (first.width % 16 || first.height % 16))
+    print_error("lockstep: sizes are multiples of 16: {}x{} becomes {}x{}\n", first.width, first.height,
+                first.width / 16 * 16, first.height / 16 * 16);
+  if (!options.sheet.empty()) check_picture_file(options.command, options.sheet);
+  if (!options.memory_limit.empty()) {
+    const std::optional<uint64_t> limit = bytes_from_text(options.memory_limit);
+    if (!limit)
+      fail(Code::kUsage, options.command, "--memory-limit: not a size",
+           {.expected = "a number with B, KB, MB or GB", .got = options.memory_limit});
+    set_memory_limit(*limit);
+  }
+  GenerateSettings settings;
+  settings.dtype = *dtype;
+  settings.quantize_bits = options.quantize;
+  settings.guidance = options.guidance_run == "batch"    ? GuidanceRun::kBatch
+                      : options.guidance_run == "passes" ? GuidanceRun::kPasses
+                                                         : GuidanceRun::kAuto;
+  if (options.tiling) settings.tiling = models::Tiling{};
+  if (options.schedule == "lightning") settings.scheduler = lightning_scheduler();
+  std::string why_not_gpu;
+  const std::unique_ptr<Backend> backend =
+      choose_backend(options.device, options.threads, model, settings, requests, why_not_gpu);
+  note("backend", "{}; {} compute; model {}", backend->description(), options.dtype, model.path().string());
+  if (!why_not_gpu.empty()) note("backend", "no GPU: {}", why_not_gpu);
+  const std::unique_ptr<DebugRun> debug =
+      DebugRun::start(app, options.debug, run_details(options, first, model.path(), *backend));
+  StageBars bars(!app.global.quiet && !app.global.json && !(debug && !options.debug.reference.empty()));
+  settings.progress = [&bars](std::string_view stage, int64_t done, int64_t total) {
+    if (done == total) note("stage", "{} done ({})", stage, total);
+    bars.update(stage, done, total);
+  };
+  if (debug) settings.tap = debug->tap();
+  const auto make_sheet = [&](const std::vector<GeneratedImage>& images) {
+    std::vector<Tensor> pictures;
+    for (const GeneratedImage& image : images) pictures.push_back(image.pixels);
+    return options.sheet.empty() ? Tensor() : contact_sheet(pictures, options.columns);
+  };
+  check_memory_limit(model, *backend, settings, requests, make_sheet);
+  const std::vector<GeneratedImage> images = generate(model, *backend, settings, requests);
+  std::vector<fs::path> files;
+  for (const GeneratedImage& image : images) {
+    files.push_back(output_of(image.request, image.layer));
+    write_result(files.back(), requests[image.request], image, model.path());
+  }
+  if (!options.sheet.empty())
+    write_image(options.sheet, {make_sheet(images), {{"software", std::string("lockstep ") + LOCKSTEP_VERSION}}});
+  if (debug) app.status = debug->finish(true, model.path());
+  const double secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (app.global.json) {
+    Json result{{"images", Json::array()},
+                {"secs", secs},
+                {"peak_memory_bytes", peak_resident_bytes()},
+                {"peak_tensor_bytes", memory_use().peak_bytes},
+                {"device", backend->description()},
+                {"dtype", dtype_name(*dtype)},
+                {"model", model.path().string()}};
+    for (size_t i = 0; i < images.size(); ++i) {
+      const GenerateRequest& request = requests[images[i].request];
+      Json entry{{"file", files[i].string()},   {"prompt", request.prompt},   {"seed", request.seed},
+                 {"width", images[i].width},    {"height", images[i].height}, {"steps", request.steps},
+                 {"guidance", request.guidance}};
+      if (images[i].layer >= 0) entry["layer"] = images[i].layer + 1;
+      if (!images[i].caption.empty()) entry["caption"] = images[i].caption;
+      result["images"].push_back(std::move(entry));
+    }
+    if (debug) result["run"] = debug->summary();
+    print_json(result);
+    return;
+  }
+  for (const fs::path& file : files) print("{}\n", file.string());
+  if (debug) print("{}\n", debug->path().string());
+  if (!app.global.quiet)
+    print_error("{:.2f} s, peak memory {:.0f} MB, {}\n", secs, static_cast<double>(peak_resident_bytes()) / 1e6,
+                backend->description());
+}
+
+}  // namespace lockstep
