@@ -1,5 +1,5 @@
-// Times one stage of the engine (transformer, vae, text_encoder) from a component's folder: driven by
-// benchmarks/stages.py, which runs the official modules beside it and prints ratios.
+// Times one stage of the engine (transformer, edit_transformer, vae, vae_encode, text_encoder, vision) from a
+// component's folder: driven by benchmarks/stages.py, which runs the official modules beside it and prints ratios.
 //   bench_stages STAGE FOLDER DTYPE SIZE TEXT_TOKENS ROUNDS THREADS [QUANTIZE_BITS]
 // Prints one JSON line: seconds of every round, of loading, floating point operations, peak memory, rate of one linear.
 #include <sys/resource.h>
@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "models/qwen2_5_vl/text_model.h"
+#include "models/qwen2_5_vl/vision_tower.h"
 #include "models/qwen_image/transformer.h"
 #include "models/qwen_vae/vae.h"
 
@@ -51,21 +51,26 @@ std::shared_ptr<Model> load(const fs::path& folder, const Config& config, Backen
   return model;
 }
 
-Stage transformer(const fs::path& folder, const nn::Execution& execution, int64_t size, int64_t text, int bits) {
+// With `pictures` condition pictures of the same size behind the one that is drawn.
+Stage transformer(const fs::path& folder, const nn::Execution& execution, int64_t size, int64_t text, int bits,
+                  int pictures = 0) {
   const models::QwenImageConfig config = models::read_qwen_image_config(folder / "config.json");
   const auto model = load<models::QwenImageTransformer>(folder, config, execution.backend,
                                                         {.dtype = execution.dtype, .quantize_bits = bits});
-  const int64_t side = size / 16, image = side * side, all = image + text, width = config.width();
-  const auto rope = std::make_shared<models::Rope>(models::make_rope(config, {{1, side, side}}, text));
+  const int64_t side = size / 16, image = side * side * (1 + pictures), all = image + text, width = config.width();
+  const std::vector<models::Grid> grids(static_cast<size_t>(1 + pictures), models::Grid{1, side, side});
+  const auto rope = std::make_shared<models::Rope>(models::make_rope(config, grids, text));
   const Tensor latents = random_tensor(execution.dtype, {1, image, config.in_channels});
   const Tensor prompt = random_tensor(execution.dtype, {1, text, config.text_width});
   const double layer = 24.0 * static_cast<double>(all * width) * static_cast<double>(width) +
                        4.0 * static_cast<double>(all * all) * static_cast<double>(width);
-  return {[=, &execution] {
-            model->forward({.latents = latents, .text = prompt, .timesteps = {0.5f}, .rope = rope.get()},
-                           nn::Ctx(execution, "transformer"));
-          },
-          layer * config.layers};
+  return {
+      [=, &execution] {
+        model->forward(
+            {.latents = latents, .text = prompt, .timesteps = {0.5f}, .rope = rope.get(), .target_tokens = side * side},
+            nn::Ctx(execution, "transformer"));
+      },
+      layer * config.layers};
 }
 
 Stage vae(const fs::path& folder, const nn::Execution& execution, int64_t size) {
@@ -76,6 +81,28 @@ Stage vae(const fs::path& folder, const nn::Execution& execution, int64_t size) 
   return {
       [=, &execution] { models::decode_latents(*model, config, latents, std::nullopt, nn::Ctx(execution, "vae")); },
       4.71e12 * megapixels};  // of the released widths; the middle's attention is left out, it is not linear in size
+}
+
+Stage vae_encode(const fs::path& folder, const nn::Execution& execution, int64_t size) {
+  const models::VaeConfig config = models::read_vae_config(folder / "config.json");
+  const auto model = load<models::VaeEncoder>(folder, config, execution.backend, {.dtype = execution.dtype});
+  const Tensor pixels = random_tensor(execution.dtype, {1, config.image_channels, 1, size, size}, 0.5f);
+  const double megapixels = static_cast<double>(size * size) / (1024.0 * 1024.0);
+  return {[=, &execution] { models::encode_image(*model, config, pixels, std::nullopt, nn::Ctx(execution, "vae")); },
+          2.85e12 * megapixels};
+}
+
+Stage vision(const fs::path& folder, const nn::Execution& execution, int64_t size) {
+  const models::VisionConfig config = models::read_vision_config(folder / "config.json");
+  const auto model = load<models::VisionTower>(folder, config, execution.backend, {.dtype = execution.dtype});
+  const int64_t unit = config.patch * config.merge, side = (size + unit / 2) / unit * config.merge;
+  const std::vector<models::PatchGrid> grids{{side, side}};
+  const Tensor patches = random_tensor(DType::kF32, {side * side, config.patch_values()});
+  const double weights = static_cast<double>(config.width) * static_cast<double>(4 * config.width + 3 * config.hidden);
+  return {[=, &execution] { model->forward(patches, grids, nn::Ctx(execution, "text_encoder")); },
+          2.0 * static_cast<double>(side * side) * weights * config.layers +
+              4.0 * static_cast<double>(side * side * side * side * config.width) *
+                  static_cast<double>(config.full_attention.size())};
 }
 
 Stage text_encoder(const fs::path& folder, const nn::Execution& execution, int64_t tokens) {
@@ -120,9 +147,12 @@ int run(const std::vector<std::string>& arguments) {
   const int bits = arguments.size() > 7 ? std::stoi(arguments[7]) : 0;
   Stage stage;
   const double loading = seconds_of([&] {
-    stage = stage_name == "transformer" ? transformer(folder, execution, size, text, bits)
-            : stage_name == "vae"       ? vae(folder, execution, size)
-                                        : text_encoder(folder, execution, text);
+    stage = stage_name == "transformer"        ? transformer(folder, execution, size, text, bits)
+            : stage_name == "edit_transformer" ? transformer(folder, execution, size, text, bits, 1)
+            : stage_name == "vae"              ? vae(folder, execution, size)
+            : stage_name == "vae_encode"       ? vae_encode(folder, execution, size)
+            : stage_name == "vision"           ? vision(folder, execution, size)
+                                               : text_encoder(folder, execution, text);
   });
   Json rounds = Json::array();
   for (int i = 0; i < std::stoi(arguments[5]); ++i) rounds.push_back(seconds_of(stage.run));

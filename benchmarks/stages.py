@@ -1,8 +1,8 @@
 """The engine's stages at real width beside the official modules: seconds, share of the product rate, peak memory.
 
-    ./dev bench stages [--only dit,dit4,vae512,vae1024,text] [--dtypes bf16,f32] [--rounds 3] [--work DIR]
+    ./dev bench stages [--only dit,dit4,vae512,vae1024,text,vision,encode1024,edit] [--dtypes bf16,f32] [--rounds 3] [--work DIR]
 
-Random weights at the released widths (6 DiT layers, the whole VAE, 4 text layers) are written once to --work (about 10 GB).
+Random weights at the released widths (6 DiT layers, the whole VAE, 4 text layers, 4 vision blocks of which one sees the whole picture) are written once to --work (about 10 GB).
 Each side runs in its own process, ours before and after the official one, the best round counts; peak memory is the process's
 own maximum resident set, mapped weights included.
 """
@@ -16,7 +16,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BARS = {"dit": {"bf16": 1.15, "f32": 1.15}, "vae512": {"bf16": 4, "f32": 3.5}, "vae1024": {"bf16": 4, "f32": 3.5},
-        "text": {"bf16": 1.2, "f32": 1.2}}
+        "text": {"bf16": 1.2, "f32": 1.2}, "vision": {"bf16": 1.2, "f32": 1.2}, "encode1024": {"bf16": 3.5, "f32": 3.5},
+        "edit": {"bf16": 1.15}}
+FOLDERS = {"edit_transformer": "transformer", "vae_encode": "vae"}  # stages that run on another one's weights
 
 
 def fill(model):
@@ -56,6 +58,12 @@ def official(stage, layers=6):
                 "intermediate_size": 18944, "vocab_size": 152064, "rope_theta": 1e6, "rope_parameters": rope,
                 "rope_scaling": rope, "max_position_embeddings": 128000}
         vision = {"depth": 1, "hidden_size": 64, "num_heads": 2, "intermediate_size": 64, "out_hidden_size": 3584}
+        if stage == "vision":
+            text |= {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1,
+                     "intermediate_size": 64, "vocab_size": 256}
+            rope["mrope_section"] = [8, 12, 12]
+            vision = {"depth": 4, "hidden_size": 1280, "num_heads": 16, "intermediate_size": 3420,
+                      "out_hidden_size": 3584, "fullatt_block_indexes": [3]}
         return Qwen2_5_VLForConditionalGeneration(Qwen2_5_VLConfig(text_config=text, vision_config=vision))
 
 
@@ -75,7 +83,9 @@ def make_folder(work, stage, dtype):
     with torch.no_grad():
         fill(model)
     folder.mkdir(parents=True, exist_ok=True)
-    if stage == "text_encoder":
+    if stage == "vision":
+        model.model.language_model = model.lm_head = torch.nn.Module()
+    if stage in ("text_encoder", "vision"):
         from safetensors.torch import save_file
 
         save_file({k: v for k, v in model.state_dict().items() if v is not None}, folder / "model.safetensors")
@@ -96,14 +106,14 @@ def run_official(stage, folder, dtype, size, text, rounds, threads):
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
     d = {"bf16": torch.bfloat16, "f32": torch.float32}[dtype]
-    if stage == "transformer":
+    if stage in ("transformer", "edit_transformer"):
         from diffusers import QwenImageTransformer2DModel
 
         model = QwenImageTransformer2DModel.from_pretrained(folder, torch_dtype=d)
-        side = size // 16
-        inputs = dict(hidden_states=torch.randn(1, side * side, 64).to(d), timestep=torch.tensor([0.5]).to(d),
+        side, pictures = size // 16, 2 if stage == "edit_transformer" else 1
+        inputs = dict(hidden_states=torch.randn(1, pictures * side * side, 64).to(d), timestep=torch.tensor([0.5]).to(d),
                       encoder_hidden_states=torch.randn(1, text, 3584).to(d), encoder_hidden_states_mask=None,
-                      img_shapes=[[(1, side, side)]], return_dict=False)
+                      img_shapes=[[(1, side, side)] * pictures], return_dict=False)
         work = lambda: model(**inputs)  # noqa: E731
     elif stage == "vae":
         from diffusers import AutoencoderKLQwenImage
@@ -111,6 +121,24 @@ def run_official(stage, folder, dtype, size, text, rounds, threads):
         model = AutoencoderKLQwenImage.from_pretrained(folder, torch_dtype=d)
         z = torch.randn(1, 16, 1, size // 8, size // 8).to(d)
         work = lambda: model.decode(z, return_dict=False)  # noqa: E731
+    elif stage == "vae_encode":
+        from diffusers import AutoencoderKLQwenImage
+
+        model = AutoencoderKLQwenImage.from_pretrained(folder, torch_dtype=d)
+        pixels = (torch.randn(1, 3, 1, size, size) * 0.5).to(d)
+        work = lambda: model.encode(pixels, return_dict=False)  # noqa: E731
+    elif stage == "vision":
+        from safetensors.torch import load_file
+        from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel
+
+        config = official("vision").config.vision_config
+        model = Qwen2_5_VisionTransformerPretrainedModel(config).to(d).eval()
+        weights = {k.removeprefix("model.visual."): v for k, v in load_file(folder / "model.safetensors").items()}
+        model.load_state_dict({k: v for k, v in weights.items() if k in model.state_dict()})
+        side = (size + 14) // 28 * 2
+        patches = torch.randn(side * side, 1176).to(d)
+        grid = torch.tensor([[1, side, side]])
+        work = lambda: model(patches, grid_thw=grid)  # noqa: E731
     else:
         from safetensors.torch import load_file
 
@@ -145,7 +173,7 @@ def measure(case, stage, folder, dtype, size, text, options, bits=0, beside=None
     mine = [ROOT / "build/bin/bench_stages", stage, folder, dtype, size, text, rounds, options.threads, bits]
     first = child(mine)
     theirs = beside or child([sys.executable, __file__, "--child", stage, folder, dtype, size, text,
-                              1 if case == "vae1024" else rounds, options.threads])
+                              1 if case.endswith("1024") else rounds, options.threads])
     second = child(mine)
     ours = min(first["seconds"] + second["seconds"])
     other = min(theirs["seconds"])
@@ -172,9 +200,9 @@ def main():
         stage, folder, dtype, size, text, rounds, threads = options.child
         return run_official(stage, pathlib.Path(folder), dtype, int(size), int(text), int(rounds), int(threads))
     wanted = options.only.split(",")
-    stages = {"dit": "transformer", "dit4": "transformer", "vae512": "vae", "vae1024": "vae", "text": "text_encoder"}
+    stages = {"vision": "vision", "encode1024": "vae_encode", "edit": "edit_transformer", "dit": "transformer", "dit4": "transformer", "vae512": "vae", "vae1024": "vae", "text": "text_encoder"}
     dtypes = options.dtypes.split(",")
-    folders = {(stages[c], d): make_folder(options.work, stages[c], d) for c in wanted for d in dtypes}
+    folders = {(stages[c], d): make_folder(options.work, FOLDERS.get(stages[c], stages[c]), d) for c in wanted for d in dtypes}
     if options.prepare:
         return None
     print("| stage | ours | official | ratio | bar | rate | of the product rate | peak | official peak | ratio | loading |")
@@ -191,7 +219,7 @@ def main():
                 if dense:
                     print(f"4-bit at {dense / four:.2f}x of our {dtype} (bar 0.9x)")
             else:
-                size = {"vae512": 512, "vae1024": 1024}.get(case, 0)
+                size = {"vae512": 512, "edit": 512}.get(case, 0 if case == "text" else 1024)
                 _, _, backend = measure(case, stage, folder, dtype, size, 64, options)
     print(f"\n{backend}; {options.threads} threads")
 

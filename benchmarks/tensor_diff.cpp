@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "base/json.h"
-#include "compare/metrics.h"
 #include "io/npy.h"
+#include "measure/metrics.h"
 #include "tensor/statistics.h"
 
 namespace lockstep {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Rejects includes that go upward or sideways between the layers of cmake/layers.txt, and between the leaves of src/backend."""
+"""Rejects includes that go upward or sideways between the layers of cmake/layers.txt, between the leaves of src/backend, and in
+a circle between the folders of one layer."""
 
 import pathlib
 import re
@@ -8,6 +9,11 @@ import sys
 # Quoted, but no layers: Highway asks for quotes so that it can include itself again, and lockstep/ is our public C ABI in include/.
 NOT_LAYERS = {"hwy", "lockstep"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([a-z0-9_]+)/([^"]+)"', re.M)
+
+
+# The ways to a terminal. MCP's protocol is JSON, which src/base/shown_json.h has made safe.
+OUTPUT = re.compile(r"\bfmt::print\b|\bstd::(cout|cerr|clog|puts|printf|fprintf|fputs|putchar)\b|\bfwrite\(")
+WRITERS = {"base/text.cpp", "mcp/stdio.cpp"}
 
 
 def read_layers(path):
@@ -38,7 +44,10 @@ def violations(root):
         if layer not in allowed:
             yield f"src/{relative}: folder '{layer}' is no layer of cmake/layers.txt"
             continue
-        for target, rest in INCLUDE.findall(source.read_text()):
+        text = source.read_text()
+        if relative.as_posix() not in WRITERS and (found := OUTPUT.search(text)):
+            yield f"src/{relative}: prints with {found.group(0)}; expected print() or print_error() of base/text.h"
+        for target, rest in INCLUDE.findall(text):
             if target in NOT_LAYERS:
                 continue
             if target not in allowed:
@@ -49,12 +58,41 @@ def violations(root):
                 yield f"src/{relative}: backend leaves never see each other ({rest})"
 
 
+def circles(root):
+    """Folders of one layer that include each other, over whatever others: then none of them can be read by itself."""
+    for layer in sorted(path for path in (root / "src").iterdir() if path.is_dir()):
+        includes = {}
+        for source in sorted(layer.rglob("*")):
+            # What stands beside the folders and is included by none (a list of them all) may include every one.
+            lists = source.parent == layer and source.suffix == ".cpp"
+            if source.suffix in {".h", ".cpp", ".cu", ".cuh"} and not lists:
+                folder = source.parent.relative_to(root / "src").as_posix()
+                for target, rest in INCLUDE.findall(source.read_text()):
+                    other = f"{target}/{rest}".rpartition("/")[0]
+                    if target == layer.name and other != folder:
+                        includes.setdefault(folder, {}).setdefault(other, source.relative_to(root))
+
+        def reaches(start, end, includes=includes):
+            seen, ahead = set(), [start]
+            while ahead:
+                for folder in includes.get(ahead.pop(), {}):
+                    if folder not in seen:
+                        seen.add(folder)
+                        ahead.append(folder)
+            return end in seen
+
+        for folder, others in includes.items():
+            for other, source in others.items():
+                if reaches(other, folder):
+                    yield f"{source.as_posix()}: '{folder}' includes '{other}', which includes it in turn"
+
+
 def main():
     root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent
-    found = list(violations(root))
+    found = [*violations(root), *circles(root)]
     for line in found:
         print(line)
-    print(f"layers: {len(found)} forbidden includes")
+    print(f"layers: {len(found)} forbidden includes or ways to print")
     return 1 if found else 0
 
 

@@ -140,6 +140,11 @@ LOCKSTEP_API lockstep_status lockstep_checkpoint(lockstep_run* run, const lockst
 LOCKSTEP_API lockstep_status lockstep_checkpoint_of_call(lockstep_run* run, const lockstep_place* place, int32_t hit,
                                                          const lockstep_view* view, lockstep_tensor** replacement);
 
+/* Notes that a module holds this weight: shape, statistics and checksum, not the values. A comparison pairs modules of
+ * two programs by the weights they hold, whatever they are called. */
+LOCKSTEP_API lockstep_status lockstep_weight(lockstep_run* run, const char* module, const char* name,
+                                             const lockstep_view* view);
+
 LOCKSTEP_API lockstep_view lockstep_tensor_view(const lockstep_tensor* tensor);
 LOCKSTEP_API void lockstep_tensor_free(lockstep_tensor* tensor);
 

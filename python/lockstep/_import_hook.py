@@ -29,10 +29,12 @@ class _Loader(importlib.abc.Loader):
 class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self):
         self.actions = {}
+        self.general = []  # (whether a module of that name is meant, action)
 
     def find_spec(self, name, path=None, target=None):
-        action = self.actions.get(name)
-        if action is None:
+        actions = [self.actions[name]] if name in self.actions else []
+        actions += [action for meant, action in self.general if meant(name)]
+        if not actions:
             return None
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):
@@ -40,9 +42,17 @@ class _Finder(importlib.abc.MetaPathFinder):
             spec = finder.find_spec(name, path, target)
             if spec is not None:
                 if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader, action)
+                    spec.loader = _Loader(spec.loader, _in_turn(actions))
                 return spec
         return None
+
+
+def _in_turn(actions):
+    def run(module):
+        for action in actions:
+            action(module)
+
+    return run
 
 
 _finder = _Finder()
@@ -54,6 +64,17 @@ def after_import(name, action):
     if module is not None:
         action(module)
         return
-    _finder.actions[name] = action
+    before = _finder.actions.get(name)
+    _finder.actions[name] = action if before is None else _in_turn([before, action])
+    _install()
+
+
+def after_each_import(meant, action):
+    """The same for every module to come whose name is meant."""
+    _finder.general.append((meant, action))
+    _install()
+
+
+def _install():
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)

@@ -141,6 +141,7 @@ def library():
             status,
             [handle, ctypes.POINTER(CPlace), ctypes.c_int32, ctypes.POINTER(CView), ctypes.POINTER(handle)],
         ),
+        ("lockstep_weight", status, [handle, text, text, ctypes.POINTER(CView)]),
         ("lockstep_tensor_view", CView, [handle]),
         ("lockstep_tensor_free", None, [handle]),
         ("lockstep_save", status, [text, text, ctypes.POINTER(CView)]),

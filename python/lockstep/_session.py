@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 
-from . import _library, _views
+from . import _library, _model_files, _views
 from ._library import CPlace, CTag, encode
 
 
@@ -44,6 +44,7 @@ class Session:
         self.path = os.fsdecode(self._library.lockstep_run_path(handle))
         self._encoded = {}  # names and places repeat: each is encoded once
         self._calls = {}  # name, step and tags → the hits of its calls
+        self.described = set()  # fields of run.json that somebody has filled in
 
     def _text(self, text):
         if text is None:
@@ -105,10 +106,20 @@ class Session:
 
     def describe(self, details):
         try:
+            self.described.update(key for key, value in details.items() if value is not None)
             text = json.dumps(details, default=str)
             _library.check(self._library.lockstep_describe(self._handle, encode(text)))
         except Exception as error:
             warn_once("describe", f"run.json was not updated: {error}")
+
+    def weight(self, module, name, value):
+        """Notes which weight a module holds: its name there, shape, statistics and checksum."""
+        try:
+            c_view, keep = _library.c_view(_views.view_of(value))
+            _library.check(self._library.lockstep_weight(self._handle, self._text(module), self._text(name), ctypes.byref(c_view)))
+            del keep
+        except Exception as error:
+            warn_once(("weight", type(error)), f"the weight {module}.{name} is not noted: {error}")
 
     def flush(self):
         if self._handle:
@@ -189,6 +200,11 @@ def _open_from_environment():
     return session
 
 
+def _unless_described(session, details):
+    """The model's folder is a guess from its files: what the program or its pipeline has said counts more."""
+    return {key: value for key, value in details.items() if key not in session.described}
+
+
 def open_run(name, **settings):
     """Opens a run from code instead of from the environment."""
     global _session
@@ -232,7 +248,7 @@ def _close_at_exit(session):
 
     def close():
         if os.getpid() == session._pid:
-            session.describe({"versions": versions()})  # what was imported since
+            session.describe({"versions": versions(), **_unless_described(session, _model_files.details())})  # imported, read since
             session.close(_exit_status)
 
     atexit.register(close)

@@ -45,6 +45,8 @@ def is_tensor(value):
         return True
     if isinstance(value, type_of("mlx.core", "array")) or isinstance(value, type_of("numpy", "generic")):
         return True
+    if isinstance(value, type_of("tinygrad.tensor", "Tensor")):
+        return True
     return not isinstance(value, type) and hasattr(type(value), "__dlpack__")
 
 
@@ -57,6 +59,8 @@ def view_of(value):
         return _numpy_view(sys.modules["numpy"].asarray(value))
     if isinstance(value, type_of("mlx.core", "array")):
         return _mlx_view(value)
+    if isinstance(value, type_of("tinygrad.tensor", "Tensor")):
+        return _tinygrad_view(value)
     if isinstance(value, bool):
         return _scalar_view(ctypes.c_bool(value), "bool")
     if isinstance(value, int):
@@ -127,6 +131,15 @@ def _mlx_view(array):
     mx.eval(array)
     view = _buffer_view(array)
     view.dtype = dtype
+    return view
+
+
+def _tinygrad_view(tensor):
+    dtypes = sys.modules["tinygrad.dtype"].dtypes
+    if tensor.dtype != dtypes.bfloat16:
+        return _numpy_view(tensor.numpy())
+    view = _numpy_view(tensor.bitcast(dtypes.uint16).numpy())  # NumPy has no bfloat16: the same bits
+    view.dtype = DTYPE_CODES["bfloat16"]
     return view
 
 

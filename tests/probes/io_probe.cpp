@@ -1,9 +1,11 @@
 // Drives the file readers and writers for the Python tests. One JSON array a line on stdin, one JSON answer a line on
 // stdout: ["list", path], ["check", path], ["dump", path, folder], ["write", folder, path], ["convert", from, to, in,
 // out],
-// ["image", path, out], ["write_image", in, path, quality, {text}].
+// ["image", path, out], ["write_image", in, path, quality, {text}], ["resize", in, out, height, width, how],
+// ["mode", in, out, mode].
 #include <zlib.h>
 
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -15,6 +17,8 @@
 #include "io/image.h"
 #include "io/npy.h"
 #include "io/npz.h"
+#include "io/picture_modes.h"
+#include "io/resize.h"
 #include "io/tensor_source.h"
 #include "io/torch_file.h"
 #include "tensor/convert.h"
@@ -118,6 +122,26 @@ Json answer(const Json& call) {
     write_image(call.at(2).get<std::string>(),
                 {read_npy(call.at(1).get<std::string>()), call.at(4).get<std::map<std::string, std::string>>()},
                 call.at(3).get<int>());
+    return {{"written", 1}};
+  }
+  if (command == "resize") {
+    const std::string how = call.at(5).get<std::string>();
+    const Resampling resampling = how == "lanczos"   ? Resampling::kPillowLanczos
+                                  : how == "bicubic" ? Resampling::kPillowBicubic
+                                                     : Resampling::kTorchvisionBicubic;
+    const Tensor pixels = read_npy(call.at(1).get<std::string>());
+    const auto begin = std::chrono::steady_clock::now();
+    const Tensor result = resize_picture(pixels, call.at(3).get<int64_t>(), call.at(4).get<int64_t>(), resampling);
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+    write_npy(call.at(2).get<std::string>(), result);
+    return {{"secs", spent.count()}};
+  }
+  if (command == "mode") {
+    const std::string mode = call.at(3).get<std::string>();
+    const Tensor pixels = read_npy(call.at(1).get<std::string>());
+    write_npy(call.at(2).get<std::string>(), mode == "rgb"    ? rgb_over_white(pixels)
+                                             : mode == "rgba" ? rgba_picture(pixels)
+                                                              : mask_picture(pixels));
     return {{"written", 1}};
   }
   fail(Code::kUsage, "probe", "unknown command " + command);

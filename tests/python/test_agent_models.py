@@ -92,6 +92,8 @@ def test_stop_at_the_first_module_whose_output_fits(tmp_path, glob):
         assert s.ask("break", module=glob, when="absmax > 1e4")["breakpoint"]["state"] == "pending"
         stop = s.go()
         assert stop["reason"] == "data" and stop["data"]["module"] == "Net.blocks.1" and stop["data"]["stats"]["absmax"] > 1e4
+        absmax = f"{stop['data']['stats']['absmax']:.6g}"
+        assert f"the output of Net.blocks.1 (Block) has absmax {absmax}; torch.Tensor[2, 8] float32 on cpu" in stop["description"], stop["description"]
         assert stop["location"]["function"] == "Net.forward" and s.eval("i") == 1
         assert s.eval("_output.shape[1]") == 8 and s.eval("type(_module).__name__") == "Block"
         s.ask("clear")

@@ -50,6 +50,13 @@ def test_forbidden_includes_fail(tree, file, include, why):
     assert status == 1 and why in text and file in text
 
 
+def test_folders_of_a_layer_that_include_each_other_fail(tree):
+    files = {"ops/a/x.h": '#include "ops/b/x.h"\n', "ops/b/x.h": '#include "ops/c/x.h"\n', "ops/c/x.cpp": "", "base/ok.h": ""}
+    assert check(tree(files))[0] == 0
+    status, text = check(tree(files | {"ops/c/x.cpp": '#include "ops/a/x.h"\n'}))
+    assert status == 1 and "src/ops/c/x.cpp: 'ops/c' includes 'ops/a', which includes it in turn" in text
+
+
 def test_a_list_out_of_order_is_refused(tree):
     status, text = check(tree({"base/ok.h": ""}, layers="tensor: base\nbase:\n"))
     assert status != 0 and "not listed above" in text

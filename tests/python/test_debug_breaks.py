@@ -52,6 +52,9 @@ def test_log_prints_and_goes_on(home):
     assert home.debug("continue")["end"]["how"] == "finished"
     lines = home.debug("trace", "show", "--kind", "output", "--limit", "100")["lines"]
     assert [line["text"] for line in lines if line.get("category") == "log"] == ["at 4: 120.0", "at 5: 720.0"]
+    printed = ["lockstep: breakpoint 1: at 4: 120.0", "lockstep: breakpoint 1: at 5: 720.0", "4320.0"]
+    assert home.debug("log")["lines"] == printed and home.debug("status")["output_lines"] == 3
+    assert [line["text"] for line in lines if line.get("category") != "log"] == printed[2:]  # told once
 
 
 def test_capture_records_and_goes_on(home):

@@ -116,7 +116,7 @@ def test_a_condition_that_raises_stops_once_and_shows_the_error(home):
     assert home.debug("continue")["state"] == "ended"
 
 
-def test_stepping_goes_by_depth(home):  # B10
+def test_stepping_goes_by_depth(home):
     home.start(home.write("loop.py", LOOP))
     home.debug("break", "loop.py:7")
     home.debug("continue")
@@ -161,7 +161,7 @@ def test_threads_stop_and_go_on_one_by_one(home):
     assert home.debug("continue")["state"] == "ended"
 
 
-def test_many_lines_are_evaluated_and_the_last_value_is_the_answer(home):  # B17
+def test_many_lines_are_evaluated_and_the_last_value_is_the_answer(home):
     home.start(home.write("loop.py", LOOP))
     home.debug("break", "loop.py:3")
     home.debug("continue")
@@ -177,7 +177,7 @@ def test_many_lines_are_evaluated_and_the_last_value_is_the_answer(home):  # B17
     assert value(home, "n") == 0  # it stands where it stood
 
 
-def test_checkpoints_stop_by_name_and_context(home):  # B3, B8, B9, B11
+def test_checkpoints_stop_by_name_and_context(home):
     pytest.importorskip("numpy")
     home.start(home.write("checks.py", CHECKPOINTS))
     home.debug("break", "--checkpoint", "block_*", "--context", "block=2")
@@ -207,7 +207,7 @@ def test_a_skipped_checkpoint_only_records(home):
     assert seen == [0, 1, 2, 3, 5]
 
 
-def test_what_the_program_prints_is_in_the_log_at_once(home):  # B12
+def test_what_the_program_prints_is_in_the_log_at_once(home):
     home.start(home.write("prints.py", "print('out')\nimport sys\nsys.stderr.write('err\\n')\nlast = 1\n"))
     home.debug("break", "prints.py:4")
     home.debug("continue")
@@ -215,13 +215,61 @@ def test_what_the_program_prints_is_in_the_log_at_once(home):  # B12
     assert home.run("debug", "log").stdout == "out\nerr\n"
 
 
-def test_starting_reads_no_library_and_waits_for_nothing(home):  # B22
+def test_starting_reads_no_library_and_waits_for_nothing(home):
     cache = home.write("__pycache__/kept.txt", "kept")
     began = home.start(home.write("tiny.py", "x = 1\n"))
     assert began["state"] == "stopped" and began["secs"] < 20 and cache.exists()
 
 
-def test_exit_leaves_no_session_behind(home):  # B4
+def test_exit_leaves_no_session_behind(home):
     home.start(home.write("leaves.py", "import sys\nfrom lockstep import debug_checkpoint\ndebug_checkpoint('a', skip=True)\nsys.exit(5)\n"))
     assert home.debug("continue")["end"]["how"] == "sys_exit"
     assert home.debug("sessions")["live"] == 0
+
+
+def test_start_waits_for_a_running_program_as_long_as_it_is_told(home):
+    script = home.write("naps.py", "import time\ntime.sleep(1.5)\nprint('awake')\n")
+    began = home.start(script, options=["--run"])
+    assert began["state"] == "running" and "debug wait" in began["hint"]
+    began = home.start(script, options=["--run", "--max-wait", "60"])
+    assert began["state"] == "ended" and began["end"]["how"] == "finished" and began["program"] == str(script), began
+    began = home.start(script, options=["--run", "--max-wait", "60", "--break", f"{script}:3"])
+    assert began["state"] == "stopped" and line(began) == 3
+
+
+def test_clear_and_files_answer_after_the_end(home):
+    home.start(home.write("loop.py", LOOP))
+    home.debug("break", "loop.py:7", "--if", "i == 100")
+    assert home.debug("continue")["state"] == "ended"
+    assert home.debug("clear")["removed"] == [1]
+    assert home.debug("restart")["breakpoints"] == 0
+    home.debug("continue")
+    home.run("serve", "--stop")
+    assert [pathlib.Path(one["file"]).name for one in home.debug("files")["files"] if not one["library"]] == ["loop.py"]
+    assert home.debug("clear")["removed"] == []
+    assert home.debug("checkpoints")["checkpoints"] == []
+
+
+def test_tensors_in_tuples_show_their_values(home):
+    home.start(home.write("pair.py", "import numpy\npair = numpy.arange(4.0), {'inside': numpy.full((2, 3), 7.0)}\nprint('end')\n"))
+    home.debug("break", "pair.py:3")
+    home.debug("continue")
+    shown = home.run("debug", "eval", "pair").stdout
+    assert "0: numpy [4] float64 on cpu" in shown and "values 0 1 2 3" in shown, shown
+    assert "inside: numpy [2,3] float64 on cpu" in shown and "max 7" in shown, shown
+
+
+def test_the_help_of_a_switch_says_what_switching_off_does(home):
+    assert "--no-library" in home.run("debug", "step", "--help").stdout
+    assert "not into library code" in home.run("debug", "step", "--help").stdout
+
+
+def test_serve_beside_a_running_service_tells_its_address(home):
+    running = home.ensure()
+    address = f"http://127.0.0.1:{running['port']}/v1"
+    done = home.run("serve")
+    assert address in done.stderr and str(home.home / "service" / "token") in done.stderr
+    assert json.loads(home.run("--json", "serve").stdout)["port"] == running["port"]
+    refused = home.run("serve", "--port", "1", check=False)
+    assert refused.returncode != 0 and address in refused.stderr and "serve --stop" in refused.stderr
+    assert home.service()["pid"] == running["pid"]

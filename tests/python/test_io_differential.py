@@ -276,6 +276,8 @@ def test_what_we_refuse_and_they_accept_has_a_listed_reason(verdicts):
 
 def test_what_both_accept_has_the_same_content(verdicts):
     both = [v for v in verdicts if "error" not in v[2] and "error" not in v[3]]
+    # Formats whose numbers we give, and the library their bytes: docs/formats.md says so.
+    both = [v for v in both if not (v[0] == "safetensors" and re.search(rb'"dtype":"(F4|F8_E8M0)"', v[1]))]
     different = [v for v in both if sorted(v[2]["tensors"], key=str) != sorted(v[3]["tensors"], key=str)]
     assert not different, f"{len(different)} of {len(both)}\n" + "\n".join(show(*v) for v in different[:12])
     assert len(both) > 300

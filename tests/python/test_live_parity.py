@@ -22,3 +22,11 @@ def test_random_configurations_agree_with_the_official_pipeline():
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     print(done.stdout)  # the configurations, seeds included
     assert done.returncode == 0, f"LOCKSTEP_PARITY_SEED={seed}\n{done.stdout[-4000:]}\n{done.stderr[-2000:]}"
+
+
+def test_a_random_configuration_of_every_class_that_takes_pictures_agrees():
+    seed = int(os.environ.get("LOCKSTEP_PARITY_SEED", random.SystemRandom().randrange(10**9)))
+    command = [sys.executable, str(ROOT / "tools/reference/parity.py"), "--pipeline", "all", "--count", "1"]
+    done = subprocess.run([*command, "--seed", str(seed), "--engine", ENGINE], capture_output=True, text=True, timeout=600)
+    print(done.stdout)
+    assert done.returncode == 0, f"LOCKSTEP_PARITY_SEED={seed}\n{done.stdout[-4000:]}\n{done.stderr[-2000:]}"

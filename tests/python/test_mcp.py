@@ -109,6 +109,7 @@ def test_every_tool_is_listed_and_called(home, transport, mode):
                 await call(f"tensors_{name}", path=str(home.folder / "a.npy"))
             await call("tensors_diff", reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
             await call("compare", reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
+            assert "do not diverge" in await call("zoom", fails=True, reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
             assert "try lockstep tensors list" in await call("tensors_info", fails=True, path=str(home.folder / "a.npy"), name="zzzzzzzzzz")
             assert called == set(tools)
 
@@ -174,6 +175,7 @@ def test_odd_messages_are_answered(home):
     odd = ["{", "[]", '{"jsonrpc": "2.0"}', '{"jsonrpc": "2.0", "id": 1, "method": "nothing"}', '{"jsonrpc": "2.0", "id": {}, "method": "ping"}',
            '{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "debug_statsu"}}',
            '{"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "debug_break", "arguments": {"where": 5}}}',
+           '{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "debug_stack", "arguments": {"sessoin": "x"}}}',
            '{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": 7}', '{"jsonrpc": "2.0", "method": "notifications/cancelled"}', "",
            '{"jsonrpc": "2.0", "id": "x", "method": "ping"}']
     done = subprocess.run([PROGRAM, "mcp"], input="\n".join(odd) + "\n", env=home.environment, cwd=home.folder, capture_output=True, text=True, timeout=60)
@@ -183,6 +185,7 @@ def test_odd_messages_are_answered(home):
     assert by_id["1"]["error"]["code"] == -32601
     assert "debug status" in by_id["2"]["error"]["message"]
     assert by_id["3"]["result"]["isError"] and "expected a text" in by_id["3"]["result"]["content"][0]["text"]
+    assert "expected session, thread, limit" in by_id["5"]["result"]["content"][0]["text"], by_id["5"]
     assert by_id["4"]["error"]["code"] == -32602
     assert by_id["x"]["result"] == {}
 

@@ -224,6 +224,20 @@ def test_unknown_things_name_the_nearest(home):
     assert status == 405 and headers["Allow"] == "GET"
 
 
+@pytest.mark.parametrize("method, query, body", [("GET", "?sessoin=x", None), ("POST", "", {"sessoin": "x"})])
+def test_a_wrong_argument_lists_the_right_ones(home, method, query, body):
+    operation = "debug/stack" if method == "GET" else "debug/continue"
+    status, _, answer = home.http(method, f"/v1/{operation}{query}", body)
+    expected = "session, thread, limit" if method == "GET" else "session, thread, max_wait"
+    assert status == 400 and answer["error"]["message"].endswith(f'there is no argument "sessoin"; expected {expected}'), answer
+    assert answer["error"]["hint"] == "session"
+
+
+def test_a_missing_argument_lists_them_all(home):
+    status, _, answer = home.http("GET", "/v1/compare?reference=a")
+    assert status == 400 and "argument 'candidate' is missing" in answer["error"]["message"] and "reference, candidate, only" in answer["error"]["hint"]
+
+
 def test_a_session_over_http_with_events(home):
     script = home.write("steps.py", "import time\nx = 1\nprint('hello')\nx = 2\n")
     began = home.call("debug/start", script=str(script), python=sys.executable, cwd=str(home.folder))

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "compare/synthetic.h"
+#include "support/synthetic.h"
 
 namespace lockstep {
 namespace {

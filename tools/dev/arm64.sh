@@ -39,7 +39,7 @@ CONF
 
 make_sysroot
 cmake --preset arm64 >build-arm64/configure.log || { cat build-arm64/configure.log >&2; exit 1; }
-[ $# -gt 0 ] || set -- test_tensor test_io test_compare test_backend
+[ $# -gt 0 ] || set -- test_tensor test_io test_measure test_diagnose test_compare test_backend
 layers=$(sed -nE 's/^([a-z]+):.*/lockstep_\1/p' cmake/layers.txt | grep -v '^lockstep_cli$')
 # shellcheck disable=SC2086
 ninja -C build-arm64 -j "$JOBS" $layers "$@"

@@ -54,9 +54,25 @@ install_python() {
 
 configure() { [ -f "$2/build.ninja" ] || cmake --preset "$1" >/dev/null; }
 
-# setup: install what is missing (Debian packages; the reference libraries in .venv)
+# setup [--cuda]: install what is missing (Debian packages; the reference libraries in .venv)
 #   Does nothing when all is there. LOCKSTEP_SKIP_PACKAGES=1 leaves the system's packages alone.
-cmd_setup() { install_packages; install_python; }
+#   --cuda   also cuBLASLt, cuDNN and their headers, into .venv-cuda: what the CUDA part is built and run with, beside an
+#            nvcc of CUDA 13.0 that must be there already
+cmd_setup() {
+  install_packages
+  install_python
+  [ "${1:-}" != --cuda ] || install_cuda
+}
+
+# An environment of its own: the headers of nvidia-cuda-runtime, which torch's GPU builds pull in, are not those of nvcc.
+install_cuda() {
+  command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] || say "there is no nvcc: the CUDA part will not be built"
+  [ -x .venv-cuda/bin/python ] || python3 -m venv .venv-cuda
+  say "installing cuBLASLt and cuDNN into .venv-cuda"
+  .venv-cuda/bin/python -m pip install -q --no-deps 'nvidia-cublas==13.0.*' 'nvidia-cudnn-cu13==9.19.*' \
+    'nvidia-cudnn-frontend==1.32.*' 'nvidia-cuda-nvrtc==13.0.*' >&2
+  rm -f build/build.ninja  # what was missing is looked for again
+}
 
 # build [TARGET...]: build build/bin/lockstep and the tests, or only these targets
 #   ./dev build                 everything
@@ -118,10 +134,24 @@ cmd_tsan() {
 
 # arm64 [PROGRAM...]: compile all below the commands for 64-bit ARM and run test programs of it under qemu
 #   Into build-arm64, with the libraries' packages unpacked there. Installs a cross compiler and qemu. Without names the
-#   programs are test_tensor, test_io, test_compare and test_backend.
+#   programs are test_tensor, test_io, test_measure, test_diagnose, test_compare and test_backend.
 cmd_arm64() {
   install_packages packages-arm64.txt
   tools/dev/arm64.sh "$@"
+}
+
+# faults [OPTIONS]: fail every system call of every command once, one at a time, and look at what is left
+#   Hours; --sample N tries N of them, --only COMMAND and --kind KIND a part. See tools/faults/inject.py.
+cmd_faults() {
+  cmd_build lockstep >&2
+  "$PYTHON" tools/faults/inject.py "$@"
+}
+
+# kills [OPTIONS]: kill commands at 500 random moments and look at what is left
+#   --count N and --seed S choose others. See tools/faults/kills.py.
+cmd_kills() {
+  cmd_build lockstep lockstep_capture >&2
+  "$PYTHON" tools/faults/kills.py "$@"
 }
 
 # format: format every source file
@@ -143,7 +173,11 @@ cmd_docs() { cmd_build lockstep; tools/dev/docs.sh "$@"; }
 # clean: remove what was built (not .venv)
 cmd_clean() { rm -rf build build-*; }
 
-source_files() { git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'fuzz/*.h' 'fuzz/*.cpp' 'benchmarks/*.cpp' 'benchmarks/*.h' 'include/*.h' 'include/*.hpp' 'examples/*.cpp' 'python/agent/*.h' 'python/agent/*.cpp'; }
+# Every source file, by looking rather than by asking git: an archive of the sources has no git folder.
+source_files() {
+  find src tests fuzz benchmarks include examples python/agent \( -name target -o -name 'build*' \) -prune -o \
+    -type f \( -name '*.h' -o -name '*.hpp' -o -name '*.cpp' \) -print
+}
 
 # help [COMMAND]: this list, or what one command does
 cmd_help() {

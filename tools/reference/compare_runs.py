@@ -10,7 +10,9 @@ import numpy as np
 from run_writer import Run
 
 # Without these a comparison proves nothing, however many tensors agree.
-REQUIRED_STAGES = ("prompt_embeds", "initial_latents_packed", "noise_pred", "latents", "latents_denormalized", "image")
+REQUIRED_STAGES = ("prompt_embeds", "initial_latents_packed", "noise_pred", "latents", "latents_denormalized", "image", "images",
+                   "image_latents", "pixel_values", "latents_kept", "mask")
+PICTURES = ("image", "images")  # compared in levels; images are layers
 
 F32_NOISE = 1e-6
 
@@ -42,15 +44,15 @@ def relative_l2(reference: np.ndarray, candidate: np.ndarray) -> float:
 
 
 def error_of(name: str, reference: np.ndarray, candidate: np.ndarray) -> float:
-    return float(np.abs(candidate - reference).max()) if name == "image" else relative_l2(reference, candidate)
+    return float(np.abs(candidate - reference).max()) if name in PICTURES else relative_l2(reference, candidate)
 
 
 def compare(reference: Run, candidate: Run, tolerance: float, image_levels: int = 1) -> Comparison:
     """Every tensor of both runs by relative L2; the image in 8-bit levels."""
 
     def judge(name: str, error: float, _key: str) -> str | None:
-        limit = image_levels if name == "image" else tolerance
-        unit = "levels" if name == "image" else "relative L2"
+        limit = image_levels if name in PICTURES else tolerance
+        unit = "levels" if name in PICTURES else "relative L2"
         # Not `error > limit`: a NaN must fail.
         return None if error <= limit else f"{error:.3g} {unit}, allowed {limit:g}"
 
@@ -117,7 +119,7 @@ def _walk(reference: Run, candidate: Run, judge) -> Comparison:
         problem = judge(record["name"], error, key)
         if problem:
             result.problems.append(f"{key}: {problem}")
-        if record["name"] != "image" and not error <= result.worst[0]:
+        if record["name"] not in PICTURES and not error <= result.worst[0]:
             result.worst = (error, key)
     if result.compared == 0:
         result.problems.append("nothing compared")

@@ -2,7 +2,7 @@
 
     python tools/reference/make_goldens.py                # writes tests/goldens
     python tools/reference/make_goldens.py --check        # makes them elsewhere and compares with what is committed
-    python tools/reference/make_goldens.py --only noise   # one of: t2i_f32 t2i_bf16 noise scheduler vae batch tokens
+    python tools/reference/make_goldens.py --only noise   # one of: t2i_f32 t2i_bf16 noise scheduler vae batch tokens edit ...
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import tiny_pipeline  # noqa: E402
+from edit_goldens import make_edit, make_layered, make_start  # noqa: E402
 from golden_store import GoldenWriter, save_tensors  # noqa: E402
 from record_official import OfficialRecorder, load_pipeline, run_official  # noqa: E402
 from run_writer import checksum, to_numpy  # noqa: E402
@@ -372,8 +373,11 @@ MAKERS = {
     "vae": make_vae,
     "batch": make_batch,
     "tokens": make_tokens,
+    "edit": make_edit,
+    "start": make_start,
+    "layered": make_layered,
 }
-NEED_T2I_F32 = ("vae", "batch", "tokens")
+NEED_T2I_F32 = ("vae", "batch", "tokens", "start")
 
 
 def difference(new: torch.Tensor, old: torch.Tensor) -> str | None:

@@ -4,6 +4,7 @@
     python tools/reference/parity.py --stress                      # the edges: stress_cases.py
     python tools/reference/parity.py --seed 1234 --count 1         # that one again; case i of a run is seed + i
     python tools/reference/parity.py --count 20 --against-official # how far two builds of the official code differ
+    python tools/reference/parity.py --pipeline all --count 2      # of each class that takes pictures: picture_cases.py
 
 Exit status: 0 all match, 1 some differ, 3 the engine failed.
 """
@@ -25,6 +26,7 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import picture_cases  # noqa: E402
 import tiny_pipeline  # noqa: E402
 from compare_runs import Bf16Pool, Comparison, compare, compare_bf16  # noqa: E402
 from record_official import record_run  # noqa: E402
@@ -78,8 +80,11 @@ def draw_case(seed: int) -> dict:
 
 def run_engine(engine: Path, model: Path, home: Path, dtype: str, settings: dict, extra: list[str]) -> Path:
     """`lockstep generate --debug` into a home of its own; returns the folder of the run it recorded."""
-    command = [str(engine), "generate", "--debug", "--json", "--home", str(home), "--model", str(model)]
-    command += ["--dtype", dtype, "--output", str(home / "image.png"), *options(settings)]
+    pictures = "pictures" in settings
+    verb = "edit" if pictures and "as_class" not in settings else "generate"
+    command = [str(engine), verb, "--debug", "--json", "--home", str(home), "--model", str(model)]
+    command += ["--dtype", dtype, "--output", str(home / "image.png")]
+    command += picture_cases.engine_options(settings) if pictures else options(settings)
     done = subprocess.run([*command, *extra], capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         raise EngineFailed(f"exit status {done.returncode}: {' '.join(command)}\n{done.stderr[-2000:]}")
@@ -114,11 +119,17 @@ def options(settings: dict) -> list[str]:
 
 
 def run_case(case: dict, folder: Path, pool: Bf16Pool, arguments) -> Comparison:
+    if "class" in case:
+        case |= picture_cases.draw(case["class"], case["seed"], tiny_pipeline.random_config(case["seed"]), folder)
+        print("  " + json.dumps({k: case[k] for k in ("model", "settings")}, ensure_ascii=False), flush=True)
     model, settings = folder / "model", case["settings"]
     dtype = arguments.dtype
     tiny_pipeline.make_pipeline(model, case["seed"], **case["model"], dtype=dtype)
     # The one setting that has another name there.
-    theirs = {"max_sequence_length" if k == "max_prompt_tokens" else k: v for k, v in settings.items()}
+    if "pictures" in settings:
+        theirs = picture_cases.official_settings(settings)
+    else:
+        theirs = {"max_sequence_length" if k == "max_prompt_tokens" else k: v for k, v in settings.items()}
     official = Run(record_run(model, folder / "official", dtype=dtype, **theirs))
     if arguments.against_official:
         candidate = Run(run_other_build(model, folder / "candidate", dtype, settings))
@@ -137,6 +148,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="first case; default: a new one")
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--stress", action="store_true", help="the edges instead of random cases")
+    parser.add_argument("--pipeline", choices=["all", *picture_cases.CLASSES], help="cases of classes that take pictures")
     parser.add_argument("--engine", type=Path, default=ENGINE)
     parser.add_argument("--engine-argument", action="append", default=[], help="passed on to `lockstep generate`")
     parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
@@ -153,6 +165,10 @@ def main() -> int:
     failed, status, pool = [], 0, Bf16Pool()
     if arguments.stress:
         cases = [{"seed": i, "name": name, **case} for i, (name, case) in enumerate(CASES.items())]
+        arguments.count = len(cases)
+    elif arguments.pipeline:
+        names = [*picture_cases.CLASSES] if arguments.pipeline == "all" else [arguments.pipeline]
+        cases = [{"class": name, "seed": s} for s in range(seed, seed + arguments.count) for name in names]
         arguments.count = len(cases)
     else:
         cases = [draw_case(s) for s in range(seed, seed + arguments.count)]
@@ -180,9 +196,9 @@ def main() -> int:
             problems, status = ["failed"], 3
         finally:
             if sys.exc_info()[0] is None and problems:
-                failed.append(case_seed)
+                failed.append(f"{case_seed} {case['class']}" if "class" in case else case_seed)
                 if arguments.keep:
-                    shutil.copytree(folder, arguments.keep / str(case_seed), dirs_exist_ok=True)
+                    shutil.copytree(folder, arguments.keep / f"{case_seed}{case.get('class', '')}", dirs_exist_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
     failures = f"; failed seeds {failed}" if failed else ""
     print(f"{arguments.count - len(failed)} of {arguments.count} match{failures}")

@@ -1,15 +1,17 @@
-"""Runs the official QwenImagePipeline on a folder and records every module's output and every pipeline stage.
+"""Runs the official pipeline of a folder, whatever its class, and records every module's output and every pipeline stage.
 
     python tools/reference/record_official.py MODEL RUN --prompt "a cat" --negative-prompt " " --width 64 --height 64 \
         --steps 4 --guidance 4 --seed 42 --dtype f32
 
-The pipeline's own code runs untouched: modules are hooked, four of its methods are wrapped.
+Pictures go in with --picture (editing, layers, and what generating starts from) and --mask. The pipeline's own code
+runs untouched: modules are hooked, four of its methods are wrapped.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import inspect
 import json
 import re
@@ -22,6 +24,8 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+from lockstep import official  # noqa: E402
 from run_writer import RunWriter  # noqa: E402
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
@@ -37,10 +41,8 @@ def quiet_libraries() -> None:
 
 
 def load_pipeline(model: str | Path, dtype: str):
-    from diffusers import QwenImagePipeline
-
     quiet_libraries()
-    pipeline = QwenImagePipeline.from_pretrained(str(model), dtype=DTYPES[dtype], local_files_only=True)
+    pipeline = official.load(model, DTYPES[dtype])
     pipeline.set_progress_bar_config(disable=True)
     return pipeline
 
@@ -74,6 +76,9 @@ class OfficialRecorder:
         self.step: int | None = None
         self.tags: dict = {}
         self.text_calls = 0
+        self.target_tokens: int | None = None
+        self.paused = False
+        self.caption: str | None = None
         self.handles = []
         self.restored = []
 
@@ -92,6 +97,12 @@ class OfficialRecorder:
         self._wrap(pipeline, "prepare_latents", self._prepare_latents)
         self._wrap(pipeline.scheduler, "step", self._scheduler_step)
         self._wrap(pipeline.vae, "decode", self._vae_decode)
+        if hasattr(pipeline, "prepare_mask_latents"):
+            self._wrap(pipeline, "prepare_mask_latents", self._prepare_mask)
+        if hasattr(pipeline, "get_image_caption"):
+            self._wrap(pipeline, "get_image_caption", self._get_caption)
+        if hasattr(pipeline, "processor"):
+            self._wrap(pipeline.processor, "pictures", self._pictures)
         return self
 
     def __exit__(self, *_):
@@ -114,7 +125,8 @@ class OfficialRecorder:
 
     def _module_hook(self, name, where):
         def hook(_module, _inputs, output):
-            self._open(name, output, where)
+            if not self.paused:
+                self._open(name, output, where)
 
         return hook
 
@@ -137,10 +149,15 @@ class OfficialRecorder:
         self.tags = {"pass": "uncond" if self.tags.get("pass") == "cond" else "cond"}
 
     def _after_transformer(self, _module, _inputs, output):
-        self._stage("noise_pred", output[0], step=self.step, tags=dict(self.tags))
+        # Behind the target's tokens come those of condition pictures, which the pipeline leaves.
+        self._stage("noise_pred", output[0][:, : self.target_tokens], step=self.step, tags=dict(self.tags))
 
     def _encode_prompt(self, original, *args, **kwargs):
         passes = ("cond", "uncond")
+        images = kwargs.get("image")
+        if images is not None and self.text_calls == 0:
+            for image in images if isinstance(images, list) else [images]:
+                self._stage("condition_images", np.asarray(image))
         self.tags = {"pass": passes[self.text_calls]}
         embeds, mask = original(*args, **kwargs)
         self.tags = {}
@@ -152,9 +169,36 @@ class OfficialRecorder:
         return embeds, mask
 
     def _prepare_latents(self, original, *args, **kwargs):
-        latents = original(*args, **kwargs)
+        result = original(*args, **kwargs)
+        latents = result[0] if isinstance(result, tuple) else result
+        if isinstance(result, tuple):
+            self._stage("image_latents", result[-1])
         self._stage("initial_latents_packed", latents)
-        return latents
+        self.target_tokens = latents.shape[1]
+        return result
+
+    def _prepare_mask(self, original, *args, **kwargs):
+        self.paused = True  # the masked picture is encoded too, and not used
+        result = original(*args, **kwargs)
+        self.paused = False
+        self._stage("mask", result[0])
+        return result
+
+    def _get_caption(self, original, *args, **kwargs):
+        self.paused = True  # a pass for every token
+        self.caption = original(*args, **kwargs)
+        self.paused = False
+        return self.caption
+
+    def _pictures(self, original, *args, **kwargs):
+        result = original(*args, **kwargs)
+        if self.text_calls == 0 and not self.paused:
+            self._stage("pixel_values", result["pixel_values"])
+        return result
+
+    def step_end(self, _pipeline, index, _timestep, tensors):
+        self._stage("latents_kept", tensors["latents"], step=index)
+        return {}
 
     def _scheduler_step(self, original, model_output, *args, **kwargs):
         if self.tags.get("pass") == "uncond":
@@ -171,6 +215,26 @@ class OfficialRecorder:
         return original(latents, *args, **kwargs)
 
 
+class TruePositions:
+    """Tells the text encoder where the pictures are, which diffusers 0.42.1 forgets: rows and columns as trained."""
+
+    def __init__(self, pipeline):
+        self.model = pipeline.text_encoder
+        self.token = pipeline.tokenizer.convert_tokens_to_ids("<|image_pad|>")
+
+    def __enter__(self):
+        def add_types(_module, args, kwargs):
+            if kwargs.get("image_grid_thw") is not None:
+                kwargs["mm_token_type_ids"] = (kwargs["input_ids"] == self.token).to(torch.int32)
+            return args, kwargs
+
+        self.handle = self.model.register_forward_pre_hook(add_types, with_kwargs=True)
+        return self
+
+    def __exit__(self, *_):
+        self.handle.remove()
+
+
 class Bf16Inputs:
     """Gives an f32 run the noise and timesteps of a bf16 run.
 
@@ -180,24 +244,39 @@ class Bf16Inputs:
 
     def __init__(self, pipeline):
         self.pipeline = pipeline
-        self.original = pipeline.prepare_latents
+        modules = ("diffusers.models.autoencoders.vae", type(pipeline).__module__)
+        self.modules = [importlib.import_module(name) for name in modules]
 
     def __enter__(self):
-        def prepare(batch, channels, height, width, dtype, *rest):
-            return self.original(batch, channels, height, width, torch.bfloat16, *rest).to(dtype)
+        self.original = self.modules[0].randn_tensor
+
+        def randn_tensor(shape, generator=None, device=None, dtype=None, layout=None):
+            return self.original(shape, generator=generator, device=device, dtype=torch.bfloat16).to(dtype)
 
         def round_timestep(_module, args, kwargs):
             rounded = self.pipeline._current_timestep.to(torch.bfloat16) / 1000
             kwargs["timestep"] = rounded.to(kwargs["timestep"].dtype).expand_as(kwargs["timestep"])
             return args, kwargs
 
-        self.pipeline.prepare_latents = prepare
+        for module in self.modules:
+            module.randn_tensor = randn_tensor
         self.handle = self.pipeline.transformer.register_forward_pre_hook(round_timestep, with_kwargs=True)
         return self
 
     def __exit__(self, *_):
-        del self.pipeline.prepare_latents
+        for module in self.modules:
+            module.randn_tensor = self.original
         self.handle.remove()
+
+
+def picture_arguments(pipeline, pictures, mask, layered: bool) -> dict:
+    opened = [official.open_picture(path, alpha=layered) for path in pictures or ()]
+    arguments: dict = {}
+    if opened:
+        arguments["image"] = opened if type(pipeline).__name__ == "QwenImageEditPlusPipeline" else opened[0]
+    if mask:
+        arguments["mask_image"] = official.open_mask(mask)
+    return arguments
 
 
 def run_official(
@@ -206,8 +285,8 @@ def run_official(
     *,
     prompt: str,
     negative_prompt: str | None = None,
-    width: int = 64,
-    height: int = 64,
+    width: int | None = 64,
+    height: int | None = 64,
     steps: int = 4,
     guidance: float = 4.0,
     seed: int = 0,
@@ -216,9 +295,21 @@ def run_official(
     max_sequence_length: int = 512,
     bf16_inputs: bool = False,
     vae_tiling: bool = False,
+    pictures: list | None = None,
+    mask: str | Path | None = None,
+    strength: float | None = None,
+    resolution: int | None = None,
+    condition_resolution: int | None = None,
+    layers: int | None = None,
+    as_class: str | None = None,
+    options: dict | None = None,
+    mrope: bool = False,
     pipeline=None,
 ):
-    """Records one run. writer_for(header) gives the writer; returns it with the PIL image."""
+    """Records one run. writer_for(header) gives the writer; returns it with the PIL image (or the list of layers).
+
+    as_class: another class with the same components, such as QwenImageImg2ImgPipeline; options: its further arguments.
+    """
     import diffusers
     import transformers
 
@@ -235,11 +326,15 @@ def run_official(
         "max_sequence_length": max_sequence_length,
         "bf16_inputs": bf16_inputs,
     }
+    further = {"strength": strength, "resolution": resolution, "condition_resolution": condition_resolution,
+               "layers": layers, "as_class": as_class, "options": options, "mrope": mrope or None,
+               "pictures": [Path(p).name for p in pictures or ()] or None, "mask": mask and Path(mask).name}
+    settings |= {key: value for key, value in further.items() if value is not None}
     header = {
         "name": "official",
         "program": {"argv": ["record_official.py"], "cwd": ".", "exit_code": None},
         "producer": {
-            "name": "diffusers.QwenImagePipeline",
+            "name": f"diffusers.{as_class or official.pipeline_class(model)}",
             "version": diffusers.__version__,
             "framework": "torch",
             "language": "python",
@@ -256,25 +351,46 @@ def run_official(
         },
     }
     pipeline = pipeline or load_pipeline(model, dtype)
+    if as_class:
+        pipeline = getattr(diffusers, as_class)(**pipeline.components)
+        pipeline.set_progress_bar_config(disable=True)
+    name = type(pipeline).__name__
+    if resolution or condition_resolution:
+        official.set_resolution(pipeline, resolution, condition_resolution)
+    layered = name == "QwenImageLayeredPipeline"
+    arguments = picture_arguments(pipeline, pictures, mask, layered) | (options or {})
+    if not layered and name != "QwenImageEditInpaintPipeline":
+        arguments |= {"width": width, "height": height}
+    if strength is not None:
+        arguments["strength"] = strength
+    if layers is not None:
+        arguments["layers"] = layers
     if vae_tiling:
         pipeline.vae.enable_tiling()
     writer = writer_for(header)
     status = "failed"
     try:
         inputs = Bf16Inputs(pipeline) if bf16_inputs else contextlib.nullcontext()
-        with inputs, OfficialRecorder(pipeline, writer):
-            image = pipeline(
+        positions = TruePositions(pipeline) if mrope else contextlib.nullcontext()
+        with inputs, positions, OfficialRecorder(pipeline, writer) as recorder:
+            if mask:
+                arguments["callback_on_step_end"] = recorder.step_end
+            images = pipeline(
                 prompt=prompt,
                 negative_prompt=negative_prompt,
                 true_cfg_scale=guidance,
-                width=width,
-                height=height,
                 num_inference_steps=steps,
                 sigmas=sigmas,
                 generator=torch.Generator("cpu").manual_seed(seed),
                 max_sequence_length=max_sequence_length,
-            ).images[0]
-        writer.record("image", np.asarray(image), role="checkpoint")
+                **arguments,
+            ).images
+        image = images[0]
+        if layered:
+            writer.record("images", np.stack([np.asarray(layer) for layer in image]), role="checkpoint")
+            writer.caption = recorder.caption
+        else:
+            writer.record("image", np.asarray(image), role="checkpoint")
         status = "finished"
     finally:
         writer.close(status, 0 if status == "finished" else 1)
@@ -289,7 +405,8 @@ def record_run(model, directory, *, only=None, stats_only=False, **settings) -> 
     _, image = run_official(
         model, lambda header: RunWriter(directory, header, only=only, stats_only=stats_only), **settings
     )
-    image.save(directory / "images" / "image.png")
+    for index, layer in enumerate(image if isinstance(image, list) else [image]):
+        layer.save(directory / "images" / ("image.png" if not isinstance(image, list) else f"layer{index + 1}.png"))
     return directory
 
 

@@ -44,7 +44,18 @@ DEFAULTS: dict = {
     "shard": None,  # bytes per shard, e.g. 200000; None: one file
     "text_keys": "old",  # old: model.layers..., visual...; new: model.language_model.layers..., model.visual...
     "scheduler": "base",  # base or lightning
+    "pipeline": "QwenImagePipeline",  # the class; editing and layers get a processor, layers a VAE with alpha
+    "zero_cond_t": False,
+    "vision_config": {},  # instead of the small tower's own values
+    "processor": {},  # instead of the image processor's own values
 }
+
+WITH_PROCESSOR = (
+    "QwenImageEditPipeline",
+    "QwenImageEditPlusPipeline",
+    "QwenImageEditInpaintPipeline",
+    "QwenImageLayeredPipeline",
+)
 
 SCHEDULERS: dict = {
     "base": {
@@ -189,7 +200,7 @@ def make_text_encoder(config: dict, tokenizer):
         "fullatt_block_indexes": [1],
         "window_size": 112,
         "out_hidden_size": config["text_hidden"],
-    }
+    } | config["vision_config"]
     return Qwen2_5_VLForConditionalGeneration(
         Qwen2_5_VLConfig(
             text_config=text_config,
@@ -219,18 +230,23 @@ def build(seed: int, **config):
         tokenizer = Qwen2Tokenizer.from_pretrained(config["tokenizer"])
     else:
         tokenizer = tiny_tokenizer.make_tokenizer(config["merges"])
+    layered = config["pipeline"] == "QwenImageLayeredPipeline"
     transformer = QwenImageTransformer2DModel(
         num_layers=config["layers"],
         attention_head_dim=config["head_dim"],
         num_attention_heads=config["heads"],
         joint_attention_dim=config["text_hidden"],
         axes_dims_rope=tuple(config["axes"]),
+        zero_cond_t=config["zero_cond_t"],
+        use_additional_t_cond=layered,
+        use_layer3d_rope=layered,
     )
     vae_config = {
         "base_dim": config["vae_base"],
         "dim_mult": list(config["vae_dim_mult"]),
         "num_res_blocks": config["vae_res_blocks"],
         "temperal_downsample": [False, True, True],
+        "input_channels": 4 if layered else 3,
     }
     if config["random_latent_stats"]:
         draw = torch.randn(2, 16, generator=generator)
@@ -257,9 +273,37 @@ def make_pipeline(directory: str | Path, seed: int, **config) -> dict:
     pipeline.to(DTYPES[config["dtype"]])
     pipeline.save_pretrained(directory, max_shard_size=config["shard"] or "100GB")
     _rewrite_text_keys(directory / "text_encoder", new_style=config["text_keys"] == "new", vision=config["vision"])
+    name_class(directory, config)
     if config["vocab_files"]:
         tiny_tokenizer.save_vocab_files(directory / "tokenizer")
     return config
+
+
+def name_class(directory: Path, config: dict) -> None:
+    """All classes have the components of QwenImagePipeline; some a processor too, whose settings are a file."""
+    path = directory / "model_index.json"
+    index = json.loads(path.read_text("utf-8")) | {"_class_name": config["pipeline"]}
+    if config["pipeline"] in WITH_PROCESSOR:
+        index["processor"] = ["transformers", "Qwen2VLProcessor"]
+        vision = {"patch_size": 14, "temporal_patch_size": 2, "spatial_merge_size": 2} | config["vision_config"]
+        settings = {
+            "image_processor_type": "Qwen2VLImageProcessorPil",
+            "patch_size": vision["patch_size"],
+            "temporal_patch_size": vision["temporal_patch_size"],
+            "merge_size": vision["spatial_merge_size"],
+            "size": {"shortest_edge": 3136, "longest_edge": 1003520},
+            "rescale_factor": 1 / 255,
+            "image_mean": [0.48145466, 0.4578275, 0.40821073],
+            "image_std": [0.26862954, 0.26130258, 0.27577711],
+        } | config["processor"]
+        (directory / "processor").mkdir()
+        text = json.dumps(settings, indent=2) + "\n"
+        (directory / "processor" / "preprocessor_config.json").write_text(text, "utf-8")
+    path.write_text(json.dumps(index, indent=2) + "\n", "utf-8")
+    choice = directory / "text_encoder" / "generation_config.json"
+    if config["pipeline"] == "QwenImageLayeredPipeline":  # as published, with a penalty that keeps random words moving
+        own = {"do_sample": True, "temperature": 0.1, "top_k": 1, "top_p": 0.001, "repetition_penalty": 1.3}
+        choice.write_text(json.dumps(json.loads(choice.read_text("utf-8")) | own, indent=2) + "\n", "utf-8")
 
 
 def _rewrite_text_keys(directory: Path, *, new_style: bool, vision: bool) -> None:
@@ -306,6 +350,8 @@ def main() -> None:
         flag = "--" + name.replace("_", "-")
         if isinstance(default, bool):
             parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=None)
+        elif isinstance(default, dict):
+            parser.add_argument(flag, type=json.loads, default=None, metavar="JSON")
         elif name in ("axes", "vae_dim_mult", "mrope_section"):
             parser.add_argument(flag, type=int, nargs="+", default=None)
         elif name == "shard":

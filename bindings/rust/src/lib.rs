@@ -205,6 +205,24 @@ impl Run {
         self.call(name, data, shape, at, ptr::null_mut());
     }
 
+    /// The same for a tensor that is transposed, sliced or broadcast in memory: `strides` count elements, and the first
+    /// element is `data[0]`. Nothing is recorded when it would reach beyond `data`.
+    pub fn record_strided<T: Element>(&self, name: &str, data: &[T], shape: &[usize], strides: &[usize], at: &At) {
+        if shape.len() != strides.len() {
+            eprintln!("lockstep: {name} is not recorded: {} sizes and {} strides", shape.len(), strides.len());
+            return;
+        }
+        let reach = shape
+            .iter()
+            .zip(strides)
+            .try_fold(1usize, |sum, (&size, &stride)| sum.checked_add(size.saturating_sub(1).checked_mul(stride)?));
+        if !shape.contains(&0) && reach.map_or(true, |reach| reach > data.len()) {
+            eprintln!("lockstep: {name} is not recorded: it reaches beyond its {} elements", data.len());
+            return;
+        }
+        self.offer(name, data, shape, Some(strides), at, ptr::null_mut());
+    }
+
     fn call<T: Element>(
         &self,
         name: &str,
@@ -217,7 +235,23 @@ impl Run {
             return 0;
         }
         assert_eq!(shape.iter().product::<usize>(), data.len(), "shape and data differ");
+        self.offer(name, data, shape, None, at, replacement)
+    }
+
+    fn offer<T: Element>(
+        &self,
+        name: &str,
+        data: &[T],
+        shape: &[usize],
+        strides: Option<&[usize]>,
+        at: &At,
+        replacement: *mut *mut ffi::TensorHandle,
+    ) -> i32 {
+        if !self.is_open() {
+            return 0;
+        }
         let sizes: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
+        let steps: Option<Vec<i64>> = strides.map(|all| all.iter().map(|&stride| stride as i64).collect());
         let texts: Vec<(CString, CString)> = at.tags.iter().map(|(tag, value)| (c_text(tag), c_text(value))).collect();
         let tags: Vec<ffi::Tag> =
             texts.iter().map(|(tag, value)| ffi::Tag { name: tag.as_ptr(), value: value.as_ptr() }).collect();
@@ -237,7 +271,7 @@ impl Run {
             dtype: T::DTYPE,
             rank: sizes.len() as i32,
             shape: sizes.as_ptr(),
-            strides: ptr::null(),
+            strides: steps.as_ref().map_or(ptr::null(), |steps| steps.as_ptr()),
         };
         let status = unsafe { ffi::lockstep_checkpoint(self.handle, &place, &view, replacement) };
         if status < 0 {

@@ -105,6 +105,20 @@ class Agent:
         self.channel.event("output", message)
         self.trace.write("output", message)
 
+    def print_line(self, text):
+        """Among the lines that the program prints, where `debug log` reads them, wherever its own output goes meanwhile."""
+        _flush_streams()
+        try:  # opened each time: a program may close descriptors that it does not know
+            file = os.open(os.path.join(self.folder, "output.log"), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        except OSError:  # the trace has it
+            return
+        try:
+            os.write(file, (" ".join(text.splitlines()) + "\n").encode("utf-8", "replace"))
+        except OSError:
+            pass
+        finally:
+            os.close(file)
+
     # -- the agent's own thread -----------------------------------------------------------------------------------------
     def _serve(self):
         """Waits for requests without the interpreter lock."""
@@ -190,11 +204,7 @@ class Agent:
             return
         ident = _thread.get_ident()
         self.engine.note_stop()
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except Exception:  # closed, None, or a thing of the program's own
-                pass
+        _flush_streams()
         if stops.looks_for_a_module(frame):  # our own thread could load nothing now; this one can
             from . import condition_steps, conditions, evaluate, features, modules, why  # noqa: F401
         stop = stops.Stop(ident, frame, reason, frames)
@@ -247,3 +257,11 @@ class Agent:
             except Exception:
                 pass
         self.trace.write("stop", line)
+
+
+def _flush_streams():
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # closed, None, or a thing of the program's own
+            pass

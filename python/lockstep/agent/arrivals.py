@@ -90,8 +90,8 @@ class Arrivals:
         self.agent.stop(frame, "condition_error", breakpoints=[one.id], exception=one.last_error,
                         description=f"the condition of breakpoint {one.id} raised {type(error).__name__}: {values.clip(str(error), 200)}")
 
-    def hit(self, one, frame, reason="breakpoint", **more):
-        """The condition holds. True when it stopped."""
+    def hit(self, one, frame, reason="breakpoint", what="", **more):
+        """The condition holds. `what` says it in words. True when it stopped."""
         one.hit_count += 1
         if one.hits_wanted is not None and one.hit_count < one.hits_wanted:
             return False
@@ -102,7 +102,7 @@ class Arrivals:
             return False
         if one.once:
             self.agent.table.done(one)
-        self.agent.stop(frame, reason, breakpoints=[one.id], description=f"breakpoint {one.id} at {one.where}", **more)
+        self.agent.stop(frame, reason, breakpoints=[one.id], description=f"breakpoint {one.id} at {one.where}" + (f": {what}" if what else ""), **more)
         return True
 
     def _log(self, one, frame):
@@ -116,7 +116,9 @@ class Arrivals:
                 if name == "log":
                     described = values.describe(value, stats=True)
                     text = value if isinstance(value, str) else described["text"]
-                    self.agent.output("log", values.clip(f"{text}"), breakpoint=one.id, location=stops.location(frame), value=described)
+                    text = values.clip(f"{text}")
+                    self.agent.output("log", text, breakpoint=one.id, location=stops.location(frame), value=described)
+                    self.agent.print_line(f"lockstep: breakpoint {one.id}: {text}")
                 else:
                     self.agent.load_features().capture(one, value, frame)
             except Exception as error:

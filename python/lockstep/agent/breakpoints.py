@@ -33,6 +33,8 @@ class Breakpoint:
         self.error_stopped = False
         self.places = []
         self.points = []  # Point
+        self.in_own_files = False  # a statement: found in a file that is no library's
+        self.library_files = {}  # a statement: file of a library → whether its source has the words
         self.how = None
 
     def reached(self, engine):
@@ -260,6 +262,22 @@ def _holds(code, wanted):
         return False
 
     return visit(tree, [])
+
+
+def searches(breakpoint, filename):
+    """Whether a statement that was given without a file is looked for in this one: in the program's own files, and in libraries as long
+    as none of its own has it. Not in the standard library, which has every short statement."""
+    if filename.startswith("<") or sources.is_machinery(filename):
+        return False
+    if not sources.is_library(filename):
+        return True
+    if breakpoint.in_own_files or sources.is_standard(filename):
+        return False
+    known = breakpoint.library_files.get(filename)
+    if known is None:  # thousands of files are imported, and each of their functions asks: one look at the bytes ends most questions
+        word = max(breakpoint.text.split(), key=len, default="")
+        known = breakpoint.library_files[filename] = bool(word) and word.encode() in (sources.read(filename) or b"")
+    return known
 
 
 def text_lines(breakpoint, filename):

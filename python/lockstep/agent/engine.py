@@ -130,7 +130,7 @@ class Engine:
                 if breakpoints.function_matches(breakpoint, code, module or table.module_of(code.co_filename)):
                     found.append((breakpoint, breakpoints.first_line(code), True))
             elif breakpoint.kind == "text":
-                if breakpoint.file is None and sources.is_library(code.co_filename):
+                if breakpoint.file is None and not breakpoints.searches(breakpoint, code.co_filename):
                     continue
                 found += [(breakpoint, line, False) for line in breakpoints.text_lines(breakpoint, code.co_filename) if line in site.lines]
             else:
@@ -171,12 +171,22 @@ class Engine:
             breakpoint.places.append(place)
         if breakpoint.line is None:
             breakpoint.line = line
-        if breakpoint.file is None:
+        if breakpoint.file is None and breakpoint.kind == "line":
             breakpoint.file = place["file"]
-            if breakpoint.kind != "line":
-                breakpoint.file = None
+        if breakpoint.kind == "text" and breakpoint.file is None and not sources.is_library(code.co_filename):
+            self._leave_libraries(breakpoint)
         self.agent.table.verified(breakpoint)
         return point
+
+    def _leave_libraries(self, breakpoint):
+        """The program has the statement in a file of its own: that one is meant."""
+        if breakpoint.in_own_files:
+            return
+        breakpoint.in_own_files = True
+        for point in list(breakpoint.points):
+            if sources.is_library(point.code.co_filename):
+                self.forget(point)
+        breakpoint.places = [place for place in breakpoint.places if not sources.is_library(place["file"])]
 
     def forget(self, point):
         breakpoint = point.breakpoint
@@ -204,7 +214,7 @@ class Engine:
             base = os.path.basename(sources.script)
         if breakpoint.kind == "text" and breakpoint.file is None:
             def wants(filename):
-                return not sources.is_library(filename)
+                return breakpoints.searches(breakpoint, filename)
         else:
             def wants(filename):
                 return breakpoints.matches_file(breakpoint, filename)

@@ -102,7 +102,8 @@ class Features:
                         "value": values.describe(value), "fits": one.when or "nan"}
                 if code is not None:
                     data["forward"] = {"file": sources.absolute(code.co_filename), "line": code.co_firstlineno}
-                self.agent.arrivals.hit(one, frame, "data", data=data, not_run_yet=False,
+                self.agent.arrivals.hit(one, frame, "data", what=_words(f"the output of {path} ({data['class']})", data["value"], stats, one),
+                               data=data, not_run_yet=False,
                                extra={"_output": value, "_module": module, "_result": output})
                 break
 
@@ -157,10 +158,15 @@ class Features:
             except Exception as error:
                 self.agent.arrivals.condition_failed(one, frame, error)
                 return
-        if (one.nan or one.when) and not any(self.fits(one, value)[0] for value in held.values()):
-            return
+        what = ""
+        if one.nan or one.when:
+            looked_at = ((key, value, self.fits(one, value)) for key, value in held.items())
+            found = next(((key, value, stats) for key, value, (fits, stats) in looked_at if fits), None)
+            if found is None:
+                return
+            what = _words(f"{found[0]} of {name}", values.describe(found[1]), found[2], one)
         shown = {key: values.describe(value, stats=True) for key, value in list(held.items())[:20]}
-        self.agent.arrivals.hit(one, frame, "checkpoint", not_run_yet=False, extra={"_" + key: value for key, value in held.items()},
+        self.agent.arrivals.hit(one, frame, "checkpoint", what=what, not_run_yet=False, extra={"_" + key: value for key, value in held.items()},
                        checkpoint={"name": name, "hit": number, "step": step, "context": {key: str(value) for key, value in tags.items()},
                                    "values": shown})
 
@@ -185,6 +191,17 @@ class Features:
 
             self._bounds = BoundsWatch(self.agent)
         self._bounds.enabled, self._bounds.stop = enabled, stop
+
+
+def _words(subject, described, stats, one):
+    """What a breakpoint on data has found: whose tensor, and the numbers that fit."""
+    if one.nan and (stats["nan"] or stats["inf"]):
+        found = f"{stats['nan']} NaN and {stats['inf']} infinities"
+    else:
+        count = described["tensor"]["count"]
+        found = ", ".join(f"{name} {count if name == 'count' else stats[name]:.6g}" for name in _WHEN_NAMES
+                          if name in one.when_code.co_names and (name == "count" or name in stats))
+    return f"{subject} has {found or one.when}; {described['text']}"
 
 
 def _visible(frame):

@@ -40,11 +40,24 @@ def main(began):
             sys.stderr.write(f"lockstep: the program does not run without the debugger, as --on-disconnect terminate says: {error}\n")
             sys.exit(1)
         sys.stderr.write(f"lockstep: not debugged: {type(error).__name__}: {error}\n")
+    sys.meta_path.append(_PackageFinder)
     if arguments[0] == "-m":
         code, namespace = _module(arguments[1], arguments[2:])
     else:
         code, namespace = _script(arguments[0], arguments[1:])
     _run(agent, code, namespace)
+
+
+class _PackageFinder:
+    """Finds the package `lockstep` that this debugger belongs to where the program's own environment has none, as in a recorded
+    program. Last on sys.meta_path, so that sys.path stays what it is."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name != "lockstep":
+            return None
+        external = sys.modules["_frozen_importlib_external"]
+        return external.PathFinder.find_spec(name, [os.path.dirname(os.path.dirname(sources.own_folder()))])
 
 
 def _fresh_main(**names):

@@ -71,6 +71,15 @@ def absolute(filename):
     return filename if filename.startswith(("<", "/")) else os.path.normpath(os.path.join(_start_folder, filename))
 
 
+def _standard_folder():
+    return os.path.dirname(os.__file__) + os.sep
+
+
+def _is_linked_from_standard(filename):
+    """Debian's sitecustomize.py is a link in the standard library to a file in /etc: it is no file of the program's."""
+    return filename.startswith(_standard_folder()) and "-packages/" not in filename
+
+
 def _library_folders():
     folders = {os.path.dirname(os.path.realpath(os.__file__))}
     for path in sys.path:
@@ -87,14 +96,14 @@ def is_library(filename):
     if _libraries is None or _libraries[0] != len(sys.path):
         _libraries = (len(sys.path), _library_folders())
     return filename.startswith("<") or "/site-packages/" in filename or "/dist-packages/" in filename or \
-        canonical(filename).startswith(_libraries[1])
+        canonical(filename).startswith(_libraries[1]) or _is_linked_from_standard(filename)
 
 
 def is_standard(filename):
     if "/site-packages/" in filename or "/dist-packages/" in filename:
         return False
     path = canonical(filename)
-    return filename.startswith("<") or (path.startswith(os.path.dirname(canonical(os.__file__)) + os.sep) and "site-packages" not in path)
+    return filename.startswith("<") or _is_linked_from_standard(filename) or (path.startswith(os.path.dirname(canonical(os.__file__)) + os.sep) and "site-packages" not in path)
 
 
 def read(filename):

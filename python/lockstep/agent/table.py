@@ -35,7 +35,7 @@ class Table(dict):
                 if native.module.has_name(code, last) if native.module is not None else True:
                     return True
             elif one.kind == "text" and one.file is None:
-                if not sources.is_library(filename) and not filename.startswith("<"):
+                if breakpoints.searches(one, filename):
                     return True
             elif breakpoints.matches_file(one, filename):
                 one.path, one.file = sources.canonical(filename), sources.absolute(filename)

@@ -5,14 +5,17 @@ import os
 import sys
 import threading
 
-from .. import _session
+from .. import _model_files, _session
 from .._import_hook import after_import
 from .._packed import opened
+from .._traceback import install as install_traceback
+from .._traceback import without_our_frames
 from .._views import is_tensor
 from .names import ModuleNames
 
-_FRAMEWORKS = ("torch.", "mlx.")
+_FRAMEWORKS = ("torch.", "mlx.", "jax.", "flax.", "tinygrad.")
 _MOST_FRAMES = 24
+_MOST_PACKED = 16  # tensors in one argument of a plain function
 
 
 def _calling_line(frame):
@@ -26,6 +29,11 @@ def _calling_line(frame):
             return (code.co_filename, frame.f_lineno, getattr(code, "co_qualname", code.co_name))
         frame = frame.f_back
     return None
+
+
+def _is_heap(value):
+    """A checkpoint or a batch that a plain function is handed: its tensors are no stages of a computation."""
+    return isinstance(value, (dict, list, tuple)) and len(value) > _MOST_PACKED
 
 
 class Call:
@@ -44,12 +52,15 @@ class Recorder:
     def __init__(self):
         self.inputs = os.environ.get("LOCKSTEP_INPUTS", "") not in ("", "0")
         self._modules = [glob for glob in os.environ.get("LOCKSTEP_MODULES", "").split(",") if glob]
+        self._weights = os.environ.get("LOCKSTEP_WEIGHTS", "1") not in ("", "0")
+        self._weighed = set()  # modules whose weights were noted
         self._wanted = {}  # module name → whether to record it
         self._places = {}  # module class → file, line, function of its forward
         self._parameters = {}  # module class → names of its forward's parameters
         self._local = threading.local()
         self.step = None
         self.tags = {}
+        self.operations = _operations()
         self.pipeline = None  # stages of the diffusers pipeline that is running
 
     def stack(self):
@@ -66,16 +77,20 @@ class Recorder:
     def call(self, names, function, module, args, kwargs):
         """Runs function(module, ...) and records what went in and out. Whatever fails here, the call itself happens."""
         stack = self.stack()
-        name = call = None
+        name = call = inputs_of = None
         try:
             name = names.name_of(module, stack[-1] if stack else None)
             if name is not None and not self._is_wanted(name):
                 name = None
             if self.pipeline is not None:
                 self.pipeline.before_module(module)
-            inputs_of = name if name is not None or not self.inputs else names.input_name_of(module)
+            inputs_of = name
+            if name is None and (self.inputs or self.operations is not None):
+                inputs_of = names.input_name_of(module)
             if inputs_of is not None:
                 call = self._begin_call(inputs_of, module, sys._getframe(1))
+                if self._weights and inputs_of not in self._weighed:
+                    self._note_weights(names, inputs_of, module)
                 if self.inputs and (name is not None or self._is_wanted(inputs_of)):
                     args, kwargs = self._offer_inputs(inputs_of, type(module), args, kwargs, call)
         except Exception as error:
@@ -83,7 +98,12 @@ class Recorder:
             name = None
         stack.append(module)
         try:
-            output = function(module, *args, **kwargs)
+            if self.operations is not None and inputs_of is not None and self.operations.wants(inputs_of, call):
+                output = self.operations.run(inputs_of, call, getattr(names, "framework", "this framework"), function, module, args, kwargs)
+            else:
+                output = function(module, *args, **kwargs)
+        except BaseException as error:
+            raise error.with_traceback(without_our_frames(error.__traceback__))
         finally:
             stack.pop()
         try:
@@ -94,6 +114,56 @@ class Recorder:
         except Exception as error:
             _session.warn_once(("module", type(error)), f"{name or type(module).__name__} is not recorded: {error}")
         return output
+
+    def _note_weights(self, names, name, module):
+        """Which weights a module holds itself, noted at its first call: by then they are loaded."""
+        self._weighed.add(name)
+        session = _session.current()
+        if session is not None:
+            for key, value in names.weights_of(module):
+                session.weight(name, key, value)
+
+    def is_traced(self):
+        check = getattr(self, "traced", None)  # torch's, once it is there
+        return check is not None and check()
+
+    def call_function(self, function, args, kwargs, skip, with_inputs=True):
+        """Runs a plain function; `skip`: how many of its arguments come before those that count (self)."""
+        name = call = None
+        stack = self.stack()
+        try:
+            name = self._function_name(function, stack)
+            if self._is_wanted(name):
+                code = function.__code__
+                session = _session.current()
+                hit = -1 if session is None else session.begin_call(name, self.step, self.tags)
+                place = (code.co_filename, code.co_firstlineno, function.__qualname__)
+                call = Call(place, self.step, self.tags, hit)
+                if self.inputs and with_inputs:
+                    given = {**dict(zip(code.co_varnames[skip : code.co_argcount], args[skip:])), **kwargs}
+                    for key, value in given.items():
+                        if not _is_heap(value):
+                            self.open(f"{name}.{key}", value, "input", call)
+        except Exception as error:
+            _session.warn_once(("function", type(error)), f"{function.__qualname__} is not recorded: {error}")
+            call = None
+        output = function(*args, **kwargs)
+        try:
+            if call is not None and not _is_heap(output):
+                output = self.open(name, output, "output", call)
+        except Exception as error:
+            _session.warn_once(("function", type(error)), f"{name} is not recorded: {error}")
+        return output
+
+    def _function_name(self, function, stack):
+        if stack:
+            for framework in ("torch", "mlx", "nnx", "tinygrad", "flax"):
+                names = getattr(self, f"{framework}_names", None)
+                if names is not None and names.known(stack[-1]):
+                    holder = names.name_of(stack[-1])
+                    if holder is not None:
+                        return f"{holder}.{function.__name__}"
+        return function.__qualname__.replace("<locals>.", "")
 
     def _begin_call(self, name, module, frame):
         session = _session.current()
@@ -165,11 +235,25 @@ class Recorder:
         return session.offer(name, value, role=role, step=step, tags=tags, where=place, hit=hit)
 
 
+def _operations():
+    """Traces the operations of the calls that LOCKSTEP_OPERATIONS names; None where none are named."""
+    if not os.environ.get("LOCKSTEP_OPERATIONS"):
+        return None
+    from ..operations import Operations
+
+    return Operations()
+
+
 def install():
-    """Arranges for torch, MLX and diffusers to be recorded as soon as the program imports them."""
-    from . import mlx_modules, pipelines, torch_modules
+    """Arranges for torch, MLX, Flax, tinygrad and diffusers to be recorded as soon as the program imports them."""
+    from . import flax_modules, functions, mlx_modules, pipelines, tinygrad_modules, torch_modules
 
     recorder = Recorder()
+    install_traceback()
+    _model_files.install()
+    functions.install(recorder)
+    flax_modules.install(after_import, recorder)
+    tinygrad_modules.install(after_import, recorder)
     after_import("torch.nn.modules.module", lambda module: torch_modules.patch(module, recorder))
     after_import("mlx.nn.layers.base", lambda module: mlx_modules.patch(module, recorder))
     after_import("diffusers.pipelines.pipeline_utils", lambda module: pipelines.patch(module, recorder))

@@ -3,6 +3,7 @@
 import functools
 
 from . import core
+from .class_calls import call_wrapper, for_each_class
 from .names import Framework
 
 
@@ -11,22 +12,9 @@ def patch(module, recorder):
     kind = module.Module
     if "__init_subclass__" in vars(kind):
         return
-    names = recorder.mlx_names = core.names_for(Framework(kind, _children), recorder)
+    names = recorder.mlx_names = core.names_for(Framework("mlx", kind, _children, _weights), recorder)
 
-    def wrap(cls):
-        original = vars(cls).get("__call__")
-        if original is None or getattr(original, "_lockstep", False):
-            return
-
-        @functools.wraps(original)
-        def __call__(self, *args, **kwargs):
-            stack = recorder.stack()
-            if stack and stack[-1] is self:  # super().__call__: one call, recorded once
-                return original(self, *args, **kwargs)
-            return recorder.call(names, original, self, args, kwargs)
-
-        __call__._lockstep = True
-        cls.__call__ = __call__
+    wrap = call_wrapper(recorder, names)
 
     def __init_subclass__(cls, **kwargs):
         super(kind, cls).__init_subclass__(**kwargs)
@@ -44,11 +32,12 @@ def patch(module, recorder):
 
     kind.__init__ = __init__
     kind.__init_subclass__ = classmethod(__init_subclass__)
-    pending = [kind]
-    while pending:
-        cls = pending.pop()
-        wrap(cls)
-        pending.extend(cls.__subclasses__())
+    for_each_class(kind, wrap)
+
+
+def _weights(module):
+    array = core.loaded("mlx.core").array
+    return [(name, value) for name, value in dict.items(module) if isinstance(value, array)]
 
 
 def _children(module):

@@ -10,9 +10,11 @@ _MOST_SEARCHES = 32  # of all objects for a module's parents; after that, progra
 class Framework:
     """What naming needs to know of a module system."""
 
-    def __init__(self, kind, children):
+    def __init__(self, name, kind, children, weights=None):
+        self.name = name  # torch, mlx, ...
         self.kind = kind  # the base class of modules
         self.children = children  # module → [(attribute path, child module)]
+        self.weights = weights or (lambda module: ())  # module → (name, tensor) that it holds itself
 
 
 class ModuleNames:
@@ -24,6 +26,10 @@ class ModuleNames:
         self._unnamed = {}  # id → what a module that is not recorded would be called
         self._taken = {}  # root name → weak references to the root and to the pipeline that holds it
         self._searches = 0
+
+    @property
+    def framework(self):
+        return self._framework.name
 
     def known(self, module):
         entry = self._names.get(id(module))
@@ -45,6 +51,9 @@ class ModuleNames:
             self._remember(module, type(module).__name__)
             return type(module).__name__
         return entry[1]
+
+    def weights_of(self, module):
+        return self._framework.weights(module)
 
     def input_name_of(self, module):
         """For a module without a name of its own whose inputs are still worth recording; else None."""

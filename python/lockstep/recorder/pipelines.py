@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import os
 import sys
 
 from .. import _session
@@ -37,6 +38,11 @@ def _name_components(owner, recorder, parts):
     for name, part in parts.items():
         if torch is not None and isinstance(part, torch.nn.Module) and not recorder.torch_names.known(part):
             recorder.torch_names.add_root(name, part, record_root=False, owner=owner)
+
+
+def _whole_path(name):
+    """A folder by its whole path, so that a comparison finds it from anywhere; a name of the hub as it is."""
+    return os.path.abspath(name) if isinstance(name, str) and os.path.isdir(name) else name
 
 
 def _wrap_methods(cls, recorder):
@@ -104,6 +110,7 @@ class Stages:
         self._is_qwen = type(owner).__name__.startswith("QwenImage")
         self._true_guidance = self._is_qwen or "true_cfg_scale" in signature.parameters  # two passes a step, not one batch
         self._text_calls = 0
+        self._target_tokens = None  # behind them stand those of condition pictures, whose predictions are left
         self._restore = []
         recorder.step, recorder.tags = None, {}
         self._describe(signature, args, kwargs)
@@ -153,7 +160,7 @@ class Stages:
                             "framework": "torch",
                             "device": str(getattr(parts, "device", "cpu")),
                         },
-                        "model": getattr(self.owner, "name_or_path", None),
+                        "model": _whole_path(getattr(self.owner, "name_or_path", None)),
                         "settings": {key: value for key, value in settings.items() if value is not None},
                     }
                 )
@@ -178,9 +185,16 @@ class Stages:
         recorder = self._recorder
         bare = core.is_tensor(output)
         first = output if bare else output[0]
-        new = self._stage("noise_pred", first, step=recorder.step, tags=dict(recorder.tags))
-        if new is first:
+        target = first
+        if self._is_qwen and self._target_tokens and self._target_tokens < first.shape[1]:
+            target = first[:, : self._target_tokens]
+        new = self._stage("noise_pred", target, step=recorder.step, tags=dict(recorder.tags))
+        if new is target:
             return output
+        if target is not first:
+            whole = first.clone()
+            whole[:, : self._target_tokens] = new
+            new = whole
         if bare:
             return new
         if isinstance(output, tuple):
@@ -191,6 +205,8 @@ class Stages:
     def encode_prompt(self, original, owner, args, kwargs):
         recorder = self._recorder
         uncond = self._text_calls > 0
+        if not uncond:
+            self._condition_images(kwargs.get("image"))
         recorder.tags = {"pass": "uncond" if uncond else "cond"} if self._true_guidance else {}
         try:
             result = original(owner, *args, **kwargs)
@@ -206,16 +222,27 @@ class Stages:
             self._stage(f"{prefix}{label}", value) if core.is_tensor(value) else value for label, value in zip(labels, result)
         )
 
+    def _condition_images(self, images):
+        """What an editing pipeline shows to the text encoder: PIL pictures, already in their final size."""
+        numpy = sys.modules.get("numpy")
+        for image in images if isinstance(images, (list, tuple)) else [images]:
+            if numpy is not None and hasattr(image, "__array_interface__"):
+                self._stage("condition_images", numpy.asarray(image))
+
     def prepared_latents(self, result):
-        if core.is_tensor(result):
-            return self._stage("initial_latents_packed", result)
-        if isinstance(result, tuple) and result and core.is_tensor(result[0]):  # editing also packs the input image
-            rest = [
-                self._stage("image_latents_packed", value) if index == 1 and core.is_tensor(value) else value
-                for index, value in enumerate(result)
-            ][1:]
-            return (self._stage("initial_latents_packed", result[0]), *rest)
-        return result
+        several = isinstance(result, tuple) and result and core.is_tensor(result[0])
+        latents = result[0] if several else result
+        if not core.is_tensor(latents):
+            return result
+        if len(latents.shape) == 3:
+            self._target_tokens = latents.shape[1]
+        if not several:
+            return self._stage("initial_latents_packed", latents)
+        # Editing also packs the input pictures, and comes back with them last; between them may stand the noise.
+        rest = list(result[1:])
+        if rest and core.is_tensor(rest[-1]):
+            rest[-1] = self._stage("image_latents", rest[-1])
+        return (self._stage("initial_latents_packed", latents), *rest)
 
     def _scheduler_step(self, original, model_output, *args, **kwargs):
         recorder = self._recorder
@@ -241,6 +268,11 @@ class Stages:
             if images is None and isinstance(result, tuple) and result:
                 images = result[0]
             numpy = sys.modules.get("numpy")
+            layers = isinstance(images, list) and images and isinstance(images[0], list)
+            if layers and numpy is not None:  # of each picture, [layers, height, width, 4]
+                for picture in images:
+                    self._stage("images", numpy.stack([numpy.asarray(layer) for layer in picture]))
+                return
             for image in images if isinstance(images, (list, tuple)) else [images]:
                 if core.is_tensor(image):
                     self._stage("image", image)

@@ -12,7 +12,8 @@ def patch(module, recorder):
     kind = module.Module
     if getattr(kind.__call__, "_lockstep", False):
         return
-    names = recorder.torch_names = core.names_for(Framework(kind, _children), recorder)
+    names = recorder.torch_names = core.names_for(Framework("torch", kind, _children, _weights), recorder)
+    recorder.traced = _is_traced
     original = kind.__call__
 
     @functools.wraps(original)
@@ -29,6 +30,10 @@ def patch(module, recorder):
 
 def _children(module):
     return [(name, child) for name, child in module._modules.items() if child is not None]
+
+
+def _weights(module):
+    return [(name, weight) for name, weight in (*module._parameters.items(), *module._buffers.items()) if weight is not None]
 
 
 def _is_traced():

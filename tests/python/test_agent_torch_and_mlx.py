@@ -1,4 +1,4 @@
-"""The stories of the seeds, each on a torch and on an MLX program: paths, loops, crashes, copies of a library, lines that have not run."""
+"""Each on a torch and on an MLX program: paths, loops, crashes, copies of a library, lines that have not run."""
 
 import pytest
 from debug_client import Session, line_of, program

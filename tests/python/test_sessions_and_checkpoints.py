@@ -1,9 +1,9 @@
-"""The bugs B3 to B13, B17 to B20 and B22 found in the seeds' debugger: sessions, checkpoints, stepping, evaluation. Each test is named after
-its bug, says in a sentence what went wrong there, and shows that it does not here."""
+"""Sessions, checkpoints, stepping and evaluation, where an earlier debugger went wrong: each test says in a sentence how."""
 
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -29,7 +29,7 @@ def strict(text):
     return json.loads(text, parse_constant=refuse)
 
 
-def test_b03_running_is_said_after_going_on_from_a_checkpoint(tmp_path):
+def test_running_is_said_after_going_on_from_a_checkpoint(tmp_path):
     """The state stayed "paused" after a checkpoint, so that `continue` reported the old place as a new stop."""
     path = program(tmp_path, """
         import sys
@@ -62,7 +62,7 @@ EXITS = {
 
 
 @pytest.mark.parametrize("how", EXITS)
-def test_b04_sys_exit_ends_the_session(tmp_path, how):
+def test_sys_exit_ends_the_session(tmp_path, how):
     """Only Exception was caught: a program that left by SystemExit was "paused" for ever."""
     path = program(tmp_path, EXITS[how] + "print('never')\n")
     with Session(path, env={**PACKAGE, "LOCKSTEP_HOME": str(tmp_path / "home")}) as s:
@@ -83,7 +83,7 @@ TWO_FILES = """
 SECOND = "from lockstep import debug_checkpoint\ndef f(i):\n    debug_checkpoint('b', skip=True, i=i)\n"
 
 
-def test_b05_one_count_of_hits_skipped_or_not(tmp_path):
+def test_one_count_of_hits_skipped_or_not(tmp_path):
     """Writer and debugger counted hits separately: stopped at i=3, the values of i=0 were shown."""
     program(tmp_path, SECOND, "second.py")
     path = program(tmp_path, TWO_FILES)
@@ -95,7 +95,7 @@ def test_b05_one_count_of_hits_skipped_or_not(tmp_path):
         assert s.ask("location")["stop"]["checkpoint"]["values"]["i"]["value"] == 3
 
 
-def test_b06_checkpoints_of_two_files_do_not_disturb_each_other(tmp_path):
+def test_checkpoints_of_two_files_do_not_disturb_each_other(tmp_path):
     """One writer a file name: alternating between two files reset the counters and threw half of the hits away."""
     program(tmp_path, SECOND.replace("i=i", "x=numpy.array([i])").replace("def f", "import numpy\ndef f"), "second.py")
     path = program(tmp_path, TWO_FILES.replace("i=i", "x=numpy.array([i])").replace("import second", "import numpy, second"))
@@ -109,7 +109,7 @@ def test_b06_checkpoints_of_two_files_do_not_disturb_each_other(tmp_path):
     assert sorted(one["name"] for one in records) == ["a.x"] * 4 + ["b.x"] * 4
 
 
-def test_b07_the_place_of_a_checkpoint_is_the_callers(tmp_path):
+def test_the_place_of_a_checkpoint_is_the_callers(tmp_path):
     """Helpers recorded their own wrapper's file and line."""
     path = program(tmp_path, """
         import torch
@@ -127,7 +127,7 @@ def test_b07_the_place_of_a_checkpoint_is_the_callers(tmp_path):
             assert (where["file"], where["line"], where["function"]) == (str(path), line, "block")
 
 
-def test_b08_a_checkpoint_break_with_a_condition_stops_only_there(tmp_path):
+def test_a_checkpoint_break_with_a_condition_stops_only_there(tmp_path):
     """A context of block 2 stopped at block 0: the condition never suppressed anything, and neither did switching all off."""
     path = program(tmp_path, """
         from lockstep import debug_checkpoint
@@ -148,7 +148,7 @@ def test_b08_a_checkpoint_break_with_a_condition_stops_only_there(tmp_path):
         assert s.finish()["code"] == 0
 
 
-def test_b09_a_line_right_behind_a_checkpoint_holds(tmp_path):
+def test_a_line_right_behind_a_checkpoint_holds(tmp_path):
     """The event to go on was not cleared at a checkpoint, so that the next line breakpoint fell through."""
     program(tmp_path, SECOND, "second.py")
     path = program(tmp_path, TWO_FILES)
@@ -162,7 +162,7 @@ def test_b09_a_line_right_behind_a_checkpoint_holds(tmp_path):
         assert s.finish()["code"] == 0
 
 
-def test_b10_steps_know_the_depth(tmp_path):
+def test_steps_know_the_depth(tmp_path):
     """Step over had no depth test, and step out stopped at the first return anywhere."""
     path = program(tmp_path, """
         def inner(n):
@@ -186,7 +186,7 @@ def test_b10_steps_know_the_depth(tmp_path):
         assert stop["location"]["function"] == "<module>" and stop["return_value"]["value"] == 3
 
 
-def test_b11_the_stack_is_there_at_a_checkpoint(tmp_path):
+def test_the_stack_is_there_at_a_checkpoint(tmp_path):
     """Only line stops filled the call stack."""
     path = program(tmp_path, """
         from lockstep import debug_checkpoint
@@ -208,7 +208,7 @@ def test_b11_the_stack_is_there_at_a_checkpoint(tmp_path):
 
 
 @needs_program
-def test_b12_what_the_program_prints_is_in_the_log(home):
+def test_what_the_program_prints_is_in_the_log(home):
     """Output never reached the log, no route returned it, and the server's own threads were swallowed with it."""
     script = home.write("say.py", "import sys\nprint('one')\nprint('two', file=sys.stderr)\nprint('three')\n")
     began = home.start(script)
@@ -221,7 +221,7 @@ def test_b12_what_the_program_prints_is_in_the_log(home):
 
 
 @needs_program
-def test_b13_nan_and_infinity_are_strict_json_everywhere(home):
+def test_nan_and_infinity_are_strict_json_everywhere(home):
     """Bare NaN made the files invalid, and the server answered 500 exactly when a NaN appeared."""
     pytest.importorskip("torch")
     script = home.write("nan.py", "import torch\nx = torch.tensor([float('nan'), float('inf'), 1.0])\ny = float('-inf')\nz = 1\n")
@@ -235,7 +235,7 @@ def test_b13_nan_and_infinity_are_strict_json_everywhere(home):
         strict(line)
 
 
-def test_b17_the_last_expression_is_the_answer(tmp_path):
+def test_the_last_expression_is_the_answer(tmp_path):
     """Several lines returned some variable, and a text with the word "import " in it returned nothing."""
     with Session(program(tmp_path, "x = 1\ny = 2\n")) as s:
         s.stopped()
@@ -246,7 +246,7 @@ def test_b17_the_last_expression_is_the_answer(tmp_path):
         assert s.eval("total = 0\nfor i in range(4):\n    total += i\n[total, [i for i in range(total)]][0]") == 6
 
 
-def test_b18_a_call_split_over_lines_is_a_checkpoint_like_any(tmp_path):
+def test_a_call_split_over_lines_is_a_checkpoint_like_any(tmp_path):
     """Scans went line by line and did not see a call that is split over lines."""
     path = program(tmp_path, """
         from lockstep import debug_checkpoint
@@ -268,7 +268,7 @@ def test_b18_a_call_split_over_lines_is_a_checkpoint_like_any(tmp_path):
         assert (seen["name"], seen["hits"]) == ("split", 2) and 3 <= seen["location"]["line"] <= 7
 
 
-def test_b19_what_ran_is_known_after_deep_calls_and_counted_once(tmp_path):
+def test_what_ran_is_known_after_deep_calls_and_counted_once(tmp_path):
     """After one call deeper than its limit the profiler recorded nothing more, and each call counted twice."""
     program(tmp_path, """
         def deep(n):
@@ -287,7 +287,8 @@ def test_b19_what_ran_is_known_after_deep_calls_and_counted_once(tmp_path):
         assert (work["functions_run"], work["functions"]) == (2, 3)
 
 
-def test_b20_a_session_edits_nothing(tmp_path):
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_a_session_edits_nothing(tmp_path):
     """The program ran as an edited copy elsewhere, so that __file__ was wrong, and unrelated work was committed to git."""
     path = program(tmp_path, """
         def f():
@@ -315,7 +316,7 @@ def test_b20_a_session_edits_nothing(tmp_path):
     assert (git("status", "--porcelain"), git("rev-parse", "HEAD"), path.read_bytes()) == before
 
 
-def test_b22_a_start_waits_for_nothing_and_reads_no_sources(tmp_path):
+def test_a_start_waits_for_nothing_and_reads_no_sources(tmp_path):
     """A start slept two seconds, deleted every __pycache__ and read all sources of the libraries, three times."""
     program(tmp_path, "y = 1\n", "lib/other.py")
     program(tmp_path, "z = 1\n", "never.py")

@@ -220,7 +220,7 @@ TEST(Run, BudgetKeepsStatisticsForAll) {
   RunOptions options = home.options();
   options.budget_bytes = 10'000;
   auto writer = RunWriter::create(options);
-  for (int i = 0; i < 10; ++i) writer->record(named("t", i), ramp(1000));
+  for (int i = 0; i < 10; ++i) writer->record(named("t", i), ramp(1000, static_cast<float>(i)));
   writer->close();
   const lockstep::Run run = lockstep::Run::open("latest", home.path());
   ASSERT_EQ(run.records().size(), 10u);
@@ -252,7 +252,7 @@ TEST(Run, StoreLimitsWarnThenRefuse) {
   ScratchHome home;
   Store(home.path()).set_limits({.warn_bytes = 20'000, .refuse_bytes = 60'000});
   auto writer = RunWriter::create(home.options());
-  for (int i = 0; i < 20; ++i) writer->record(named("t", i), ramp(1000));
+  for (int i = 0; i < 20; ++i) writer->record(named("t", i), ramp(1000, static_cast<float>(i)));
   writer->close();
   const lockstep::Run run = lockstep::Run::open("latest", home.path());
   EXPECT_EQ(run.records().size(), 20u);

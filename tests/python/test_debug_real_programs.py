@@ -1,4 +1,4 @@
-"""What cost the authors of the seeds their days, on real torch and MLX programs: each must now be one command."""
+"""Mistakes that cost days in real torch and MLX programs: each must be one command."""
 
 import pathlib
 import sys

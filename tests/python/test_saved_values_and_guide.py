@@ -1,5 +1,5 @@
-"""The bugs B1, B2, B14 to B16 and B21 found in the seeds' debugger: its guide, saved tensors, statistics, weights. Each test is named
-after its bug, says in a sentence what went wrong there, and shows that it does not here."""
+"""The debugger's guide runs as it is written; saved tensors, statistics and weights of every dtype are what they were. Each test says
+in a sentence what went wrong in an earlier debugger."""
 
 import inspect
 import os
@@ -26,7 +26,7 @@ def lockstep(tmp_path, monkeypatch):
 
 
 @needs_program
-def test_b01_every_step_of_the_guide_is_a_command():
+def test_every_step_of_the_guide_is_a_command():
     """The guide that said START HERE printed none of its steps, and one of its chapters was refused."""
     steps = re.findall(r"^\$ lockstep (debug (?:trace )?\w+|serve|mcp)", GUIDE, re.M)
     assert len(steps) >= 20 and {"debug start", "debug break", "debug continue", "debug eval", "debug next", "debug why"} <= set(steps)
@@ -35,7 +35,7 @@ def test_b01_every_step_of_the_guide_is_a_command():
         assert done.returncode == 0 and f"lockstep {step}" in done.stdout, step
 
 
-def test_b02_the_examples_run(tmp_path, lockstep):
+def test_the_examples_run(tmp_path, lockstep):
     """Both example programs left out an argument that was required and died with a TypeError."""
     source = re.search(r"^\$ printf '(.+)' > steps.py$", GUIDE, re.M).group(1).replace("\\n", "\n")
     path = program(tmp_path, source, "steps.py")
@@ -50,7 +50,7 @@ def test_b02_the_examples_run(tmp_path, lockstep):
 
 
 @pytest.mark.parametrize("framework", ["numpy", *installed_frameworks()])
-def test_b14_whole_numbers_stay_floats(lockstep, framework):
+def test_whole_numbers_stay_floats(lockstep, framework):
     """float32 tensors of whole, or only of large, numbers came back as integers."""
     import numpy
 
@@ -61,7 +61,7 @@ def test_b14_whole_numbers_stay_floats(lockstep, framework):
         assert numpy.asarray(back).tobytes() == numpy.array(values, numpy.float32).tobytes()
 
 
-def test_b15_every_dtype_is_saved_as_it_is(lockstep):
+def test_every_dtype_is_saved_as_it_is(lockstep):
     """bfloat16 of MLX could not be saved, and float64 lost half of its bits."""
     import numpy
 
@@ -78,7 +78,7 @@ def test_b15_every_dtype_is_saved_as_it_is(lockstep):
     assert lockstep.load("half", to="torch").dtype == torch.bfloat16
 
 
-def test_b16_statistics_of_every_dtype(tmp_path):
+def test_statistics_of_every_dtype(tmp_path):
     """float16 of torch was not widened, that of MLX could not be, and integers had no statistics at all."""
     pytest.importorskip("torch")
     path = program(tmp_path, """
@@ -108,7 +108,7 @@ def test_b16_statistics_of_every_dtype(tmp_path):
 
 
 @needs_program
-def test_b21_components_keep_their_weights_apart(tmp_path):
+def test_components_keep_their_weights_apart(tmp_path):
     """Shards of different components were merged without a prefix, so that equal names replaced each other, and every report said 100 %."""
     safetensors = pytest.importorskip("safetensors.numpy")
     import numpy
