@@ -136,5 +136,6 @@ int add_channel(PyObject* module);
 int add_code_search(PyObject* module);
 int add_statistics(PyObject* module);
 int add_call_counts(PyObject* module);
+int add_coverage(PyObject* module);
 
 }  // namespace lockstep_agent

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "capture/recording_tap.h"
 #include "capture/run_folder.h"
@@ -60,7 +61,8 @@ Environment environment_for(const RecordRequest& request, const fs::path& run, c
   set("LOCKSTEP_HOME", request.home.string());
   set("LOCKSTEP_RUN", run.string());
   set("LOCKSTEP_RECORD", run.empty() ? "0" : name);
-  set("LOCKSTEP_RECORD_MODULES", "1");
+  set("LOCKSTEP_RECORD_MODULES", request.record_modules ? "1" : "");
+  set("LOCKSTEP_COVERAGE", request.coverage);
   set("LOCKSTEP_MODULES", request.modules);
   set("LOCKSTEP_FUNCTIONS", request.functions);
   set("LOCKSTEP_TAP", request.tap);
@@ -146,6 +148,15 @@ void write_fully(int fd, const char* data, size_t bytes) {
     if (n <= 0) return;  // nobody reads us any more, or the disk is full: the program's run is worth more
     data += n;
     bytes -= static_cast<size_t>(n);
+  }
+}
+
+// For whoever wants to end it later: the number alone may belong to another process by then. Best effort.
+void remember_process(const fs::path& run, pid_t pid) {
+  try {
+    const Json process{{"pid", pid}, {"start_ticks", process_start_ticks(pid)}};
+    write_atomically(run / "process.json", process.dump() + "\n");
+  } catch (const Error&) {  // a full disk, say: the program runs all the same
   }
 }
 
@@ -333,6 +344,7 @@ RecordOutcome record_program(const RecordRequest& request) {
     Pipe out, err;
     const pid_t pid = spawn(command, environment_for(resolved, path, name), request.cwd, out, err);
     if (run) make_latest(store, name, path);
+    if (run) remember_process(path, pid);
     status = follow(pid, out, err, log, request);
   } catch (...) {
     if (log >= 0) ::close(log);

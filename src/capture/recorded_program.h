@@ -17,6 +17,8 @@ struct RecordRequest {
   std::string python;                                                // empty: LOCKSTEP_PYTHON, else python3
   std::string modules, functions, tap, no_tap, steps, full, budget;  // as on the command line; empty: not given
   bool inputs = false, stats_only = false;
+  bool record_modules = true;  // false: only what the program records itself
+  std::string coverage;        // "functions" or "lines": what ran is written to the run's coverage folder
   std::string reference, substitute;
   std::string operations, operations_at;  // globs of modules whose operations are traced; "step:hit:pass" of one call
   fs::path cwd;                           // empty: ours

@@ -178,10 +178,21 @@ uint64_t Store::remove(const fs::path& run) const {
          {.hint = "deleting that folder yourself if it is to go"});
   if (run_is_live(run)) fail(Code::kBadInput, "remove", run.filename().string() + " is still being recorded");
   const uint64_t bytes = folder_bytes(run);
-  std::error_code error;
-  fs::remove_all(run, error);
-  if (error) fail(Code::kIo, "remove", run.string() + ": " + error.message());
+  discard(run);
   return bytes;
+}
+
+void Store::discard(const fs::path& path) const {
+  const fs::path trash = home_ / "trash";
+  fs::path going = path;
+  std::error_code error;
+  if (path.parent_path() != trash) {
+    fs::create_directories(trash, error);
+    if (!error) fs::rename(path, going = trash / (path.filename().string() + "-" + new_id()), error);
+  }
+  if (!error) fs::remove_all(going, error);
+  if (error) fail(Code::kIo, "remove", going.string() + ": " + error.message());
+  fs::remove(trash, error);  // where it is empty now
 }
 
 uint64_t Store::size_bytes() const {

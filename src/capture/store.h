@@ -45,6 +45,9 @@ class Store {
   int archive_older(std::string_view name, size_t keep) const;
   void archive(const fs::path& run) const;
   uint64_t remove(const fs::path& run) const;  // bytes freed; a live run is refused
+  // Takes something of the home folder out of its place in one step, then deletes it: killed in between, it is gone all
+  // the same, and what is left in the trash goes with the next clean.
+  void discard(const fs::path& path) const;
 
   uint64_t size_bytes() const;
   StoreLimits limits() const;  // limits.json, else the defaults

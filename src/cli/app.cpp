@@ -116,12 +116,15 @@ int run_command(int argc, char** argv) {
   const std::vector<std::string> arguments = with_program_apart(split_empty_values(argc, argv));
   install_interrupt_handler();
   add_global_options(app);
+  add_clean(app);
   add_compare(app);
+  add_coverage(app);
   add_debug(app);
   add_doctor(app);
   add_generate(app);
   add_edit(app);
   add_docs(app);
+  add_kill_all(app);
   add_ledger(app);
   add_mcp(app);
   add_record(app);

@@ -24,12 +24,15 @@ struct App {
 void print_json(const Json& document);  // on stdout, one line; bytes that are no UTF-8 are replaced
 
 // One line each; defined in the command's own file.
+void add_clean(App& app);
 void add_compare(App& app);
+void add_coverage(App& app);
 void add_debug(App& app);
 void add_doctor(App& app);
 void add_edit(App& app);
 void add_generate(App& app);
 void add_docs(App& app);
+void add_kill_all(App& app);
 void add_ledger(App& app);
 void add_mcp(App& app);
 void add_record(App& app);

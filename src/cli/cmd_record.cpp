@@ -52,6 +52,9 @@ void add_record(App& app) {
   command->add_option("--operations-at", request->operations_at,
                       "only in one call, as STEP:HIT:PASS; each part may be empty");
   command->add_flag("--stats-only", request->stats_only, "keep no full tensors");
+  command->add_flag_callback(
+      "--coverage", [request] { request->coverage = "functions"; },
+      "count calls of every function too, for lockstep coverage --run");
   command->add_option("--full", request->full, "keep exactly these in full, whatever the budget");
   command->add_option("--budget", request->budget, "bytes of full tensors to keep, such as 500MB (default 2 GB)");
   command->add_option("--reference", request->reference, "a run whose values --substitute takes");

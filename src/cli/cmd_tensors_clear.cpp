@@ -1,8 +1,5 @@
 // lockstep tensors clear: forget tensors that programs have saved by name.
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <iostream>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -11,6 +8,7 @@
 #include "capture/saved_tensors.h"
 #include "capture/store.h"
 #include "cli/cmd_tensors.h"
+#include "cli/question.h"
 #include "cli/table.h"
 
 namespace lockstep {
@@ -37,14 +35,11 @@ std::vector<SavedTensor> choose(const fs::path& home, const std::string& pattern
   return chosen;
 }
 
-bool agreed(const std::vector<SavedTensor>& chosen, uint64_t bytes) {
+bool may_remove(const std::vector<SavedTensor>& chosen, uint64_t bytes) {
   constexpr size_t kShown = 10;
   for (size_t i = 0; i < chosen.size() && i < kShown; ++i) print_error("  {}\n", chosen[i].name);
   if (chosen.size() > kShown) print_error("  ... {} more\n", chosen.size() - kShown);
-  print_error("remove {} saved tensors, {}? [y/N] ", chosen.size(), text_from_bytes(bytes));
-  std::string answer;
-  std::getline(std::cin, answer);
-  return answer == "y" || answer == "Y" || answer == "yes";
+  return agreed(Text::of("remove {} saved tensors, {}?", chosen.size(), text_from_bytes(bytes)));
 }
 
 void run_clear(App& app, const ClearOptions& options) {
@@ -53,11 +48,11 @@ void run_clear(App& app, const ClearOptions& options) {
   Json removed = Json::array();
   for (const SavedTensor& tensor : chosen) bytes += tensor.bytes;
   if (!chosen.empty() && !options.yes) {
-    if (!::isatty(STDIN_FILENO))
+    if (!somebody_is_there())
       fail(Code::kUsage, "clear",
            fmt::format("{} saved tensors would be removed, and nobody is there to ask", chosen.size()),
            {.hint = "--yes"});
-    if (!agreed(chosen, bytes)) {
+    if (!may_remove(chosen, bytes)) {
       print_error("nothing removed\n");
       return;
     }

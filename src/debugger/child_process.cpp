@@ -178,20 +178,6 @@ void ChildProcess::signal(int number, bool with_children) const {
   if (!waited_) ::kill(pid_, number);
 }
 
-uint64_t process_start_ticks(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return 0;
-  const size_t name_end = line.rfind(')');  // the name may hold anything
-  if (name_end == std::string::npos) return 0;
-  std::istringstream rest(line.substr(name_end + 1));
-  std::string state, field;
-  uint64_t ticks = 0;
-  rest >> state;
-  for (int i = 4; i < 22; ++i) rest >> field;
-  return state != "Z" && rest >> ticks ? ticks : 0;
-}
-
 bool ChildEnd::by_signal() const {
   return WIFSIGNALED(status);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/process.h"
 
 namespace lockstep {
 
@@ -61,9 +62,6 @@ class ChildProcess {
   uint64_t inherited_peak_bytes_ = 0;
   ChildEnd end_;
 };
-
-// When a process began, in the system's ticks; 0: there is none that runs under this number.
-uint64_t process_start_ticks(pid_t pid);
 
 // The file that `name` means on this PATH. Error{kNotFound}.
 fs::path find_program(const std::string& name, const Environment& environment, const fs::path& cwd);

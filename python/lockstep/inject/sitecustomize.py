@@ -6,9 +6,13 @@ import sys
 _here = os.path.dirname(os.path.abspath(__file__))
 
 
+def _start_coverage(kind):
+    from lockstep import coverage
+
+    coverage.start(os.path.join(os.environ["LOCKSTEP_RUN"], "coverage"), kind == "lines")
+
+
 def _start_recorder():
-    # Behind everything else: a lockstep that the program's own environment has installed comes first.
-    sys.path.append(os.path.dirname(os.path.dirname(_here)))
     from lockstep import _session
     from lockstep.recorder import install
 
@@ -28,11 +32,19 @@ def _run_next_sitecustomize():
         spec.loader.exec_module(module)
 
 
+# Behind everything else: a lockstep that the program's own environment has installed comes first.
+if os.environ.get("LOCKSTEP_RECORD_MODULES") or os.environ.get("LOCKSTEP_COVERAGE"):
+    sys.path.append(os.path.dirname(os.path.dirname(_here)))
 if os.environ.get("LOCKSTEP_RECORD_MODULES"):
     try:
         _start_recorder()
     except Exception as error:  # the program runs, recorded or not
         sys.stderr.write(f"lockstep: nothing is recorded: {error}\n")
+if os.environ.get("LOCKSTEP_COVERAGE") and os.environ.get("LOCKSTEP_RUN"):
+    try:
+        _start_coverage(os.environ["LOCKSTEP_COVERAGE"])
+    except Exception as error:
+        sys.stderr.write(f"lockstep: what runs is not counted: {error}\n")
 import importlib.util  # noqa: E402  after the recorder, so that a broken one cannot stop us here
 
 _run_next_sitecustomize()

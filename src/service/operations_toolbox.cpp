@@ -1,0 +1,171 @@
+// clean, kill-all: what is left of earlier work.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/error.h"
+#include "capture/store.h"
+#include "service/groups.h"
+#include "service/service.h"
+#include "service/toolbox_question.h"
+
+namespace lockstep {
+namespace {
+
+using enum ArgumentType;
+
+// A list, whose items may be lists with commas themselves: --only runs,sessions.
+std::vector<std::string> items_of(const Json& arguments, const char* name) {
+  std::vector<std::string> items;
+  for (const Json& given : arguments.value(name, Json::array())) {
+    std::istringstream parts(given.get<std::string>());
+    for (std::string part; std::getline(parts, part, ',');)
+      if (!part.empty()) items.push_back(part);
+  }
+  return items;
+}
+
+Json call_clean(Service& service, const Json& arguments, CallControl&) {
+  const CleanPlan plan = plan_clean(service.home(), clean_request_from(arguments));
+  if (!arguments["yes"].get<bool>()) return clean_json(service.home(), plan, nullptr);
+  const std::vector<StoredItem> removed = remove_items(service.home(), plan.remove);
+  return clean_json(service.home(), plan, &removed);
+}
+
+Json call_kill_all(Service& service, const Json& arguments, CallControl&) {
+  const KillRequest request = kill_request_from(arguments);
+  const KillPlan plan = plan_kill(service.home(), request);
+  if (!arguments["yes"].get<bool>()) return kill_json(plan, nullptr);
+  const EndedProcesses ended = end_processes(plan.end, request.grace_secs);
+  return kill_json(plan, &ended);
+}
+
+}  // namespace
+
+CleanRequest clean_request_from(const Json& arguments) {
+  CleanRequest request;
+  request.kinds = items_of(arguments, "only");
+  if (const std::string age = text_argument(arguments, "older_than"); !age.empty())
+    request.older_than_secs = age_from_text(age);
+  request.keep_last = static_cast<size_t>(arguments["keep_last"].get<int64_t>());
+  return request;
+}
+
+Json clean_json(const fs::path& home, const CleanPlan& plan, const std::vector<StoredItem>* removed) {
+  const Store store(home);
+  const StoreLimits limits = store.limits();
+  Json items = Json::array(), in_use = Json::array();
+  uint64_t bytes = 0;
+  for (const StoredItem& item : removed ? *removed : plan.remove) {
+    items.push_back(json_from(item));
+    bytes += item.bytes;
+  }
+  for (const StoredItem& item : plan.in_use) in_use.push_back(json_from(item));
+  return {{"home", home.string()},
+          {"removed", removed != nullptr},
+          {"items", items},
+          {"bytes", bytes},
+          {"in_use", in_use},
+          {"used_bytes", store.size_bytes()},
+          {"warn_bytes", limits.warn_bytes},
+          {"refuse_bytes", limits.refuse_bytes}};
+}
+
+KillRequest kill_request_from(const Json& arguments) {
+  KillRequest request;
+  request.frameworks = items_of(arguments, "frameworks");
+  for (const std::string& text : items_of(arguments, "force")) {
+    const Json pid = Json::parse(text, nullptr, false);
+    if (!pid.is_number_unsigned() || pid.get<uint64_t>() < 2 || pid.get<uint64_t>() > (1U << 22))
+      fail(Code::kUsage, "kill-all", "'" + text.substr(0, 40) + "' is not a process number",
+           {.expected = "one that --frameworks lists"});
+    request.force.push_back(static_cast<pid_t>(pid.get<uint64_t>()));
+  }
+  if (!request.force.empty() && request.frameworks.empty())
+    fail(Code::kUsage, "kill-all", "--force ends processes that --frameworks lists",
+         {.expected = "--frameworks as well", .hint = "--frameworks torch"});
+  request.grace_secs = arguments["grace"].get<double>();
+  return request;
+}
+
+KillPlan plan_kill(const fs::path& home, const KillRequest& request) {
+  KillPlan plan;
+  plan.programs = started_programs(home);
+  for (const StartedProgram& program : plan.programs)
+    for (const ProcessFacts& process : all_processes(program)) plan.end.push_back(process);
+  const auto planned = [&](pid_t pid) {
+    return std::any_of(plan.end.begin(), plan.end.end(), [&](const ProcessFacts& p) { return p.pid == pid; });
+  };
+  if (!request.frameworks.empty())
+    for (FrameworkProcess& other : processes_with(request.frameworks))
+      if (!planned(other.process.pid)) plan.others.push_back(std::move(other));
+  for (const pid_t pid : request.force) {
+    const auto found = std::find_if(plan.others.begin(), plan.others.end(),
+                                    [&](const FrameworkProcess& other) { return other.process.pid == pid; });
+    if (found == plan.others.end())
+      fail(Code::kNotFound, "kill-all",
+           fmt::format("process {} is not yours, has ended, or has none of these frameworks loaded", pid),
+           {.hint = "lockstep kill-all --dry-run --frameworks torch,mlx,jax"});
+    plan.end.push_back(found->process);
+  }
+  return plan;
+}
+
+Json kill_json(const KillPlan& plan, const EndedProcesses* ended) {
+  Json programs = Json::array(), others = Json::array();
+  for (const StartedProgram& program : plan.programs) programs.push_back(json_from(program));
+  for (const FrameworkProcess& other : plan.others) others.push_back(json_from(other));
+  Json json{{"programs", programs}, {"others", others}, {"done", ended != nullptr}};
+  json.update(json_from(ended ? *ended : EndedProcesses()));
+  return json;
+}
+
+std::vector<Operation> toolbox_operations() {
+  return {
+      {.name = "clean",
+       .help = "show what old runs, sessions and leftovers take, and remove them",
+       .arguments = {{.name = "only",
+                      .type = kTextList,
+                      .help = "runs, archive, sessions, saved, leftovers (default: all but saved)",
+                      .value = "KINDS"},
+                     {.name = "older_than", .help = "only what is older, such as 12h, 7d or 4w", .value = "AGE"},
+                     {.name = "keep_last",
+                      .type = kInteger,
+                      .help = "keep the newest N of each name",
+                      .standard = 0,
+                      .least = 0,
+                      .most = 1e9,
+                      .value = "N"},
+                     {.name = "yes", .type = kBool, .help = "remove it without asking", .standard = false}},
+       .result = "home:string removed:boolean items:objects bytes:integer in_use:objects used_bytes:integer "
+                 "warn_bytes:integer refuse_bytes:integer",
+       .slow = true,
+       .examples = {"lockstep clean", "lockstep clean --older-than 7d --keep-last 2 --yes"},
+       .call = &call_clean},
+      {.name = "kill-all",
+       .help = "end programs that Lockstep started and that still run",
+       .arguments = {{.name = "frameworks",
+                      .type = kTextList,
+                      .help = "also list your other processes that have torch, mlx or jax loaded",
+                      .value = "NAMES"},
+                     {.name = "force",
+                      .type = kTextList,
+                      .help = "end these of the listed processes too, each by its number",
+                      .value = "PID"},
+                     {.name = "grace",
+                      .type = kNumber,
+                      .help = "seconds between SIGTERM and SIGKILL",
+                      .standard = 3,
+                      .least = 0,
+                      .most = 600,
+                      .value = "SECS"},
+                     {.name = "yes", .type = kBool, .help = "end them without asking", .standard = false}},
+       .result = "programs:objects others:objects done:boolean ended:array killed:array left:array",
+       .slow = true,
+       .examples = {"lockstep kill-all --dry-run", "lockstep kill-all --frameworks torch,mlx --force 4711 --yes"},
+       .call = &call_kill_all},
+  };
+}
+
+}  // namespace lockstep
