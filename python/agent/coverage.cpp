@@ -8,6 +8,12 @@
 #undef Py_BUILD_CORE_MODULE
 #endif
 
+#include <unistd.h>
+
+#include <cstdio>
+#include <set>
+#include <unordered_set>
+
 #include "agent.h"
 
 namespace lockstep_agent {
@@ -58,7 +64,7 @@ void count_start(PyCodeObject* code) {
 // A generator that goes on begins no call.
 #if PY_VERSION_HEX >= 0x030C0000
 PyObject* evaluate(PyThreadState* thread, struct _PyInterpreterFrame* frame, int throws) {
-  if (PyUnstable_InterpreterFrame_GetLasti(frame) < 0) {
+  if (PyUnstable_InterpreterFrame_GetLasti(frame) < (PY_VERSION_HEX >= 0x030D0000 ? 1 : 0)) {
     PyObject* code = PyUnstable_InterpreterFrame_GetCode(frame);
     if (code && PyCode_Check(code)) count_start(reinterpret_cast<PyCodeObject*>(code));
     Py_XDECREF(code);
@@ -133,22 +139,126 @@ PyObject* cover(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-// [(code, calls, [lines that ran])] of all code that has run.
-PyObject* covered(PyObject*, PyObject*) {
-  Ref result(PyList_New(0));
-  if (!result) return nullptr;
-  for (size_t i = 0; i < counted.size(); ++i) {  // by number: making a tuple may run a finaliser, which is counted
-    Ref lines(PyList_New(0));
-    if (!lines) return nullptr;
-    for (size_t at = 0; at < counted[i].lines.size(); ++at) {
-      if (!counted[i].lines[at]) continue;
-      Ref line(PyLong_FromSize_t(at + static_cast<size_t>(counted[i].code->co_firstlineno)));
-      if (!line || PyList_Append(lines.get(), line.get()) < 0) return nullptr;
+// Writes what has run, a line each, and numbers the files: thousands of modules define more functions than Python could
+// tell about in the time that we may take.
+class CoverageWriter {
+ public:
+  CoverageWriter(FILE* out, bool lines) : out_(out), lines_(lines) {}
+
+  void write() {
+    std::unordered_set<PyObject*> ran;
+    for (const Counted& entry : counted) ran.insert(reinterpret_cast<PyObject*>(entry.code));
+    for (const Counted& entry : counted) {
+      if (entry.calls > 0 || !entry.lines.empty()) write_code(entry.code, entry.calls, &entry.lines);
+      // What a module defines and nothing has called is told too: that is what a port can leave out.
+      if (is_module(entry.code)) write_unrun(entry.code, ran);
     }
-    Ref item(Py_BuildValue("OKO", counted[i].code, static_cast<unsigned long long>(counted[i].calls), lines.get()));
-    if (!item || PyList_Append(result.get(), item.get()) < 0) return nullptr;
   }
-  return result.release();
+
+ private:
+  static bool is_module(PyCodeObject* code) { return PyUnicode_CompareWithASCIIString(code->co_name, "<module>") == 0; }
+
+  void write_unrun(PyCodeObject* outer, const std::unordered_set<PyObject*>& ran) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(outer->co_consts); ++i) {
+      PyObject* item = PyTuple_GET_ITEM(outer->co_consts, i);
+      if (!PyCode_Check(item)) continue;
+      PyCodeObject* code = reinterpret_cast<PyCodeObject*>(item);
+      if (!ran.contains(item)) write_code(code, 0, nullptr);
+      write_unrun(code, ran);
+    }
+  }
+
+  // [file, name, line, calls, runs with its module, lines that ran, all lines]
+  void write_code(PyCodeObject* code, uint64_t calls, const std::vector<bool>* ran) {
+    const bool inside = (code->co_flags & CO_OPTIMIZED) != 0;  // the body of a class runs with its module
+    if (is_generated(code->co_filename) || (!is_module(code) && is_generated(code->co_name))) return;
+    const size_t file = file_number(code->co_filename);
+    if (file == 0) return;
+    std::fprintf(out_, "[%zu,", file);
+#if PY_VERSION_HEX >= 0x030B0000
+    write_text(code->co_qualname);
+#else
+    write_text(code->co_name);
+#endif
+    std::fprintf(out_, ",%d,%llu,%s,[", code->co_firstlineno, static_cast<unsigned long long>(calls),
+                 inside ? "false" : "true");
+    if (lines_) write_lines(code, inside ? code->co_firstlineno : -1, ran);
+    std::fputs("]]\n", out_);
+  }
+
+  // `def` itself runs where the function is defined.
+  void write_lines(PyCodeObject* code, int head, const std::vector<bool>* ran) {
+    const char* between = "";
+    for (size_t at = 0; ran && at < ran->size(); ++at)
+      if (const int line = static_cast<int>(at) + code->co_firstlineno; (*ran)[at] && line != head) {
+        std::fprintf(out_, "%s%d", between, line);
+        between = ",";
+      }
+    std::fputs("],[", out_);
+    std::set<int> all;
+    const Ref places(PyObject_CallMethod(reinterpret_cast<PyObject*>(code), "co_lines", nullptr));
+    while (places) {
+      const Ref place(PyIter_Next(places.get()));
+      if (!place) break;
+      PyObject* line = PyTuple_Check(place.get()) && PyTuple_GET_SIZE(place.get()) == 3 ? PyTuple_GET_ITEM(place.get(), 2)
+                                                                                        : nullptr;
+      if (line && PyLong_Check(line)) all.insert(static_cast<int>(PyLong_AsLong(line)));
+    }
+    PyErr_Clear();
+    between = "";
+    for (const int line : all)
+      if (line != head && line > 0) {
+        std::fprintf(out_, "%s%d", between, line);
+        between = ",";
+      }
+  }
+
+  static bool is_generated(PyObject* name) {  // made at run time; lambdas and comprehensions belong to their function
+    return PyUnicode_GET_LENGTH(name) > 0 && PyUnicode_READ_CHAR(name, 0) == '<';
+  }
+
+  size_t file_number(PyObject* name) {
+    const auto [entry, is_new] = files_.try_emplace(name, files_.size() + 1);
+    if (is_new) {
+      std::fprintf(out_, "{\"file\":%zu,\"path\":", entry->second);
+      write_text(name);
+      std::fputs("}\n", out_);
+    }
+    return entry->second;
+  }
+
+  // Beyond ASCII as \u escapes: any string, halves of surrogate pairs included, is then good JSON.
+  void write_text(PyObject* text) {
+    std::fputc('"', out_);
+    for (Py_ssize_t i = 0; i < PyUnicode_GET_LENGTH(text); ++i) {
+      const Py_UCS4 c = PyUnicode_READ_CHAR(text, i);
+      if (c == '"' || c == '\\')
+        std::fprintf(out_, "\\%c", static_cast<char>(c));
+      else if (c >= 32 && c < 127)
+        std::fputc(static_cast<char>(c), out_);
+      else if (c < 0x10000)
+        std::fprintf(out_, "\\u%04x", (c & 0xF800) == 0xD800 ? 0xFFFDU : static_cast<unsigned>(c));
+      else
+        std::fprintf(out_, "\\u%04x\\u%04x", static_cast<unsigned>(0xD7C0 + (c >> 10)),
+                     static_cast<unsigned>(0xDC00 + (c & 0x3FF)));
+    }
+    std::fputc('"', out_);
+  }
+
+  FILE* out_;
+  bool lines_;
+  std::unordered_map<PyObject*, size_t> files_;  // by address: their code holds them
+};
+
+// write_covered(descriptor, lines): all of it, and the descriptor stays open.
+PyObject* write_covered(PyObject*, PyObject* arguments) {
+  int descriptor, lines;
+  if (!PyArg_ParseTuple(arguments, "ip", &descriptor, &lines)) return nullptr;
+  FILE* out = ::fdopen(::dup(descriptor), "w");
+  if (!out) return PyErr_SetFromErrno(PyExc_OSError);
+  CoverageWriter(out, lines != 0).write();
+  if (std::fclose(out) != 0) return PyErr_SetFromErrno(PyExc_OSError);
+  Py_RETURN_NONE;
 }
 
 // In the child of a fork: what its parent did is the parent's.
@@ -173,7 +283,7 @@ PyCFunction as_method(Function function) {
 
 PyMethodDef coverage_methods[] = {
     {"cover", cover, METH_VARARGS, nullptr},
-    {"covered", covered, METH_NOARGS, nullptr},
+    {"write_covered", write_covered, METH_VARARGS, nullptr},
     {"forget_covered", forget_covered, METH_NOARGS, nullptr},
     {"cover_this_thread", as_method(cover_this_thread), METH_FASTCALL, nullptr},
     {"line_ran", as_method(line_ran), METH_FASTCALL, nullptr},

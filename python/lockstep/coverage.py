@@ -4,9 +4,9 @@ import atexit
 import json
 import os
 import sys
-import types
 
 _TOOL = 4  # of sys.monitoring: 0 to 3 and 5 have names
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class _Coverage:
@@ -48,56 +48,26 @@ class _Coverage:
         self.written = True
         try:
             self.native.cover(False, False)
-            files = self._files()
             os.makedirs(self.folder, exist_ok=True)
-            path = os.path.join(self.folder, f"{os.getpid()}.json")
-            document = {"pid": os.getpid(), "python": sys.version.split()[0], "prefixes": _library_folders(), "lines": self.lines, "files": files}
-            with open(path + ".tmp", "w", encoding="utf-8", errors="surrogatepass") as file:
-                json.dump(document, file)
+            path = os.path.join(self.folder, f"{os.getpid()}.jsonl")
+            head = {"pid": os.getpid(), "python": sys.version.split()[0], "cwd": self.started_in, "ours": _OURS, "lines": self.lines, "modules": _modules(), **_library_folders()}
+            with open(path + ".tmp", "w", encoding="utf-8") as file:
+                file.write(json.dumps(head) + "\n")
+                file.flush()
+                self.native.write_covered(file.fileno(), self.lines)
             os.replace(path + ".tmp", path)
         except Exception as error:
             sys.stderr.write(f"lockstep: what ran is not known: {error}\n")
 
-    def _files(self):
-        modules = {}
-        for name, module in list(sys.modules.items()):
-            path = getattr(module, "__file__", None)
-            if isinstance(path, str):
-                modules.setdefault(self._absolute(path), name)
-        files = {}
-        ran = self.native.covered()
-        known = {id(code) for code, _, _ in ran}
-        for code, calls, lines in ran:
-            if calls or lines:
-                self._add(files, modules, code, calls, lines)
-            # What a module defines and nothing has called is told too: that is what a port can leave out.
-            if code.co_name == "<module>":
-                for inner in _functions_in(code):
-                    if id(inner) not in known:
-                        self._add(files, modules, inner, 0, [])
-        return list(files.values())
 
-    def _add(self, files, modules, code, calls, lines):
-        name = code.co_filename
-        if name.startswith("<") or code.co_name.startswith("<") and code.co_name != "<module>":
-            return  # made at run time; lambdas and comprehensions belong to their function
-        path = self._absolute(name)
-        entry = files.setdefault(path, {"path": path, "module": modules.get(path, ""), "functions": []})
-        function = {"name": getattr(code, "co_qualname", code.co_name), "line": code.co_firstlineno, "calls": calls}
-        if self.lines:
-            function["ran"] = lines
-            function["all"] = sorted({line for _, _, line in code.co_lines() if line})
-        entry["functions"].append(function)
-
-    def _absolute(self, path):
-        return os.path.normpath(os.path.join(self.started_in, path))
-
-
-def _functions_in(code):
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield constant
-            yield from _functions_in(constant)
+def _modules():
+    """File → the name of its module."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str):
+            found.setdefault(path, name)
+    return found
 
 
 def _library_folders():
@@ -105,7 +75,7 @@ def _library_folders():
     import sysconfig
 
     paths = sysconfig.get_paths()
-    return {"python": [paths["stdlib"], paths["platstdlib"]], "packages": sorted({paths["purelib"], paths["platlib"], *(p for p in sys.path if p.endswith(("site-packages", "dist-packages")))})}
+    return {"python_library": [paths["stdlib"], paths["platstdlib"]], "packages": sorted({paths["purelib"], paths["platlib"], *(p for p in sys.path if p.endswith(("site-packages", "dist-packages")))})}
 
 
 def start(folder, lines):

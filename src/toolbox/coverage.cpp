@@ -29,11 +29,10 @@ int64_t number_of(const Json& json, const char* field) {
   return at != json.end() && at->is_number_integer() ? at->get<int64_t>() : 0;
 }
 
-std::vector<int64_t> numbers_of(const Json& json, const char* field) {
+std::vector<int64_t> numbers_in(const Json& list) {
   std::vector<int64_t> out;
-  const auto at = json.find(field);
-  if (at != json.end() && at->is_array())
-    for (const Json& number : *at)
+  if (list.is_array())
+    for (const Json& number : list)
       if (number.is_number_integer()) out.push_back(number.get<int64_t>());
   return out;
 }
@@ -51,14 +50,32 @@ struct Folders {
 
 class Merged {
  public:
-  void add(const Json& document) {
+  // The first line says what the process was; a line each for a file and for a function follow.
+  void add(std::string_view lines) {
     ++coverage.processes;
-    coverage.lines |= document.value("lines", Json(false)) == Json(true);
-    const Json prefixes = document.value("prefixes", Json::object());
-    for (const auto& [field, folders] : {std::pair{"packages", &folders_.packages}, {"python", &folders_.python}})
-      for (const Json& folder : prefixes.is_object() ? prefixes.value(field, Json::array()) : Json::array())
+    const Json head = Json::parse(next_line(lines), nullptr, false);
+    if (!head.is_object()) return;
+    coverage.lines |= head.value("lines", Json(false)) == Json(true);
+    for (const auto& [field, folders] : {std::pair{"packages", &folders_.packages}, {"python_library", &folders_.python}})
+      for (const Json& folder : head.value(field, Json::array()))
         if (folder.is_string()) folders->insert(folder.get<std::string>());
-    for (const Json& file : document.value("files", Json::array())) add_file(file);
+    const fs::path cwd = text_of(head, "cwd");
+    const std::string ours = text_of(head, "ours");
+    std::map<int64_t, MergedFile*> numbered;
+    while (!lines.empty()) {
+      const Json line = Json::parse(next_line(lines), nullptr, false);
+      if (line.is_object()) {
+        const std::string name = text_of(line, "path"), path = (cwd / name).lexically_normal().string();
+        if (!ours.empty() && path.starts_with(ours)) continue;
+        MergedFile& file = files_[path];
+        if (const auto modules = head.find("modules"); file.module.empty() && modules != head.end())
+          file.module = text_of(*modules, name.c_str());
+        numbered[number_of(line, "file")] = &file;
+      } else if (line.is_array() && line.size() >= 6 && line[0].is_number_integer()) {
+        const auto file = numbered.find(line[0].get<int64_t>());
+        if (file != numbered.end()) add_function(*file->second, line);
+      }
+    }
   }
 
   Coverage finish() {
@@ -104,19 +121,24 @@ class Merged {
     std::map<std::pair<int64_t, std::string>, CoveredFunction> functions;
   };
 
-  void add_file(const Json& json) {
-    if (!json.is_object()) return;
-    MergedFile& file = files_[text_of(json, "path")];
-    if (file.module.empty()) file.module = text_of(json, "module");
-    for (const Json& item : json.value("functions", Json::array())) {
-      if (!item.is_object()) continue;
-      CoveredFunction& function = file.functions[{number_of(item, "line"), text_of(item, "name")}];
-      function.name = text_of(item, "name");
-      function.line = number_of(item, "line");
-      function.calls += number_of(item, "calls");
-      join(function.lines, numbers_of(item, "all"));
-      join(function.lines_run, numbers_of(item, "ran"));
-    }
+  // [file, name, line, calls, runs with its module, lines that ran, all lines]
+  static void add_function(MergedFile& file, const Json& line) {
+    if (!line[1].is_string() || !line[2].is_number_integer() || !line[3].is_number_unsigned()) return;
+    const bool with_module = line[4] == Json(true);
+    const std::string name = with_module ? "<module>" : line[1].get<std::string>();
+    const int64_t at = with_module ? 1 : line[2].get<int64_t>();
+    CoveredFunction& function = file.functions[{at, name}];
+    function.name = name;
+    function.line = at;
+    function.calls = with_module ? 1 : function.calls + line[3].get<int64_t>();
+    join(function.lines_run, numbers_in(line[5]));
+    if (line.size() > 6) join(function.lines, numbers_in(line[6]));
+  }
+  static std::string_view next_line(std::string_view& lines) {
+    const size_t end = std::min(lines.find('\n'), lines.size());
+    const std::string_view line = lines.substr(0, end);
+    lines.remove_prefix(std::min(end + 1, lines.size()));
+    return line;
   }
   static void join(std::vector<int64_t>& into, const std::vector<int64_t>& more) {
     if (more.empty()) return;
@@ -213,9 +235,7 @@ Coverage read_coverage(const fs::path& run) {
   std::error_code error;
   for (fs::directory_iterator it(run / "coverage", error), end; !error && it != end; it.increment(error)) {
     check_interrupt("coverage");
-    if (it->path().extension() != ".json") continue;
-    const Json document = read_json(it->path(), kMostBytes);
-    if (document.is_object()) merged.add(document);
+    if (it->path().extension() == ".jsonl") merged.add(read_text(it->path(), kMostBytes));
   }
   if (merged.coverage.processes == 0)
     fail(Code::kNotFound, "coverage", "nothing is known of what ran in " + run.string(),
