@@ -8,6 +8,7 @@
 #include "capture/recorded_program.h"
 #include "measure/metrics_json.h"
 #include "service/groups.h"
+#include "service/record_request.h"
 #include "service/run_json.h"
 #include "service/service.h"
 #include "service/tensor_pick.h"
@@ -111,27 +112,10 @@ Json tensors_diff(Service&, const Json& arguments, CallControl& control) {
 }
 
 Json record(Service& service, const Json& arguments, CallControl& control) {
-  RecordRequest request;
-  request.home = service.home();
-  request.argv = arguments["program"].get<std::vector<std::string>>();
-  if (request.argv.empty()) fail(Code::kBadInput, "record", "the program is missing");
-  request.name = text_argument(arguments, "name");
-  request.python = text_argument(arguments, "python");
+  RecordRequest request = record_request_from(service, arguments, control);
   request.modules = text_argument(arguments, "modules");
   request.stats_only = arguments["stats_only"].get<bool>();
   request.inputs = arguments["inputs"].get<bool>();
-  request.quiet = true;  // it is in output.log
-  // The program runs in the caller's folder: a shell-free way to say so without changing our own.
-  if (arguments.contains("cwd")) request.cwd = text_argument(arguments, "cwd");
-  if (arguments.contains("whole_environment"))
-    request.environment = arguments["whole_environment"].get<std::map<std::string, std::string>>();
-  const auto began = std::chrono::steady_clock::now();
-  const double most = arguments["timeout"].get<double>();
-  request.cancelled = [&, told = 0.0]() mutable {
-    const double secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    if (secs >= told + 1) control.progress(told = secs, "the program is running");
-    return secs > most || control.cancelled();
-  };
   const RecordOutcome outcome = record_program(request);
   if (control.cancelled()) fail(Code::kCancelled, "record", "cancelled; what was recorded is in " + outcome.id);
   return {{"run", outcome.id},
@@ -155,7 +139,50 @@ std::vector<Argument> with_page(std::vector<Argument> arguments) {
 
 }  // namespace
 
+RecordRequest record_request_from(Service& service, const Json& arguments, CallControl& control) {
+  RecordRequest request;
+  request.home = service.home();
+  request.argv = arguments["program"].get<std::vector<std::string>>();
+  if (request.argv.empty()) fail(Code::kBadInput, "record", "the program is missing");
+  request.name = text_argument(arguments, "name");
+  request.python = text_argument(arguments, "python");
+  request.quiet = true;  // it is in output.log
+  // The program runs in the caller's folder: a shell-free way to say so without changing our own.
+  if (arguments.contains("cwd")) request.cwd = text_argument(arguments, "cwd");
+  if (arguments.contains("whole_environment"))
+    request.environment = arguments["whole_environment"].get<std::map<std::string, std::string>>();
+  request.cancelled = [&control, began = std::chrono::steady_clock::now(), most = arguments["timeout"].get<double>(),
+                       told = 0.0]() mutable {
+    const double secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    if (secs >= told + 1) control.progress(told = secs, "the program is running");
+    return secs > most || control.cancelled();
+  };
+  return request;
+}
+
+std::vector<Argument> program_arguments() {
+  return {{.name = "program",
+           .type = kTextList,
+           .help = "the program and its arguments; a .py file is run with Python",
+           .required = true},
+          {.name = "name", .help = "name of the run (default: the script's)"},
+          {.name = "python", .help = "the Python that runs a .py file"},
+          {.name = "cwd", .help = "folder to run in", .path = true},
+          {.name = "timeout",
+           .type = kNumber,
+           .help = "seconds after which the program is ended",
+           .standard = 3600,
+           .least = 0.001,
+           .most = 86400},
+          {.name = "whole_environment", .type = kTextMap, .help = "the environment in place of the service's own"}};
+}
+
 std::vector<Operation> recorded_operations() {
+  const auto with_program = [](std::vector<Argument> more) {
+    std::vector<Argument> all = program_arguments();
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
   const Argument path{.name = "path",
                       .help = "a .npy, .npz, .safetensors or torch file, a checkpoint, or a folder of such files",
                       .required = true,
@@ -165,25 +192,11 @@ std::vector<Operation> recorded_operations() {
   return {
       {.name = "record",
        .help = "run a Python program with its torch and MLX modules recorded; no source is edited",
-       .arguments =
-           {{.name = "program",
-             .type = kTextList,
-             .help = "the program and its arguments; a .py file is run with Python",
-             .required = true},
-            {.name = "name", .help = "name of the run (default: the script's)"},
-            {.name = "python", .help = "the Python that runs a .py file"},
-            {.name = "modules",
+       .arguments = with_program(
+           {{.name = "modules",
              .help = "record only modules that match (globs, comma separated; with their component's name or without)"},
             {.name = "stats_only", .type = kBool, .help = "keep no full tensors", .standard = false},
-            {.name = "inputs", .type = kBool, .help = "record the inputs of modules too", .standard = false},
-            {.name = "cwd", .help = "folder to run in", .path = true},
-            {.name = "timeout",
-             .type = kNumber,
-             .help = "seconds after which the program is ended",
-             .standard = 3600,
-             .least = 0.001,
-             .most = 86400},
-            {.name = "whole_environment", .type = kTextMap, .help = "the environment in place of the service's own"}},
+            {.name = "inputs", .type = kBool, .help = "record the inputs of modules too", .standard = false}}),
        .result = "run:string path:string status:string exit_code:integer records:integer",
        .slow = true,
        .examples = {"lockstep record -- generate.py"},

@@ -1,4 +1,4 @@
-// clean, kill-all: what is left of earlier work.
+// coverage, clean, kill-all.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,8 +7,10 @@
 #include "base/error.h"
 #include "capture/store.h"
 #include "service/groups.h"
+#include "service/record_request.h"
 #include "service/service.h"
 #include "service/toolbox_question.h"
+#include "toolbox/coverage.h"
 
 namespace lockstep {
 namespace {
@@ -39,6 +41,20 @@ Json call_kill_all(Service& service, const Json& arguments, CallControl&) {
   if (!arguments["yes"].get<bool>()) return kill_json(plan, nullptr);
   const EndedProcesses ended = end_processes(plan.end, request.grace_secs);
   return kill_json(plan, &ended);
+}
+
+Json call_coverage(Service& service, const Json& arguments, CallControl& control) {
+  RecordRequest request = record_request_from(service, arguments, control);
+  request.record_modules = false;
+  request.coverage = arguments["lines"].get<bool>() ? "lines" : "functions";
+  const RecordOutcome outcome = record_program(request);
+  if (control.cancelled()) fail(Code::kCancelled, "coverage", "cancelled; what ran is in " + outcome.id);
+  Json answer = json_from(read_coverage(outcome.run));
+  answer["run"] = outcome.id;
+  answer["exit_code"] = outcome.exit_code;
+  // Files that were merely imported are thousands, and whoever asks wants to know what ran.
+  std::erase_if(answer["files"].get_ref<Json::array_t&>(), [](const Json& file) { return file["used"] == Json(false); });
+  return answer;
 }
 
 }  // namespace
@@ -122,7 +138,17 @@ Json kill_json(const KillPlan& plan, const EndedProcesses* ended) {
 }
 
 std::vector<Operation> toolbox_operations() {
+  std::vector<Argument> coverage_arguments = program_arguments();
+  coverage_arguments.push_back({.name = "lines", .type = kBool, .help = "tell lines too", .standard = false});
   return {
+      {.name = "coverage",
+       .help = "run a Python program and tell which files, functions and lines really ran",
+       .arguments = coverage_arguments,
+       .result = "schema:string run:string exit_code:integer processes:integer lines:boolean components:objects "
+                 "packages:objects files:objects like_named:objects",
+       .slow = true,
+       .examples = {"lockstep coverage -- python generate.py"},
+       .call = &call_coverage},
       {.name = "clean",
        .help = "show what old runs, sessions and leftovers take, and remove them",
        .arguments = {{.name = "only",
