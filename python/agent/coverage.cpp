@@ -200,8 +200,8 @@ class CoverageWriter {
     while (places) {
       const Ref place(PyIter_Next(places.get()));
       if (!place) break;
-      PyObject* line = PyTuple_Check(place.get()) && PyTuple_GET_SIZE(place.get()) == 3 ? PyTuple_GET_ITEM(place.get(), 2)
-                                                                                        : nullptr;
+      PyObject* line =
+          PyTuple_Check(place.get()) && PyTuple_GET_SIZE(place.get()) == 3 ? PyTuple_GET_ITEM(place.get(), 2) : nullptr;
       if (line && PyLong_Check(line)) all.insert(static_cast<int>(PyLong_AsLong(line)));
     }
     PyErr_Clear();
@@ -281,14 +281,13 @@ PyCFunction as_method(Function function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
-PyMethodDef coverage_methods[] = {
-    {"cover", cover, METH_VARARGS, nullptr},
-    {"write_covered", write_covered, METH_VARARGS, nullptr},
-    {"forget_covered", forget_covered, METH_NOARGS, nullptr},
-    {"cover_this_thread", as_method(cover_this_thread), METH_FASTCALL, nullptr},
-    {"line_ran", as_method(line_ran), METH_FASTCALL, nullptr},
-    {"set_monitoring_disable", set_disable, METH_O, nullptr},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef coverage_methods[] = {{"cover", cover, METH_VARARGS, nullptr},
+                                  {"write_covered", write_covered, METH_VARARGS, nullptr},
+                                  {"forget_covered", forget_covered, METH_NOARGS, nullptr},
+                                  {"cover_this_thread", as_method(cover_this_thread), METH_FASTCALL, nullptr},
+                                  {"line_ran", as_method(line_ran), METH_FASTCALL, nullptr},
+                                  {"set_monitoring_disable", set_disable, METH_O, nullptr},
+                                  {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 

@@ -132,6 +132,7 @@ int run_command(int argc, char** argv) {
   add_runs(app);
   add_serve(app);
   add_tensors(app);
+  add_tutorial(app);
   add_weights(app);
   add_zoom(app);
   app.cli.require_subcommand(1);

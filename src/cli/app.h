@@ -40,6 +40,7 @@ void add_reference(App& app);
 void add_runs(App& app);
 void add_serve(App& app);
 void add_tensors(App& app);
+void add_tutorial(App& app);
 void add_weights(App& app);
 void add_zoom(App& app);
 

@@ -20,8 +20,11 @@ namespace {
 constexpr size_t kMostRows = 20;
 
 void print_items(const Terminal& terminal, const std::vector<StoredItem>& items) {
-  Table table({{"kind"}, {"name", Table::Align::kLeft, true}, {"id", Table::Align::kLeft, true},
-               {"age", Table::Align::kRight}, {"size", Table::Align::kRight}});
+  Table table({{"kind"},
+               {"name", Table::Align::kLeft, true},
+               {"id", Table::Align::kLeft, true},
+               {"age", Table::Align::kRight},
+               {"size", Table::Align::kRight}});
   for (size_t i = 0; i < std::min(items.size(), kMostRows); ++i) {
     const StoredItem& item = items[i];
     table.add({std::string(kind_name(item.kind)), item.name, item.id, text_from_age(item.age_secs),
@@ -44,8 +47,8 @@ void print_sums(const Terminal& terminal, const std::vector<StoredItem>& items) 
     sum.bytes += item.bytes;
     sum.oldest = std::max(sum.oldest, item.age_secs);
   }
-  Table table({{"kind"}, {"items", Table::Align::kRight}, {"oldest", Table::Align::kRight},
-               {"size", Table::Align::kRight}});
+  Table table(
+      {{"kind"}, {"items", Table::Align::kRight}, {"oldest", Table::Align::kRight}, {"size", Table::Align::kRight}});
   for (const auto& [kind, sum] : sums)
     table.add({std::string(kind_name(kind)), std::to_string(sum.count), text_from_age(sum.oldest),
                text_from_bytes(sum.bytes)});

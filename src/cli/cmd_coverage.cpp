@@ -104,7 +104,8 @@ void run_coverage(App& app, CoverageOptions& options) {
   }
   const Coverage coverage = read_coverage(run);
   if (!options.markdown.empty()) write_atomically(options.markdown, coverage_markdown(coverage));
-  if (!options.page.empty()) write_atomically(options.page, coverage_page(coverage, "What ran in " + run.filename().string()));
+  if (!options.page.empty())
+    write_atomically(options.page, coverage_page(coverage, "What ran in " + run.filename().string()));
   if (app.global.json) {
     Json document = json_from(coverage);
     document["run"] = run.filename().string();

@@ -17,7 +17,9 @@ namespace {
 
 void print_plan(const Terminal& terminal, const KillPlan& plan) {
   if (!plan.programs.empty()) {
-    Table table({{"process", Table::Align::kRight}, {"children", Table::Align::kRight}, {"started as"},
+    Table table({{"process", Table::Align::kRight},
+                 {"children", Table::Align::kRight},
+                 {"started as"},
                  {"command", Table::Align::kLeft, true}});
     for (const StartedProgram& program : plan.programs)
       table.add({std::to_string(program.process.pid), std::to_string(program.children.size()),
@@ -37,9 +39,9 @@ void run_kill_all(App& app, const Json& arguments, bool dry_run) {
   const KillPlan plan = plan_kill(home_folder(app.global.home), request);
   if (!app.global.json) print_plan(Terminal(app.global), plan);
   const bool nothing = plan.end.empty();
-  const bool ends = !nothing && !dry_run &&
-                    (arguments["yes"].get<bool>() ||
-                     (!app.global.json && agreed(Text::of("End {} processes?", plan.end.size()))));
+  const bool ends =
+      !nothing && !dry_run &&
+      (arguments["yes"].get<bool>() || (!app.global.json && agreed(Text::of("End {} processes?", plan.end.size()))));
   EndedProcesses ended;
   if (ends) ended = end_processes(plan.end, request.grace_secs);
   if (!ended.left.empty()) app.status = 3;
@@ -60,7 +62,8 @@ void run_kill_all(App& app, const Json& arguments, bool dry_run) {
 void add_kill_all(App& app) {
   const Operation& operation = known_operation("kill-all");
   CLI::App* command = app.cli.add_subcommand("kill-all", operation.help);
-  command->footer("lockstep kill-all --dry-run\nlockstep kill-all --yes\nlockstep kill-all --frameworks torch,mlx --dry-run");
+  command->footer(
+      "lockstep kill-all --dry-run\nlockstep kill-all --yes\nlockstep kill-all --frameworks torch,mlx --dry-run");
   auto given = std::make_shared<GivenWords>();
   auto dry_run = std::make_shared<bool>(false);
   add_arguments(*command, operation, *given);

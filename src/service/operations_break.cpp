@@ -26,6 +26,10 @@ Json set_breakpoint(Service& service, const Json& arguments, CallControl& contro
   const bool data = wanted.value("nan", false) || wanted.contains("when");
   if (!data) wanted.erase("nan");
   if (data && !wanted.contains("module") && !wanted.contains("checkpoint")) {
+    const std::string where = text_argument(arguments, "where");
+    if (where.ends_with(".py") || where.find(':') != std::string::npos)
+      fail(Code::kBadInput, "break", "nan and when are about tensors that modules give back, not about a line",
+           {.expected = "--module GLOB with them, or --if EXPR at a line", .hint = "--if"});
     wanted["module"] = wanted.contains("where") ? wanted["where"] : Json("*");  // a glob of module names
     wanted.erase("where");
   }

@@ -53,7 +53,8 @@ Json call_coverage(Service& service, const Json& arguments, CallControl& control
   answer["run"] = outcome.id;
   answer["exit_code"] = outcome.exit_code;
   // Files that were merely imported are thousands, and whoever asks wants to know what ran.
-  std::erase_if(answer["files"].get_ref<Json::array_t&>(), [](const Json& file) { return file["used"] == Json(false); });
+  std::erase_if(answer["files"].get_ref<Json::array_t&>(),
+                [](const Json& file) { return file["used"] == Json(false); });
   return answer;
 }
 

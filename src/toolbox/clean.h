@@ -23,7 +23,7 @@ struct StoredItem {
 };
 
 struct CleanRequest {
-  std::vector<std::string> kinds;        // empty: all but what programs saved by name
+  std::vector<std::string> kinds;  // empty: all but what programs saved by name
   std::optional<double> older_than_secs;
   size_t keep_last = 0;  // the newest so many of each name stay
 };

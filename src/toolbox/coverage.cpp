@@ -56,7 +56,8 @@ class Merged {
     const Json head = Json::parse(next_line(lines), nullptr, false);
     if (!head.is_object()) return;
     coverage.lines |= head.value("lines", Json(false)) == Json(true);
-    for (const auto& [field, folders] : {std::pair{"packages", &folders_.packages}, {"python_library", &folders_.python}})
+    for (const auto& [field, folders] :
+         {std::pair{"packages", &folders_.packages}, {"python_library", &folders_.python}})
       for (const Json& folder : head.value(field, Json::array()))
         if (folder.is_string()) folders->insert(folder.get<std::string>());
     const fs::path cwd = text_of(head, "cwd");

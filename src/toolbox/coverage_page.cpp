@@ -15,11 +15,20 @@ constexpr size_t kMostPlaces = 15;
 std::string in_html(std::string_view text) {
   std::string out;
   for (const char c : escaped(text)) switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
     }
   return out;
 }
@@ -92,7 +101,8 @@ std::string coverage_markdown(const Coverage& coverage) {
     out += fmt::format("\n## {}\n\n| file | functions run | calls |\n|---|---|---|\n", in_markdown(component.group));
     for (const CoveredFile& file : coverage.files)
       if (file.component == component.group && file.used())
-        out += fmt::format("| {} | {} | {} |\n", in_markdown(file.path), file.functions_run, text_from_count(file.calls));
+        out +=
+            fmt::format("| {} | {} | {} |\n", in_markdown(file.path), file.functions_run, text_from_count(file.calls));
   }
   const auto list = [&](const char* title, const std::vector<FunctionPlace>& places) {
     if (places.empty()) return;

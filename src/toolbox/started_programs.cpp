@@ -122,7 +122,8 @@ std::vector<FrameworkProcess> processes_with(const std::vector<std::string>& fra
     if (!framework_files().contains(framework)) {
       const std::vector<std::string> near = nearest_names(framework, known_frameworks(), 1);
       fail(Code::kUsage, "kill-all", "the framework '" + framework + "' is not known",
-           {.expected = fmt::format("{}", fmt::join(known_frameworks(), ", ")), .hint = near.empty() ? "torch" : near[0]});
+           {.expected = fmt::format("{}", fmt::join(known_frameworks(), ", ")),
+            .hint = near.empty() ? "torch" : near[0]});
     }
   std::vector<FrameworkProcess> found;
   for (const ProcessFacts& process : own_processes())

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 struct StartedProgram {
-  std::string kind, id;                // "debug session" or "recorded run", and which
+  std::string kind, id;  // "debug session" or "recorded run", and which
   ProcessFacts process;
   std::vector<ProcessFacts> children;  // theirs too; and what has left the program's side within its session
 };

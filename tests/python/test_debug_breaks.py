@@ -46,6 +46,13 @@ def test_checkpoints_by_name_glob_hit_and_context(home):
     assert home.debug("continue")["end"]["how"] == "finished"
 
 
+def test_a_condition_on_tensors_at_a_line_is_refused(home):
+    """It was taken for a glob of modules, and the breakpoint waited for torch for ever."""
+    start(home)
+    for words in (["steps.py:5", "--when", "i == 2"], ["steps.py", "--nan"]):
+        assert "--if" in home.error("break", *words)["message"]
+
+
 def test_log_prints_and_goes_on(home):
     start(home)
     home.debug("break", "steps.py:5", "--log", "f'at {i}: {y.max()}'", "--if", "i > 3")

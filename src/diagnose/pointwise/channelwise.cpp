@@ -7,6 +7,7 @@
 #include "diagnose/norm/norm_search.h"
 #include "diagnose/pointwise/channelwise_search.h"
 #include "diagnose/search/number_formats.h"
+#include "measure/line_fit.h"
 
 namespace lockstep {
 namespace {
@@ -178,6 +179,16 @@ Values normalised(const Values& x, NormKind kind) {
   return out;
 }
 
+// Yours is the reference's times one number. What is normalised forgets such a number: a norm would "explain" it.
+bool is_a_multiple(const Case& operand) {
+  LineFit fit;
+  for (size_t i = 0; i < operand.r.v.size(); ++i) fit.add(operand.r.v[i], operand.c.v[i]);
+  const double factor = fit.factor(1);
+  std::vector<float> scaled = operand.r.v;
+  for (float& value : scaled) value *= static_cast<float>(factor);
+  return relative_error(operand.c.v, scaled) <= 2 * operand.tolerance;
+}
+
 // The operand is some other tensor that was recorded, as it is or normalised: a shortcut from elsewhere in the block.
 Findings search_elsewhere(const Case& operand, const ChannelSearch& search, const Formula& r, size_t term) {
   Findings out;
@@ -195,6 +206,7 @@ Findings search_elsewhere(const Case& operand, const ChannelSearch& search, cons
         fmt::format("{} {} here, not {}", alone ? "pass" : "add", wanted, label), residual);
     return out;
   }
+  if (is_a_multiple(operand)) return out;  // a number alone: the affine rest says it better
   for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
     const Values normal = normalised(operand.r, kind);
     if (const double residual = relative_error(operand.c.v, normal.v); residual <= 2 * operand.tolerance) {
