@@ -124,6 +124,7 @@ int run_command(int argc, char** argv) {
   add_generate(app);
   add_edit(app);
   add_docs(app);
+  add_health(app);
   add_kill_all(app);
   add_ledger(app);
   add_mcp(app);

@@ -32,6 +32,7 @@ void add_doctor(App& app);
 void add_edit(App& app);
 void add_generate(App& app);
 void add_docs(App& app);
+void add_health(App& app);
 void add_kill_all(App& app);
 void add_ledger(App& app);
 void add_mcp(App& app);

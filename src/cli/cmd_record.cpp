@@ -8,6 +8,7 @@
 #include "capture/recorded_program.h"
 #include "capture/run_reader.h"
 #include "cli/app.h"
+#include "cli/health_text.h"
 #include "compare/substitutes.h"
 
 namespace lockstep {
@@ -55,6 +56,8 @@ void add_record(App& app) {
   command->add_flag_callback(
       "--coverage", [request] { request->coverage = "functions"; },
       "count calls of every function too, for lockstep coverage --run");
+  auto health = std::make_shared<bool>(false);
+  command->add_flag("--health", *health, "say at the end what is odd in the run, as lockstep health does");
   command->add_option("--full", request->full, "keep exactly these in full, whatever the budget");
   command->add_option("--budget", request->budget, "bytes of full tensors to keep, such as 500MB (default 2 GB)");
   command->add_option("--reference", request->reference, "a run whose values --substitute takes");
@@ -64,7 +67,7 @@ void add_record(App& app) {
   command->add_option("--python", request->python, "the Python that runs a .py file (default python3)");
   command->add_option("program", request->argv, "after --: the program and its arguments")->required();
   command->positionals_at_end();
-  command->callback([&app, request, map] {
+  command->callback([&app, request, map, health] {
     app.failure_status = kRecordFailed;
     if (!request->substitute.empty() && request->reference.empty())
       fail(Code::kUsage, "record", "--substitute without a run to take tensors from", {.hint = "--reference RUN"});
@@ -98,6 +101,10 @@ void add_record(App& app) {
       print_error(
           "lockstep: the program recorded nothing; expected calls of torch or MLX modules, or checkpoints, within the "
           "filters, in a Python that reads PYTHONPATH (not python -I or -E)\n");
+    if (*health && outcome.records > 0) {
+      const Run run = Run::open_path(outcome.run);
+      print_error(text_from(examine_run(run), run));
+    }
     app.status = outcome.exit_code;
   });
 }

@@ -13,7 +13,7 @@ std::vector<Operation> looking_operations();     // debug eval, set, vars, stack
 std::vector<Operation> recorded_operations();    // record, runs, tensors
 std::vector<Operation> compare_operations();     // compare
 std::vector<Operation> zoom_operations();        // zoom
-std::vector<Operation> toolbox_operations();     // clean, kill-all
+std::vector<Operation> toolbox_operations();     // coverage, health, clean, kill-all
 
 // What a program said when it ended: breakpoints, reasons, files, checkpoints. On disk too, for when the service has
 // gone since.

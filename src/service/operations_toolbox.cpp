@@ -1,4 +1,4 @@
-// coverage, clean, kill-all.
+// coverage, health, clean, kill-all.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "service/service.h"
 #include "service/toolbox_question.h"
 #include "toolbox/coverage.h"
+#include "toolbox/run_health.h"
 
 namespace lockstep {
 namespace {
@@ -56,6 +57,11 @@ Json call_coverage(Service& service, const Json& arguments, CallControl& control
   std::erase_if(answer["files"].get_ref<Json::array_t&>(),
                 [](const Json& file) { return file["used"] == Json(false); });
   return answer;
+}
+
+Json call_health(Service& service, const Json& arguments, CallControl&) {
+  const Run run = Run::open(text_argument(arguments, "run"), service.home());
+  return json_from(examine_run(run), run);
 }
 
 }  // namespace
@@ -150,6 +156,17 @@ std::vector<Operation> toolbox_operations() {
        .slow = true,
        .examples = {"lockstep coverage -- python generate.py"},
        .call = &call_coverage},
+      {.name = "health",
+       .help = "tell what is odd in a run by itself: NaN, overflow, constant, dead and equal values, dropped precision",
+       .arguments = {{.name = "run",
+                      .help = "id, unique prefix, latest, latest:NAME, or a path",
+                      .required = true,
+                      .positional = true}},
+       .result = "run:string records:integer looked_into:integer healthy:boolean findings:objects",
+       .reads = true,
+       .slow = true,
+       .examples = {"lockstep health latest"},
+       .call = &call_health},
       {.name = "clean",
        .help = "show what old runs, sessions and leftovers take, and remove them",
        .arguments = {{.name = "only",

@@ -1,0 +1,33 @@
+// lockstep health: what is odd in a run by itself.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/text.h"
+#include "capture/store.h"
+#include "cli/app.h"
+#include "cli/health_text.h"
+#include "cli/operation_options.h"
+#include "service/service.h"
+
+namespace lockstep {
+
+void add_health(App& app) {
+  const Operation& operation = known_operation("health");
+  CLI::App* command = app.cli.add_subcommand("health", operation.help);
+  command->footer("lockstep health latest\nlockstep health latest:port --json");
+  auto given = std::make_shared<GivenWords>();
+  add_arguments(*command, operation, *given);
+  command->callback([&app, &operation, given] {
+    const Json arguments = checked_arguments(operation, arguments_from(operation, *given));
+    const Run run = Run::open(text_argument(arguments, "run"), home_folder(app.global.home));
+    const RunHealth health = examine_run(run);
+    if (app.global.json)
+      print_json(json_from(health, run));
+    else
+      print("{}", text_from(health, run));
+    app.status = health.findings.empty() ? 0 : 1;
+  });
+}
+
+}  // namespace lockstep

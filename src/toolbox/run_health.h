@@ -1,0 +1,36 @@
+// What is odd in a recorded run by itself, without another one to compare it with.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capture/run_reader.h"
+
+namespace lockstep {
+
+struct RunFinding {
+  enum class Severity { kError, kWarning };
+  Severity severity = Severity::kWarning;
+  std::string
+      check;      // stable id: not_finite, near_overflow, denormal, constant, equal_rows, dead_channels, dtype, range
+  TensorKey key;  // where it shows first
+  Role role = Role::kOutput;
+  Where where;
+  std::string explanation, hint;
+  int64_t others = 0;  // further tensors of which the same is true
+};
+
+struct RunHealth {
+  int64_t records = 0, looked_into = 0;  // looked_into: whose values were kept
+  std::vector<RunFinding> findings;      // in the order in which the program came there
+};
+
+RunHealth examine_run(const Run& run);
+
+// What the largest value of a stage may be before it is odd: diffusion transformers carry tens of millions in their
+// residual stream, and latents never do.
+double largest_usual(std::string_view name);
+
+Json json_from(const RunHealth& health, const Run& run);
+
+}  // namespace lockstep
