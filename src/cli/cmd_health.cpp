@@ -13,8 +13,12 @@
 namespace lockstep {
 
 void add_health(App& app) {
-  const Operation& operation = known_operation("health");
-  CLI::App* command = app.cli.add_subcommand("health", operation.help);
+  add_health_to(app, app.cli);
+}
+
+void add_health_to(App& app, CLI::App& group) {
+  const Operation& operation = known_operation("runs health");
+  CLI::App* command = group.add_subcommand("health", operation.help);
   command->footer("lockstep health latest\nlockstep health latest:port --json");
   auto given = std::make_shared<GivenWords>();
   add_arguments(*command, operation, *given);

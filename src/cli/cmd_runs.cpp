@@ -137,7 +137,7 @@ void show_or_set_limits(const App& app, const std::string& warn, const std::stri
 }  // namespace
 
 void add_runs(App& app) {
-  CLI::App* command = app.cli.add_subcommand("runs", "the run store: list, show, remove, archive, limits");
+  CLI::App* command = app.cli.add_subcommand("runs", "the run store: list, show, health, remove, archive, limits");
   command->require_subcommand(1);
   command->footer("lockstep runs list\nlockstep runs show latest\nlockstep runs remove latest:port");
   CLI::App* list = command->add_subcommand("list", "all runs, newest first");
@@ -151,6 +151,8 @@ void add_runs(App& app) {
   auto verify = std::make_shared<bool>(false);
   show->add_flag("--verify", *verify, "read every tensor and check it against the checksum of its capture");
   show->callback([&app, spec, verify] { show_run(app, *spec, *verify); });
+
+  add_health_to(app, *command);
 
   auto removed = std::make_shared<std::vector<std::string>>();
   CLI::App* remove = command->add_subcommand("remove", "delete runs of the store");

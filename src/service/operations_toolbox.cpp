@@ -156,7 +156,7 @@ std::vector<Operation> toolbox_operations() {
        .slow = true,
        .examples = {"lockstep coverage -- python generate.py"},
        .call = &call_coverage},
-      {.name = "health",
+      {.name = "runs health",  // not "health": /v1/health is the service's own
        .help = "tell what is odd in a run by itself: NaN, overflow, constant, dead and equal values, dropped precision",
        .arguments = {{.name = "run",
                       .help = "id, unique prefix, latest, latest:NAME, or a path",

@@ -111,7 +111,7 @@ def test_every_tool_is_listed_and_called(home, transport, mode):
             await call("compare", reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
             assert "do not diverge" in await call("zoom", fails=True, reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
             assert (await call("coverage", program=[sys.executable, "-c", "pass"]))["exit_code"] == 0
-            assert "no records" in await call("health", fails=True, run=recorded["run"])
+            assert "no records" in await call("runs_health", fails=True, run=recorded["run"])
             assert (await call("clean", keep_last=1000))["removed"] is False
             assert (await call("kill-all"))["done"] is False
             assert "try lockstep tensors list" in await call("tensors_info", fails=True, path=str(home.folder / "a.npy"), name="zzzzzzzzzz")
