@@ -78,6 +78,7 @@ Json json_from(const Comparison& comparison, const RunView& reference, const Run
                              {"residual", json_number(cause.residual)},
                              {"residual_reference", json_number(cause.residual_reference)},
                              {"confidence", json_number(cause.confidence)},
+                             {"seen", cause.seen},
                              {"explanation", cause.explanation},
                              {"fix", cause.fix},
                              {"look_at", cause.look_at}});

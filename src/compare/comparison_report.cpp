@@ -176,8 +176,9 @@ Text divergence_text(const Comparison& comparison, const RunView& reference, con
   if (comparison.causes.empty()) out += "  no family explains both sides of this pair: no guess is made\n";
   for (size_t i = 0; i < comparison.causes.size(); ++i) {
     const Finding& cause = comparison.causes[i];
-    out += Text::of("  {}. {}  (leaves {} of yours unexplained)\n", i + 1, paint("1;33", cause.cause.id()),
-                    error_text(cause.residual));
+    const Text left = cause.seen ? Text("seen in what both programs noted of their weights")
+                                 : Text::of("leaves {} of yours unexplained", error_text(cause.residual));
+    out += Text::of("  {}. {}  ({})\n", i + 1, paint("1;33", cause.cause.id()), left);
     out += Text::of("     {}\n     fix: {}\n     look at: {}\n", cause.explanation, cause.fix, cause.look_at);
   }
   return out;

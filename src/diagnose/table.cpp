@@ -2,7 +2,8 @@
 
 namespace lockstep {
 
-void search_depthwise(Case& failing, Findings& out);  // convolution/depthwise.cpp
+void search_depthwise(Case& failing, Findings& out);      // convolution/depthwise.cpp
+void search_noted_weights(Case& failing, Findings& out);  // weight/noted_weights.cpp
 
 const std::vector<Family>& families() {
   static const std::vector<Family> kFamilies = {
@@ -21,6 +22,7 @@ const std::vector<Family>& families() {
       {"channelwise", search_channelwise, nullptr, true},
       {"conditioning", search_conditioning},
       {"linear", search_linear, confirm_linear, true},
+      {"noted weights", search_noted_weights},
       {"tokens", search_tokens},
       {"embedding", search_embedding, nullptr, true},
       {"convolution", search_convolution, nullptr, true},

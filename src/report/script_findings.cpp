@@ -32,7 +32,7 @@ const char* const kScriptFindings = R"JS(
     if (!S.causes.length) box.append(make("div", "No family explains both sides of this pair: no guess is made.", "card"));
     for (const c of S.causes) {
       const e = make("div", undefined, "card");
-      e.append(make("b", c.cause), make("span", `  leaves ${short(c.residual)} unexplained`, "dim"));
+      e.append(make("b", c.cause), make("span", c.seen ? "  seen in the weights of both programs" : `  leaves ${short(c.residual)} unexplained`, "dim"));
       list(e, [["what", c.explanation], ["fix", c.fix], ["look at", c.look_at]]);
       box.append(e);
     }

@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kManyRows = 1024;
+constexpr int64_t kManyRows = 1024, kLargestTurnedHead = 512;
 constexpr int64_t kWorkForAll = int64_t{3} << 29, kWorkForPart = kWorkForAll / 4;  // multiplications
 
 AttentionFormula plain_formula(Rotation rotation, bool causal, double scale) {
@@ -275,21 +275,28 @@ void look_at_other_masks(const Case& failing, const ExplainedItem& worst, int64_
 
 void search_attention(Case& failing, Findings& out) {
   if (failing.r.rank() < 2 || !std::isfinite(failing.error)) return;
-  const AttentionInputs r_in(failing, false);
-  AttentionInputs c_in(failing, true);
+  AttentionInputs r_in(failing, false), c_in(failing, true);
   if (!r_in.complete() || !c_in.complete() || r_in.streams.size() != c_in.streams.size()) return;
-  for (const int64_t d : r_in.head_sizes(r_in.picture ? failing.r.shape[1] : failing.r.last())) {
-    bool known = false;
-    const auto found = explain_item(failing, r_in, c_in, d, known);
-    if (!known) continue;
-    if (!found) return;
-    Finding finding = finding_of(*found, c_in, d);
-    finding.explanation = found->where + finding.explanation;
-    if (r_in.batch > 1 && is_mask(finding.cause)) look_at_other_masks(failing, *found, d, finding);
-    finding.look_at = parent_of(failing.module) + ", between its projections and " + failing.module;
-    out.push_back(std::move(finding));
-    return;
-  }
+  // A table that the program computes on the way is in no record: the usual ones are tried, where the reference needs
+  // one.
+  std::vector<double> thetas{0};
+  if (!r_in.has_tables() && !r_in.picture && r_in.streams.size() == 1)
+    thetas.insert(thetas.end(), {1e4, 1e6, 5e5, 1e5, 1e7});
+  for (const double theta : thetas)
+    for (const int64_t d : r_in.head_sizes(r_in.picture ? failing.r.shape[1] : failing.r.last())) {
+      if (theta > 0 && (d % 2 != 0 || d > kLargestTurnedHead)) continue;
+      if (theta > 0) r_in.assume_table(theta, d), c_in.assume_table(theta, d);
+      bool known = false;
+      const auto found = explain_item(failing, r_in, c_in, d, known);
+      if (!known) continue;
+      if (!found) return;
+      Finding finding = finding_of(*found, c_in, d);
+      finding.explanation = found->where + finding.explanation;
+      if (r_in.batch > 1 && is_mask(finding.cause)) look_at_other_masks(failing, *found, d, finding);
+      finding.look_at = parent_of(failing.module) + ", between its projections and " + failing.module;
+      out.push_back(std::move(finding));
+      return;
+    }
 }
 
 }  // namespace lockstep

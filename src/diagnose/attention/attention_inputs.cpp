@@ -38,6 +38,71 @@ Part part_of(const std::string& leaf) {
   return Part::kNone;
 }
 
+// Which part the outputs inside `scope` are: by their names; a module without a telling name is what it takes (the norm
+// of q takes what made q); and where no name says anything, the first three that take one and the same tensor are q, k
+// and v.
+class Parts {
+ public:
+  Parts(Case& failing, const std::string& scope) : failing_(failing) {
+    std::vector<size_t> records = failing.structure().records_inside(scope, failing.reference_record());
+    std::reverse(records.begin(), records.end());  // in the order of the program
+    for (const size_t record : records) {
+      const RecordedTensor& recorded = failing.reference_run().records[record];
+      const std::string leaf = recorded.key.name.substr(scope.size() + 1);
+      if (recorded.role != Role::kOutput || leaf.find('.') != std::string::npos) continue;
+      outputs_.push_back(record);
+      if (const Part part = part_of(leaf); part != Part::kNone) parts_[record] = part;
+    }
+    if (parts_.empty()) take_by_order();
+    for (const size_t record : outputs_)
+      if (!parts_.contains(record)) take_from_input(record);
+  }
+
+  Part of(size_t record) const {
+    const auto found = parts_.find(record);
+    return found == parts_.end() ? Part::kNone : found->second;
+  }
+  bool is_made_from_another(size_t record) const { return made_from_another_.contains(record); }
+
+ private:
+  const Values* input_of(size_t record) const {
+    const std::string& module = failing_.structure().site(record).module;
+    const std::vector<size_t> inputs = failing_.structure().records_of(module, Role::kInput, record);
+    if (inputs.size() != 1) return nullptr;
+    const Values& values = failing_.load_reference(inputs[0]);
+    return values.empty() ? nullptr : &values;
+  }
+
+  void take_from_input(size_t record) {
+    const Values* input = input_of(record);
+    if (!input || failing_.load_reference(record).size() != input->size()) return;
+    for (const auto& [other, part] : parts_) {
+      if (other >= record || failing_.load_reference(other).v != input->v) continue;
+      made_from_another_.insert(record);
+      parts_[record] = part;
+      return;
+    }
+  }
+
+  void take_by_order() {
+    for (size_t i = 0; i + 2 < outputs_.size(); ++i) {
+      const Values* input = input_of(outputs_[i]);
+      if (!input) continue;
+      std::vector<size_t> same{outputs_[i]};
+      for (size_t j = i + 1; j < outputs_.size() && same.size() < 3; ++j)
+        if (const Values* other = input_of(outputs_[j]); other && other->v == input->v) same.push_back(outputs_[j]);
+      if (same.size() < 3) continue;
+      parts_ = {{same[0], Part::kQ}, {same[1], Part::kK}, {same[2], Part::kV}};
+      return;
+    }
+  }
+
+  Case& failing_;
+  std::vector<size_t> outputs_;
+  std::map<size_t, Part> parts_;
+  std::set<size_t> made_from_another_;
+};
+
 bool is_second_stream(const std::string& leaf) {
   return has_word(words_of(leaf), {"add", "added", "txt", "text", "context", "encoder", "c"});
 }
@@ -86,11 +151,12 @@ void AttentionInputs::add_projections(Case& failing, bool candidate) {
   std::map<size_t, const Item*> good;
   for (const Item& item : failing.items) good.emplace(item.reference, &item);
   // Latest first: what a norm left stands before what went into it. `to_out.0` sits one level below its attention.
-  for (int level = 0; level < 2 && !first.some_q(); ++level, scope = parent_of(scope))
+  for (int level = 0; level < 2 && !first.some_q() && !scope.empty(); ++level, scope = parent_of(scope)) {
+    const Parts parts(failing, scope);
     for (const size_t record : failing.structure().records_inside(scope, failing.reference_record())) {
       const RecordedTensor& recorded = failing.reference_run().records[record];
       const std::string leaf = recorded.key.name.substr(scope.size() + 1);
-      const Part part = part_of(leaf);
+      const Part part = parts.of(record);
       if (recorded.role != Role::kOutput || leaf.find('.') != std::string::npos) continue;
       if (part == Part::kNone || part == Part::kFused) continue;
       // A module that the candidate did not call at all leaves its place empty there, and is known on this side.
@@ -111,8 +177,10 @@ void AttentionInputs::add_projections(Case& failing, bool candidate) {
         stream.early_q = values;
       else if (part == Part::kK)
         stream.early_k = values;
-      if (is_norm(leaf) && !recorded.shape.empty()) norm_widths_.push_back(recorded.shape.back());
+      if ((is_norm(leaf) || parts.is_made_from_another(record)) && !recorded.shape.empty())
+        norm_widths_.push_back(recorded.shape.back());
     }
+  }
   if (second.some_q()) streams.push_back(second);  // text stands before the image in a joint attention
   if (first.some_q()) streams.push_back(first);
 }
@@ -243,6 +311,12 @@ void AttentionInputs::find_earlier_calls(Case& failing) {
     for (const auto& [tag, value] : key.tags) call.when += " (" + tag + "=" + value + ")";
     others.push_back(std::move(call));
   }
+}
+
+void AttentionInputs::assume_table(double theta, int64_t head_size) {
+  for (AttentionStream& stream : streams)
+    stream.table = standard_table(tokens_of(*stream.some_q(), head_size), head_size / 2, theta);
+  variants_.reset();
 }
 
 bool AttentionInputs::has_tables() const {

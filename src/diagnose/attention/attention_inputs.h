@@ -1,5 +1,5 @@
 // q, k, v and the position tables of one attention call, recognised among the recorded tensors by what modules are
-// called.
+// called, by whose output they take, and else by their order.
 #pragma once
 #include <deque>
 #include <memory>
@@ -38,6 +38,8 @@ class AttentionInputs {
   AttentionInputs(Case& failing, bool candidate);
   bool complete() const { return own >= 0; }
   bool has_tables() const;
+  // No table was recorded, because the program computes it on the way: turn by the standard one.
+  void assume_table(double theta, int64_t head_size);
   int64_t tokens_of(const Values& x, int64_t head_size) const;
   int64_t key_heads(int64_t head_size) const;
   std::vector<int64_t> head_sizes(int64_t width) const;  // to try, most likely first

@@ -18,6 +18,7 @@ struct Finding {
   double complexity = 1;  // parameters beyond the reference's own; the simplest explanation wins
   double confidence = 0;  // how much worse the next best explanation is, as a ratio
   Blame blame = Blame::kNone;
+  bool seen = false;  // in what both programs noted of themselves: nothing was fitted, and the residual says nothing
 };
 
 }  // namespace lockstep

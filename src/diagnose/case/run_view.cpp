@@ -29,7 +29,8 @@ void add_weights(const fs::path& folder, Json& header) {
     if (dot == std::string::npos) continue;
     const Statistics& stats = *record->stats;
     header["modules"][name.substr(0, dot)]["weights"][name.substr(dot + 1)] = {
-        {"shape", record->shape}, {"rms", stats.rms}, {"mean", stats.mean}, {"min", stats.min}, {"max", stats.max}};
+        {"shape", record->shape}, {"rms", stats.rms}, {"mean", stats.mean},
+        {"min", stats.min},       {"max", stats.max}, {"checksum", record->checksum}};
   }
 }
 

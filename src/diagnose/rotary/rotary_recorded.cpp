@@ -145,4 +145,18 @@ std::vector<RotaryTable> recorded_tables(Case& failing, bool candidate, size_t b
   return out;
 }
 
+RotaryTable standard_table(int64_t rows, int64_t pairs, double theta) {
+  RotaryTable table;
+  table.rows = rows, table.pairs = pairs;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t i = 0; i < pairs; ++i) {
+      // In f32, as programs compute it: at large positions the rounding of the frequency shows.
+      const float frequency =
+          1 / std::pow(static_cast<float>(theta), static_cast<float>(i) / static_cast<float>(pairs));
+      const float angle = static_cast<float>(row) * frequency;
+      table.cos.push_back(std::cos(angle)), table.sin.push_back(std::sin(angle));
+    }
+  return table;
+}
+
 }  // namespace lockstep

@@ -59,4 +59,7 @@ struct RotaryTable {
 // Those of the same step and pass as that record of the reference, and before it, latest first.
 std::vector<RotaryTable> recorded_tables(Case& failing, bool candidate, size_t record);
 
+// What most language models turn by, recorded or not: positions from 0 on, frequencies theta^-(i/pairs).
+RotaryTable standard_table(int64_t rows, int64_t pairs, double theta);
+
 }  // namespace lockstep
