@@ -54,7 +54,7 @@ class RunWriter {
 
   // `record` brings key (with its hit), role, where and substituted; the rest is filled in here. Any thread may call.
   void record(Record record, const Tensor& tensor) noexcept;
-  // Notes in weights.jsonl that a module holds this weight; the values are not kept.
+  // Notes in weights.jsonl that a module holds this weight; the values are kept where the model is small.
   void note_weight(const std::string& module, const std::string& name, const Tensor& tensor) noexcept;
   void update(const Json& patch) noexcept;  // merges into run.json
   void flush() noexcept;                    // returns when everything recorded so far is in its place
@@ -63,6 +63,7 @@ class RunWriter {
   void warn_once(const std::string& topic, const std::string& message) noexcept;
 
  private:
+  bool keep_weight(Record& record, const Tensor& tensor);
   // Values seen in this run. A module that hands its input through, or whose last child makes its result, is recorded
   // with the values of a record before it; those are kept once. `record` is complete when the thread has written it.
   struct Seen {
@@ -107,8 +108,9 @@ class RunWriter {
   std::deque<Pending> queue_;
   std::map<std::string, std::shared_ptr<Seen>> seen_;  // checksum, dtype and shape → its first record
   int64_t next_seq_ = 0, weights_ = 0;
-  int in_flight_ = 0;   // queued or being written
-  bool begun_ = false;  // the run is ours and its log is open
+  uint64_t weight_bytes_ = 0;  // kept
+  int in_flight_ = 0;          // queued or being written
+  bool begun_ = false;         // the run is ours and its log is open
   bool stop_ = false;
   bool threadless_ = false;                                                         // the system would not start one
   std::atomic<bool> closed_ = false, log_broken_ = false, tensors_broken_ = false;  // looked at without the lock

@@ -13,6 +13,7 @@ std::string text_of(const Json& object, const char* name) {
 }  // namespace
 
 std::shared_ptr<const WeightSource> weights_of_run(const RunView& run) {
+  if (run.weights) return run.weights;  // what the program really had in its hands
   const std::string model = text_of(run.header, "model");
   if (model.empty()) return nullptr;
   fs::path path = model;

@@ -15,6 +15,7 @@
 namespace lockstep {
 
 class Run;
+class WeightSource;
 
 struct RecordedTensor {
   TensorKey key;
@@ -32,6 +33,7 @@ struct RunView {
   std::string id;
   Json header;  // run.json
   std::vector<RecordedTensor> records;
+  std::shared_ptr<const WeightSource> weights{};  // that the run kept of its modules; null: not all of them
 };
 
 // A program that names its tensors itself, or was recorded without them.
