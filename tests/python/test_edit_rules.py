@@ -79,6 +79,17 @@ def test_a_greedy_caption_has_the_words_of_transformers(tmp_path, photo):  # noq
     assert json.loads(done.stdout)["images"][0]["caption"] == captions[0]
 
 
+def test_a_captioned_run_is_recorded(tmp_path, photo):  # noqa: F811
+    """The passes that write the caption are not offered; what comes after it is."""
+    done = run("--home", tmp_path / "home", "edit", "--debug", "--model", LAYERED, "--input-image", photo, "--resolution", 32, "--layers", 1, "--steps", 2,
+               "--guidance", 1, "--json", cwd=tmp_path)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    assert json.loads(done.stdout)["images"][0]["caption"]
+    (records,) = tmp_path.glob("home/runs/*/records.jsonl")
+    names = {json.loads(line)["name"] for line in records.read_text().splitlines()}
+    assert "prompt_embeds" in names and "images" in names and not any("visual" in name for name in names)
+
+
 def test_a_mask_may_be_the_alpha_channel(tmp_path, photo):  # noqa: F811
     wanted = np.zeros((40, 61), np.uint8)
     wanted[10:30, 20:50] = 255
