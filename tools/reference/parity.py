@@ -215,8 +215,10 @@ def main() -> int:
     failures = f"; failed seeds {failed}" if failed else ""
     print(f"{arguments.count - len(failed)} of {arguments.count} match{failures}")
     ratios = pool.ratios()
-    for ratio, stage in ratios[:5]:
-        print(f"bf16 error, ours / official: {ratio:.3f} at {stage}")
+    for name in dict.fromkeys(stage.split()[0] for _, stage in ratios):
+        own = [(ratio, stage.split()[1]) for ratio, stage in ratios if stage.startswith(name + " ")]
+        worst = ", ".join(f"{ratio:.3f} at {stage}" for ratio, stage in own[:3])
+        print(f"{name}: bf16 error, ours / official, at {len(own)} stages at most {worst}")
     if ratios and not ratios[0][0] <= BF16_BAR:
         print(f"above the bar of {BF16_BAR}")
         status = max(status, 1)
