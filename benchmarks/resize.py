@@ -4,6 +4,7 @@
 
 Ours runs in build/bin/io_probe, which reads and writes .npy files around it; it says itself how long the resizing took.
 """
+# needs: io_probe
 import argparse
 import pathlib
 import sys

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 import edit_grammar
+import edit_scenes
 import edit_tokenizer
 import models
 
@@ -17,7 +18,7 @@ def _part(job):
     """One worker's share of edits as arrays."""
     seed, count, pictures, height, width = job
     rng, encoder = random.Random(seed), edit_tokenizer.Encoder()
-    k, scenes_each = edit_grammar.SPRITES, pictures + 1
+    k, scenes_each = edit_scenes.SPRITES, pictures + 1
     ids, length = np.full((count, TEXT_TOKENS), encoder.pad, np.int16), np.zeros(count, np.int16)
     glyph, color = (np.zeros((count, scenes_each, k), np.int8) for _ in range(2))
     geom, ground = np.zeros((count, scenes_each, 3 * k), np.float32), np.zeros((count, scenes_each), np.int8)
@@ -29,7 +30,7 @@ def _part(job):
             continue
         ids[i, :len(tokens)], length[i] = tokens, len(tokens)
         for s, scene in enumerate(edit["before"] + [edit["after"]]):
-            glyph[i, s], geom[i, s], color[i, s], ground[i, s] = edit_grammar.sprites(scene)
+            glyph[i, s], geom[i, s], color[i, s], ground[i, s] = edit_scenes.sprites(scene)
         i += 1
     return ids, length, glyph, geom, color, ground
 
@@ -71,7 +72,7 @@ class Edits:
         index = (torch.arange(batch, device=device) + self.cursor) % self.count
         self.cursor = (self.cursor + batch) % self.count
         flat = lambda a: a[index].flatten(0, 1)
-        geom = flat(self.geom).view(-1, edit_grammar.SPRITES, 3)
+        geom = flat(self.geom).view(-1, edit_scenes.SPRITES, 3)
         colors = context["colors"]
         drawn = context["render"](context["atlas"], flat(self.glyph).long(), geom, colors[flat(self.color).long()], colors[flat(self.ground).long()],
                                   self.height, self.width)
@@ -112,11 +113,11 @@ class Pairs:
     """
 
     def __init__(self, scene_count, edits, seed, device):
-        rng, encoder, inks = random.Random(seed), edit_tokenizer.Encoder(), edit_grammar.OBJECT_COLORS
-        self.scenes = [edit_grammar._scene(rng, 128, 128, (1,)) for _ in range(scene_count)]
+        rng, encoder, inks = random.Random(seed), edit_tokenizer.Encoder(), edit_scenes.OBJECT_COLORS
+        self.scenes = [edit_scenes.random_scene(rng, 128, 128, (1,)) for _ in range(scene_count)]
         self.made, self.count = 0, scene_count
-        allowed = np.array([[c in edit_grammar.CONTRASTS[s["background"]] for c in inks] for s in self.scenes])
-        apart = np.array([[a in edit_grammar.CONTRASTS[b] for a in inks] for b in inks])
+        allowed = np.array([[c in edit_scenes.CONTRASTS[s["background"]] for c in inks] for s in self.scenes])
+        apart = np.array([[a in edit_scenes.CONTRASTS[b] for a in inks] for b in inks])
         draw = np.random.default_rng(seed)
         i, j = draw.integers(scene_count, size=(2, 6 * edits))
         own, new = draw.integers(len(inks), size=(2, 6 * edits))
@@ -129,7 +130,7 @@ class Pairs:
         self.base = torch.tensor([b for _, b in texts], device=device)
         self.latents = torch.empty(scene_count, len(inks), 64, 64, dtype=torch.float16, device=device)
         self.images = torch.empty(scene_count, len(inks), 3, 128, 128, dtype=torch.uint8, device=device)
-        flat = [edit_grammar.sprites(s) for s in self.scenes]
+        flat = [edit_scenes.sprites(s) for s in self.scenes]
         self.glyph, self.geom, _, self.ground = (torch.tensor([f[k] for f in flat], device=device) for k in range(4))
         self.device, self.inks = device, len(inks)
 
@@ -141,7 +142,7 @@ class Pairs:
         ink = torch.arange(self.inks, device=self.device).repeat(len(where))
         colors = context["colors"]
         drawn = context["render"](context["atlas"], self.glyph[index], self.geom[index].view(len(index), -1, 3),
-                                  colors[ink][:, None].expand(-1, edit_grammar.SPRITES, -1), colors[self.ground[index]], 128, 128)
+                                  colors[ink][:, None].expand(-1, edit_scenes.SPRITES, -1), colors[self.ground[index]], 128, 128)
         levels = ((drawn * 0.5 + 0.5) * 255).round()
         mean = context["encode"](levels / 127.5 - 1)
         self.latents[where] = models.pack(((mean - context["mean"]) / context["std"]).contiguous()).view(len(where), self.inks, 64, 64).half()

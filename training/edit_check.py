@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 import check
 import edit_grammar
+import edit_scenes
 import scenes
 
 NAMES, PALETTE = check.NAMES, check.PALETTE
@@ -27,7 +28,7 @@ def _tools():
 def draw(scene_list):
     """Scenes of one size -> uint8 [B,H,W,3]"""
     atlas, colors = _tools()
-    flat = [edit_grammar.sprites(s) for s in scene_list]
+    flat = [edit_scenes.sprites(s) for s in scene_list]
     glyph, geom, color, ground = (torch.tensor([f[i] for f in flat]) for i in range(4))
     s = scene_list[0]
     image = scenes.render(atlas, glyph, geom.view(len(flat), -1, 3), colors[color], colors[ground], s["height"], s["width"])
@@ -37,8 +38,8 @@ def draw(scene_list):
 def coverage(scene, only):
     """[H,W] in [0,1]: how much of each pixel the elements `only` fill."""
     atlas, _ = _tools()
-    glyph, geom, _, _ = edit_grammar.sprites(scene, only)
-    ones, zero = torch.ones(1, edit_grammar.SPRITES, 3), torch.zeros(1, 3)
+    glyph, geom, _, _ = edit_scenes.sprites(scene, only)
+    ones, zero = torch.ones(1, edit_scenes.SPRITES, 3), torch.zeros(1, 3)
     image = scenes.render(atlas, torch.tensor([glyph]), torch.tensor([geom]).view(1, -1, 3), ones, zero, scene["height"], scene["width"])
     return (image[0, 0] * 0.5 + 0.5).numpy()
 
@@ -58,7 +59,7 @@ def nearest(pixels):
 
 def _color_mask(image, scene, name):
     """Pixels closer to `name` than to the background and the other inks of the scene."""
-    inks = list(dict.fromkeys([scene["background"], name] + edit_grammar._inks(scene)))
+    inks = list(dict.fromkeys([scene["background"], name] + edit_scenes.inks(scene)))
     centers = np.stack([PALETTE[NAMES.index(c)] for c in inks])
     return np.linalg.norm(image.astype(np.float32)[:, :, None] - centers, axis=-1).argmin(-1) == 1
 
@@ -84,7 +85,7 @@ def find_object(image, scene, wanted):
 
 def find_word(image, scene):
     word = scene["word"]
-    x0, y0, x1, y1 = edit_grammar.word_box(word)
+    x0, y0, x1, y1 = edit_scenes.word_box(word)
     near = np.zeros(image.shape[:2], bool)
     near[max(0, int(y0) - 6):int(y1) + 7, max(0, int(x0) - 8):int(x1) + 9] = True
     mask = _color_mask(image, scene, word["color"]) & near
@@ -105,7 +106,7 @@ def judge(image, inputs, row):
     before, after, base = row["before"][row["base"]], row["after"], inputs[row["base"]]
     was, now = row["changed"]["before"], row["changed"]["after"]
     moved = np.abs(image.astype(np.int32) - base.astype(np.int32)).max(-1) > LEVELS
-    everything = list(range(len(edit_grammar.elements(after))))
+    everything = list(range(len(edit_scenes.elements(after))))
     if row["kind"] == "background":
         covered = coverage(after, everything)
         outside = ~grow(covered > 0, 2)

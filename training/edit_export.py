@@ -1,4 +1,4 @@
-"""Trained tensors -> models/tiny-edit, written by the official classes; what equals models/tiny becomes a link to it.
+"""Trained tensors -> models/tiny-edit, written by the official classes; what equals models/tiny is copied from it.
 
     python training/edit_export.py --weights <folder of edit-*.safetensors> --tiny models/tiny --out models/tiny-edit
 """
@@ -95,10 +95,11 @@ def save(out, dit, text, tiny="../tiny", steps=STEPS, guidance=GUIDANCE):
     os.makedirs(os.path.join(out, "tokenizer"))
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(os.path.join(here, name), os.path.join(out, "tokenizer", name))
-        os.symlink(os.path.join("..", "tokenizer", name), os.path.join(out, "processor", name))
+        shutil.copy(os.path.join(here, name), os.path.join(out, "processor", name))
     for name in ("vae/config.json", "vae/diffusion_pytorch_model.safetensors", "scheduler/scheduler_config.json"):
         os.makedirs(os.path.dirname(os.path.join(out, name)), exist_ok=True)
-        os.symlink(os.path.join("..", tiny, name), os.path.join(out, name))
+        # Not a link: archives and checkouts turn links into text, and in a repository equal files are stored once.
+        shutil.copy(os.path.join(out, tiny, name), os.path.join(out, name))
     index = {"_class_name": "QwenImageEditPlusPipeline", "_diffusers_version": version, "processor": ["transformers", "Qwen2VLProcessor"],
              "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"], "text_encoder": ["transformers", "Qwen2_5_VLForConditionalGeneration"],
              "tokenizer": ["transformers", "Qwen2Tokenizer"], "transformer": ["diffusers", "QwenImageTransformer2DModel"],
@@ -127,8 +128,8 @@ def sizes(out):
             size = os.path.getsize(os.path.join(d, f))
             total += size
             assert size <= 16_000_000, (f, size)
-            print(f"{size:10d} {os.path.relpath(os.path.join(d, f), out)}{' (link)' if os.path.islink(os.path.join(d, f)) else ''}")
-    print(f"{total:10d} total, links counted")
+            print(f"{size:10d} {os.path.relpath(os.path.join(d, f), out)}")
+    print(f"{total:10d} total")
     assert total <= 28_000_000
 
 

@@ -17,22 +17,30 @@ import edit_export
 import edit_grammar
 
 
-
 def edited(pipe, row, inputs, settings):
     return np.array(pipe([Image.fromarray(i) for i in inputs], row["instruction"], negative_prompt=settings["negative_prompt"],
                          true_cfg_scale=settings["guidance"], num_inference_steps=settings["steps"], height=inputs[0].shape[0], width=inputs[0].shape[1],
                          generator=torch.Generator().manual_seed(row["seed"])).images[0])
 
 
+def wrapped(pen, text, width):
+    """Lines of `text` that are at most so many pixels wide."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        lines = [*lines[:-1], longer] if pen.textlength(longer) <= width else [*lines, word]
+    return "\n".join(lines)
+
+
 def sheet(path, cells, columns=4, side=128):
     """cells: (inputs, output, instruction); each row of the sheet holds `columns` edits, input pictures left of the output."""
-    width = 2 * side + 6
+    width, caption = 2 * side + 6, 46  # two lines of text
     rows = [cells[k:k + columns] for k in range(0, len(cells), columns)]
-    page = Image.new("RGB", (columns * (width + 14) + 14, len(rows) * (side + 34) + 14), (255, 255, 255))
+    page = Image.new("RGB", (columns * (width + 14) + 14, len(rows) * (side + caption) + 14), (255, 255, 255))
     pen = ImageDraw.Draw(page)
     for y, line in enumerate(rows):
         for x, (inputs, output, text) in enumerate(line):
-            left, top = 14 + x * (width + 14), 14 + y * (side + 34)
+            left, top = 14 + x * (width + 14), 14 + y * (side + caption)
             if len(inputs) == 1:
                 page.paste(Image.fromarray(inputs[0]), (left, top))
             else:  # two pictures share the place of one
@@ -41,7 +49,7 @@ def sheet(path, cells, columns=4, side=128):
             page.paste(Image.fromarray(output), (left + side + 6, top))
             pen.rectangle((left - 1, top - 1, left + side, top + side), outline=(190, 190, 190))
             pen.rectangle((left + side + 5, top - 1, left + 2 * side + 6, top + side), outline=(190, 190, 190))
-            pen.text((left, top + side + 5), text, fill=(40, 40, 40))
+            pen.text((left, top + side + 5), wrapped(pen, text, width), fill=(40, 40, 40))
     page.save(path)
 
 

@@ -22,6 +22,7 @@ import edit_check
 import edit_export
 import edit_grammar
 import edit_models
+import edit_scenes
 import edit_tokenizer
 import models
 import scenes
@@ -252,7 +253,7 @@ def main():
     model = edit_models.EditModel(encoder.vocab_size)
     load_initial(model, a.tiny, a.init)
     model = model.to(device)
-    teacher = torch.nn.Linear(128, 2 + len(edit_grammar.OBJECT_COLORS)).to(device)
+    teacher = torch.nn.Linear(128, 2 + len(edit_scenes.OBJECT_COLORS)).to(device)
     named = list(model.named_parameters())
     params = [q for _, q in named] + list(teacher.parameters())
     decays = lambda n, q: q.ndim >= 2 and "embed_tokens" not in n

@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import json
 import pathlib
+import sys
 
 COMPONENTS = {
     "scheduler": ("diffusers", "FlowMatchEulerDiscreteScheduler"),
@@ -35,6 +36,7 @@ def load(model, dtype):
         if library == "diffusers" and "dtype" in options:
             options = {"torch_dtype": dtype}
         parts[component] = loader.from_pretrained(str(model), subfolder=component, local_files_only=True, **options)
+    print(f"official: torchvision is not installed, so a stand-in gives {name} its tokens and pixels", file=sys.stderr)
     parts["processor"] = Processor(parts["tokenizer"], processor_settings(model))
     return official(**parts)
 

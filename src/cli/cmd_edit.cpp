@@ -8,98 +8,79 @@
 namespace lockstep {
 namespace {
 
-struct EditOptions : PictureOptions {
-  std::vector<std::string> pictures;
+struct EditOptions {
   std::string positions = "official", caption = "model";
   int resolution = 0, condition_resolution = 0, layers = 0;
   bool rescale = false, english = false;
 };
 
-void run_edit(App& app, const EditOptions& options) {
-  if (options.pictures.empty()) fail(Code::kUsage, "edit", "no picture to edit", {.hint = "--input-image photo.png"});
-  const ModelFolder model = open_model(options, "tiny-edit");
-  const bool layered = model.pipeline().class_name() == "QwenImageLayeredPipeline";
-  if (options.layers && !layered)
+void add_edit_options(CLI::App& command, EditOptions& options) {
+  command.add_option("--layers", options.layers, "layers to take a picture apart into (default 4)");
+  command
+      .add_option("--resolution", options.resolution,
+                  "work at an area of so many pixels squared (default 1024, layers 640, or what the model says)")
+      ->check(CLI::Range(32, 8192));
+  command
+      .add_option("--condition-resolution", options.condition_resolution,
+                  "the same for the copy that the text encoder sees (default 384)")
+      ->check(CLI::Range(32, 8192));
+  command
+      .add_option("--image-positions", options.positions,
+                  "official (one behind the other, as diffusers 0.42.1) or mrope (rows and columns, as trained)")
+      ->check(CLI::IsMember({"official", "mrope"}));
+  command
+      .add_option("--caption", options.caption,
+                  "with --layers and no prompt: words are chosen as the model's generation_config.json says (model), "
+                  "or always the likeliest (greedy)")
+      ->check(CLI::IsMember({"model", "greedy"}));
+  command.add_flag("--english-caption", options.english,
+                   "with --layers and no prompt: describe in English, not Chinese");
+  command.add_flag("--rescale-guidance", options.rescale, "with --layers: rescale guidance as the other models do");
+}
+
+void settle_edit(const EditOptions& options, GenerateRequest& request, const ModelFolder& model) {
+  if (options.layers && !model.pipeline().makes_layers())
     fail(Code::kUsage, "edit", "--layers: " + model.path().string() + " makes one picture",
          {.expected = "a QwenImageLayeredPipeline", .got = std::string(model.pipeline().class_name())});
-  std::vector<std::string> prompts = read_prompts(options);
-  if (prompts.empty() && !layered)
-    fail(Code::kUsage, "edit", "no instruction", {.hint = "--prompt \"make the circle blue\""});
-  if (prompts.empty()) prompts = {""};
-  std::vector<Tensor> pictures;
-  for (const std::string& path : options.pictures) pictures.push_back(read_input_picture(path, layered));
-  const Tensor mask = options.mask.empty() ? Tensor() : read_mask(options.mask);
-  std::vector<GenerateRequest> requests = requests_from(options, model.defaults(), prompts);
-  for (GenerateRequest& request : requests) {
-    request.pictures = pictures;
-    request.mask = mask;
-    request.resolution = options.resolution;
-    request.condition_resolution = options.condition_resolution;
-    request.positions = options.positions == "mrope" ? ImagePositions::kMrope : ImagePositions::kOfficial;
-    if (options.layers) request.layers = options.layers;
-    request.rescale_layers = options.rescale;
-    request.english_caption = options.english;
-    request.greedy_caption = options.caption == "greedy";
-  }
-  run_pictures(app, options, model, requests);
+  request.resolution = options.resolution;
+  request.condition_resolution = options.condition_resolution;
+  request.positions = options.positions == "mrope" ? ImagePositions::kMrope : ImagePositions::kOfficial;
+  if (options.layers) request.layers = options.layers;
+  request.rescale_layers = options.rescale;
+  request.english_caption = options.english;
+  request.greedy_caption = options.caption == "greedy";
 }
 
 }  // namespace
 
 void add_edit(App& app) {
-  auto options = std::make_shared<EditOptions>();
-  options->command = "edit";
-  CLI::App* command =
-      app.cli.add_subcommand("edit", "change a picture by an instruction, or take it apart into layers");
-  command->footer(
+  const auto own = std::make_shared<EditOptions>();
+  PictureCommand command;
+  command.name = "edit";
+  command.embedded_model = "tiny-edit";
+  command.about = "change a picture by an instruction, or take it apart into layers";
+  command.examples =
       "lockstep edit --input-image photo.png --prompt \"make the circle blue\" --output out.png\n"
       "lockstep edit --input-image shape.png --input-image color.png --prompt \"the shape of picture 1 in the color of "
       "picture 2\"\n"
-      "lockstep edit --model Qwen-Image-Layered --input-image poster.png --layers 4 --output poster-{layer}.png");
-  command->add_option(
-      "--input-image", options->pictures,
-      "the picture; may be given several times. PNG, JPEG or WebP; turned as its EXIF orientation says, "
-      "transparent parts over white");
-  command->add_option("--prompt", options->prompts,
-                      "what to change; may be given several times. With --layers, what the picture shows (default: the "
-                      "model describes it)");
-  command->add_option("--prompt-file", options->prompt_file, "one instruction a line; the model is loaded once");
-  CLI::Option* negative = command->add_option("--negative-prompt", options->negative_prompt,
-                                              "what to steer away from; guidance is off without one");
-  command->add_option("--model", options->model,
-                      "a folder of Qwen-Image-Edit, -Edit-2509, -Edit-2511 or -Layered (default: the embedded model)");
-  command->add_option("--mask", options->mask,
-                      "change only where this picture is white or transparent; as large as the first input picture");
-  command->add_option("--strength", options->strength,
-                      "with a mask: share of the steps that the picture goes through, 0 to 1 (default 0.6)");
-  command->add_option("--layers", options->layers, "layers to take a picture apart into (default 4)");
-  command->add_option("--width", options->width, "pixels, floored to a multiple of 16 (default: from the pictures)");
-  command->add_option("--height", options->height, "pixels, floored to a multiple of 16 (default: from the pictures)");
-  command
-      ->add_option("--resolution", options->resolution,
-                   "work at an area of so many pixels squared (default 1024, layers 640, or what the model says)")
-      ->check(CLI::Range(32, 8192));
-  command
-      ->add_option("--condition-resolution", options->condition_resolution,
-                   "the same for the copy that the text encoder sees (default 384)")
-      ->check(CLI::Range(32, 8192));
-  command
-      ->add_option("--image-positions", options->positions,
-                   "official (one behind the other, as diffusers 0.42.1) or mrope (rows and columns, as trained)")
-      ->check(CLI::IsMember({"official", "mrope"}));
-  command
-      ->add_option("--caption", options->caption,
-                   "with --layers and no prompt: words are chosen as the model's generation_config.json says (model), "
-                   "or always the likeliest (greedy)")
-      ->check(CLI::IsMember({"model", "greedy"}));
-  command->add_flag("--english-caption", options->english,
-                    "with --layers and no prompt: describe in English, not Chinese");
-  command->add_flag("--rescale-guidance", options->rescale, "with --layers: rescale guidance as the other models do");
-  add_picture_options(*command, *options);
-  command->callback([&app, options, negative] {
-    options->has_negative = negative->count() > 0;
-    run_edit(app, *options);
-  });
+      "lockstep edit --model Qwen-Image-Layered --input-image poster.png --layers 4 --output poster-{layer}.png";
+  command.prompt =
+      "what to change; may be given several times. With --layers, what the picture shows (default: the model describes "
+      "it)";
+  command.prompt_file = "one instruction a line; the model is loaded once";
+  command.no_prompt = "no instruction";
+  command.prompt_example = "--prompt \"make the circle blue\"";
+  command.model = "a folder of Qwen-Image-Edit, -Edit-2509, -Edit-2511 or -Layered (default: the embedded model)";
+  command.picture_option = "--input-image";
+  command.picture =
+      "the picture; may be given several times. PNG, JPEG or WebP; turned as its EXIF orientation says, transparent "
+      "parts over white";
+  command.mask = "change only where this picture is white or transparent; as large as the first input picture";
+  command.strength = "with a mask: share of the steps that the picture goes through, 0 to 1 (default 0.6)";
+  command.size = "pixels, floored to a multiple of 16 (default: from the pictures)";
+  command.add_own = [own](CLI::App& options) { add_edit_options(options, *own); };
+  command.settle = [own](GenerateRequest& request, const ModelFolder& model) { settle_edit(*own, request, model); };
+  add_picture_command(app, command);
 }
 
 }  // namespace lockstep

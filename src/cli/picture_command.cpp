@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
-#include <sstream>
+#include <memory>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -27,7 +28,11 @@ Json run_details(const PictureOptions& options, const GenerateRequest& request, 
                 {"steps", request.steps},   {"guidance", request.guidance}, {"seed", request.seed},
                 {"dtype", options.dtype}};
   settings["negative_prompt"] = request.negative_prompt ? Json(*request.negative_prompt) : Json(nullptr);
+  if (!request.width) settings.erase("width");  // from the pictures
+  if (!request.height) settings.erase("height");
   if (!request.pictures.empty()) settings["pictures"] = request.pictures.size();
+  if (request.mask.defined() || (options.command == "generate" && !request.pictures.empty()))
+    settings["strength"] = request.strength;
   return {{"producer",
            {{"name", "lockstep"},
             {"version", LOCKSTEP_VERSION},
@@ -78,8 +83,40 @@ void write_result(const fs::path& output, const GenerateRequest& request, const 
                   {"model", model.filename().string()},
                   {"software", std::string("lockstep ") + LOCKSTEP_VERSION}};
   if (request.guided()) picture.text["negative_prompt"] = *request.negative_prompt;
+  if (!request.pictures.empty()) picture.text["pictures"] = std::to_string(request.pictures.size());
   if (image.layer >= 0) picture.text["layer"] = std::to_string(image.layer + 1);
   write_image(output, picture);
+}
+
+// A prompt may speak of "picture 3". There are other ways to say it, so this finds only what it can be sure of: the
+// highest number behind the word for a picture.
+int64_t highest_picture_named(std::string prompt) {
+  std::transform(prompt.begin(), prompt.end(), prompt.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  int64_t highest = 0;
+  for (const std::string_view word : {"picture ", "image "})
+    for (size_t at = prompt.find(word); at != std::string::npos; at = prompt.find(word, at + 1)) {
+      int64_t number = 0;
+      size_t digit = at + word.size(), digits = 0;
+      for (; digits < 3 && digit < prompt.size() && prompt[digit] >= '0' && prompt[digit] <= '9'; ++digit, ++digits)
+        number = number * 10 + (prompt[digit] - '0');
+      highest = std::max(highest, number);
+    }
+  return highest;
+}
+
+// What was asked for and will not quite be so.
+void print_oddities(const PictureOptions& options, const std::vector<GenerateRequest>& requests) {
+  const GenerateRequest& first = requests.front();
+  if (first.width % 16 || first.height % 16)
+    print_error("lockstep: sizes are multiples of 16: {}x{} becomes {}x{}\n", first.width, first.height,
+                first.width / 16 * 16, first.height / 16 * 16);
+  const auto given = static_cast<int64_t>(first.pictures.size());
+  int64_t named = 0;
+  for (const GenerateRequest& request : requests) named = std::max(named, highest_picture_named(request.prompt));
+  if (options.command == "edit" && named > given)
+    print_error("lockstep: a prompt names picture {}, and {} given\n", named,
+                given == 1 ? "1 is" : fmt::format("{} are", given));
 }
 
 // One bar a stage, made when the stage reports first.
@@ -119,9 +156,7 @@ void run_pictures(App& app, const PictureOptions& options, const ModelFolder& mo
     return output_path(options.output, request, requests.size(), requests[request].seed, layer);
   };
   for (size_t i = 0; i < requests.size(); ++i) check_picture_file(options.command, output_of(i, -1));
-  if (!app.global.quiet && (first.width % 16 || first.height % 16))
-    print_error("lockstep: sizes are multiples of 16: {}x{} becomes {}x{}\n", first.width, first.height,
-                first.width / 16 * 16, first.height / 16 * 16);
+  if (!app.global.quiet) print_oddities(options, requests);
   if (!options.sheet.empty()) check_picture_file(options.command, options.sheet);
   if (!options.memory_limit.empty()) {
     const std::optional<uint64_t> limit = bytes_from_text(options.memory_limit);

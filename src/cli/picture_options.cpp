@@ -1,6 +1,7 @@
-// How the command line becomes requests.
+// The options of the commands that make pictures, and how they become requests.
 #include <fmt/format.h>
 
+#include <memory>
 #include <sstream>
 
 #include "base/error.h"
@@ -25,7 +26,7 @@ Tensor read_latents(const std::string& path) {
   return read_npy(path);
 }
 
-std::vector<double> parse_sigmas(const std::string& text) {
+std::vector<double> parse_sigmas(const std::string& command, const std::string& text) {
   std::vector<double> values;
   std::istringstream in(text);
   for (std::string item; std::getline(in, item, ',');) {
@@ -36,26 +37,11 @@ std::vector<double> parse_sigmas(const std::string& text) {
     } catch (const std::exception&) {
     }
     if (end == 0 || end != item.size() || !(value > 0 && value <= 1))
-      fail(Code::kUsage, "generate", "--sigmas: \"" + item + "\" is not a sigma",
+      fail(Code::kUsage, command, "--sigmas: \"" + item + "\" is not a sigma",
            {.expected = "numbers in (0, 1] with commas between them"});
     values.push_back(value);
   }
   return values;
-}
-
-}  // namespace
-
-ModelFolder open_model(const PictureOptions& options, std::string_view embedded) {
-  const fs::path path = options.model.empty() ? embedded_model_path(embedded) : fs::path(options.model);
-  if (path.empty())
-    fail(Code::kNotFound, options.command, "no embedded model beside the program", {.hint = "--model DIR"});
-  ModelFolder model = ModelFolder::open(path);
-  const Pipeline& pipeline = model.pipeline();
-  if (pipeline.command() != options.command)
-    fail(Code::kUsage, options.command,
-         path.string() + " is a " + std::string(pipeline.class_name()) + " and does not fit this command",
-         {.hint = "lockstep " + std::string(pipeline.command()) + " --model " + path.string()});
-  return model;
 }
 
 std::vector<std::string> read_prompts(const PictureOptions& options) {
@@ -73,7 +59,7 @@ GenerateRequest request_from(const PictureOptions& options, const ModelDefaults&
                              uint64_t seed) {
   GenerateRequest request;
   request.prompt = prompt;
-  request.negative_prompt = options.has_negative ? std::optional(options.negative_prompt) : defaults.negative_prompt;
+  request.negative_prompt = options.negative_prompt ? options.negative_prompt : defaults.negative_prompt;
   request.width = options.width;
   request.height = options.height;
   const bool lightning = options.schedule == "lightning";
@@ -84,64 +70,107 @@ GenerateRequest request_from(const PictureOptions& options, const ModelDefaults&
   if (options.strength >= 0) request.strength = options.strength;
   if (!options.latents.empty()) request.latents = read_latents(options.latents);
   if (!options.sigmas.empty()) {
-    request.sigmas = parse_sigmas(options.sigmas);
+    request.sigmas = parse_sigmas(options.command, options.sigmas);
     request.steps = static_cast<int>(request.sigmas.size());
   }
   return request;
 }
 
-std::vector<GenerateRequest> requests_from(const PictureOptions& options, const ModelDefaults& defaults,
-                                           const std::vector<std::string>& prompts) {
+// The model that --model names, or the embedded one; refused when its class belongs to another command.
+ModelFolder open_model(const PictureOptions& options, std::string_view embedded) {
+  const fs::path path = options.model.empty() ? embedded_model_path(embedded) : fs::path(options.model);
+  if (path.empty())
+    fail(Code::kNotFound, options.command, "no embedded model beside the program", {.hint = "--model DIR"});
+  ModelFolder model = ModelFolder::open(path);
+  const Pipeline& pipeline = model.pipeline();
+  if (pipeline.command() != options.command)
+    fail(Code::kUsage, options.command,
+         path.string() + " is a " + std::string(pipeline.class_name()) + " and does not fit this command",
+         {.hint = "lockstep " + std::string(pipeline.command()) + " --model " + path.string()});
+  return model;
+}
+
+// Prompts times count, seeds counted up from the first, each with all pictures.
+std::vector<GenerateRequest> requests_from(const PictureCommand& command, const PictureOptions& options,
+                                           const ModelFolder& model) {
+  const bool layered = model.pipeline().makes_layers();
+  std::vector<std::string> prompts = read_prompts(options);
+  if (prompts.empty() && !layered)
+    fail(Code::kUsage, options.command, command.no_prompt, {.hint = command.prompt_example});
+  if (prompts.empty()) prompts = {""};  // the model describes the picture itself
   if (options.count < 1 || options.count > 10000)
     fail(Code::kUsage, options.command, "--count is out of range",
          {.expected = "1 to 10000", .got = std::to_string(options.count)});
+  std::vector<Tensor> pictures;
+  for (const std::string& path : options.pictures) {
+    const Tensor pixels = read_image(path).pixels;
+    pictures.push_back(layered ? rgba_picture(pixels) : rgb_over_white(pixels));
+  }
+  const Tensor mask = options.mask.empty() ? Tensor() : mask_picture(read_image(options.mask).pixels);
   std::vector<GenerateRequest> requests;
   for (const std::string& prompt : prompts)
-    for (int i = 0; i < options.count; ++i)
-      requests.push_back(request_from(options, defaults, prompt, options.seed + static_cast<uint64_t>(i)));
+    for (int i = 0; i < options.count; ++i) {
+      GenerateRequest request =
+          request_from(options, model.defaults(), prompt, options.seed + static_cast<uint64_t>(i));
+      request.pictures = pictures;
+      request.mask = mask;
+      command.settle(request, model);
+      requests.push_back(std::move(request));
+    }
   return requests;
 }
 
-Tensor read_input_picture(const std::string& path, bool alpha) {
-  const Image image = read_image(path);
-  return alpha ? rgba_picture(image.pixels) : rgb_over_white(image.pixels);
-}
-
-Tensor read_mask(const std::string& path) {
-  return mask_picture(read_image(path).pixels);
-}
-
-void add_picture_options(CLI::App& command, PictureOptions& options) {
-  command.add_option("--steps", options.steps, "denoising steps");
-  command.add_option("--sigmas", options.sigmas, "a schedule of your own: 1.0,0.75,0.5,0.25");
-  command
-      .add_option("--schedule", options.schedule,
-                  "model (the folder's own) or lightning (distilled weights: 8 steps, or --steps 4, and no guidance)")
+void add_picture_options(CLI::App& cli, const PictureCommand& command, PictureOptions& options) {
+  cli.add_option("--prompt", options.prompts, command.prompt);
+  cli.add_option("--prompt-file", options.prompt_file, command.prompt_file);
+  cli.add_option("--negative-prompt", options.negative_prompt, "what to steer away from; guidance is off without one");
+  cli.add_option("--model", options.model, command.model);
+  cli.add_option(command.picture_option, options.pictures, command.picture);
+  cli.add_option("--mask", options.mask, command.mask);
+  cli.add_option("--strength", options.strength, command.strength);
+  cli.add_option("--width", options.width, command.size);
+  cli.add_option("--height", options.height, command.size);
+  command.add_own(cli);
+  cli.add_option("--steps", options.steps, "denoising steps");
+  cli.add_option("--sigmas", options.sigmas, "a schedule of your own: 1.0,0.75,0.5,0.25");
+  cli.add_option("--schedule", options.schedule,
+                 "model (the folder's own) or lightning (distilled weights: 8 steps, or --steps 4, and no guidance)")
       ->check(CLI::IsMember({"model", "lightning"}));
-  command.add_option("--guidance", options.guidance, "true classifier-free guidance; 1 switches it off");
-  command
-      .add_option("--guidance-run", options.guidance_run,
-                  "auto, passes (one after the other, as the official pipeline) or batch (both at once)")
+  cli.add_option("--guidance", options.guidance, "true classifier-free guidance; 1 switches it off");
+  cli.add_option("--guidance-run", options.guidance_run,
+                 "auto, passes (one after the other, as the official pipeline) or batch (both at once)")
       ->check(CLI::IsMember({"auto", "passes", "batch"}));
-  command.add_option("--seed", options.seed, "first seed; --count counts it up");
-  command.add_option("--count", options.count, "pictures for each prompt");
-  command.add_option("--output", options.output, "file, or a pattern with {seed} and {index}; .png .jpg .webp");
-  command.add_option("--sheet", options.sheet, "also write all pictures on one page");
-  command.add_option("--columns", options.columns, "pictures across on the page");
-  command.add_option(
-      "--memory-limit", options.memory_limit,
-      "for tensors, weights included (8GB); a call that needs more is refused at its start with the number");
-  command.add_option("--latents", options.latents, "start from saved noise (.npy or .safetensors)");
-  command.add_option("--device", options.device,
-                     "auto (a GPU when the model fits its memory, else the CPU), cpu, cuda, cuda:N or reference");
-  command.add_option("--dtype", options.dtype, "f32 or bf16");
-  command
-      .add_option("--quantize", options.quantize, "hold the transformer's weights in so many bits, as MLX quantises")
+  cli.add_option("--seed", options.seed, "first seed; --count counts it up");
+  cli.add_option("--count", options.count, "pictures for each prompt");
+  cli.add_option("--output", options.output, "file, or a pattern with {seed} and {index}; .png .jpg .webp");
+  cli.add_option("--sheet", options.sheet, "also write all pictures on one page");
+  cli.add_option("--columns", options.columns, "pictures across on the page");
+  cli.add_option("--memory-limit", options.memory_limit,
+                 "for tensors, weights included (8GB); a call that needs more is refused at its start with the number");
+  cli.add_option("--latents", options.latents, "start from saved noise (.npy or .safetensors)");
+  cli.add_option("--device", options.device,
+                 "auto (a GPU when the model fits its memory, else the CPU), cpu, cuda, cuda:N or reference");
+  cli.add_option("--dtype", options.dtype, "f32 or bf16");
+  cli.add_option("--quantize", options.quantize, "hold the transformer's weights in so many bits, as MLX quantises")
       ->check(CLI::IsMember({2, 3, 4, 6, 8}));
-  command.add_option("--threads", options.threads, "0: all cores");
-  command.add_option("--max-prompt-tokens", options.max_prompt_tokens, "longer prompts are cut (at most 1024)");
-  command.add_flag("--vae-tiling", options.tiling, "encode and decode large images in tiles of 256 pixels");
-  add_debug_options(command, options.debug);
+  cli.add_option("--threads", options.threads, "0: all cores");
+  cli.add_option("--max-prompt-tokens", options.max_prompt_tokens, "longer prompts are cut (at most 1024)");
+  cli.add_flag("--vae-tiling", options.tiling, "encode and decode large images in tiles of 256 pixels");
+  add_debug_options(cli, options.debug);
+}
+
+}  // namespace
+
+void add_picture_command(App& app, const PictureCommand& command) {
+  const auto options = std::make_shared<PictureOptions>();
+  options->command = command.name;
+  CLI::App* cli = app.cli.add_subcommand(command.name, command.about);
+  cli->footer(command.examples);
+  add_picture_options(*cli, command, *options);
+  cli->callback([&app, command, options] {
+    const ModelFolder model = open_model(*options, command.embedded_model);
+    run_pictures(app, *options, model, requests_from(command, *options, model));
+  });
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include "models/mflux_names.h"
 #include "pipeline/pictures.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/qwen_image/released.h"
 
 namespace lockstep {
 namespace {
@@ -18,43 +19,6 @@ Model load_component(const fs::path& folder, std::string_view component, const C
   Model model(weights, config, more...);
   weights.finish(component);
   return model;
-}
-
-// mflux saves no configs: its folders hold the one released architecture.
-models::QwenImageConfig released_transformer() {
-  return {.layers = 60,
-          .heads = 24,
-          .head_width = 128,
-          .text_width = 3584,
-          .in_channels = 64,
-          .out_channels = 16,
-          .patch = 2,
-          .rope_axes = {16, 56, 56}};
-}
-models::TextConfig released_text_encoder() {
-  return {.layers = 28,
-          .width = 3584,
-          .heads = 28,
-          .kv_heads = 4,
-          .hidden = 18944,
-          .vocabulary = 152064,
-          .head_width = 128,
-          .eps = 1e-6f,
-          .rope_theta = 1e6};
-}
-SchedulerConfig released_scheduler() {
-  return {.base_shift = 0.5, .max_shift = 0.9, .base_tokens = 256, .max_tokens = 8192, .shift_terminal = 0.02};
-}
-models::VaeConfig released_vae() {
-  return {.base = 96,
-          .latent_channels = 16,
-          .image_channels = 3,
-          .res_blocks = 2,
-          .multipliers = {1, 2, 4, 4},
-          .latents_mean = {-0.7571f, -0.7089f, -0.9113f, 0.1075f, -0.1745f, 0.9653f, -0.1517f, 1.5508f, 0.4134f,
-                           -0.0715f, 0.5517f, -0.3632f, -0.1922f, -0.9497f, 0.2503f, -0.2921f},
-          .latents_std = {2.8184f, 1.4541f, 2.3275f, 2.6558f, 1.2196f, 1.7708f, 2.6052f, 2.0743f, 3.2687f, 2.1526f,
-                          2.8652f, 1.5579f, 1.6382f, 1.1253f, 2.8251f, 1.9160f}};
 }
 
 // Reads a component's config, or falls back where mflux has none.
@@ -120,16 +84,16 @@ Tokenizer ModelFolder::tokenizer() const {
   return Tokenizer::load(path_ / "tokenizer");
 }
 SchedulerConfig ModelFolder::scheduler() const {
-  return config_or(path_ / "scheduler/scheduler_config.json", mflux_, read_scheduler_config, released_scheduler());
+  return config_or(path_ / "scheduler/scheduler_config.json", mflux_, read_scheduler_config, released::scheduler());
 }
 models::VaeConfig ModelFolder::vae_config() const {
-  return config_or(path_ / "vae/config.json", mflux_, models::read_vae_config, released_vae());
+  return config_or(path_ / "vae/config.json", mflux_, models::read_vae_config, released::vae());
 }
 
 models::TextModel ModelFolder::text_encoder(Backend& backend, DType dtype, nn::LoadProgress progress,
                                             models::TextModel::Head head) const {
   const models::TextConfig config =
-      config_or(path_ / "text_encoder/config.json", mflux_, models::read_text_config, released_text_encoder());
+      config_or(path_ / "text_encoder/config.json", mflux_, models::read_text_config, released::text_encoder());
   nn::WeightOptions options = weight_options(dtype, std::move(progress));
   if (mflux_) options.rename = models::mflux_text_name;
   return load_component<models::TextModel>(path_ / "text_encoder", "text_encoder", config, backend, std::move(options),
@@ -147,7 +111,7 @@ ImageProcessor ModelFolder::image_processor() const {
 }
 
 models::QwenImageConfig ModelFolder::transformer_config() const {
-  return config_or(path_ / "transformer/config.json", mflux_, models::read_qwen_image_config, released_transformer());
+  return config_or(path_ / "transformer/config.json", mflux_, models::read_qwen_image_config, released::transformer());
 }
 
 models::QwenImageTransformer ModelFolder::transformer(Backend& backend, DType dtype, int quantize_bits,

@@ -23,10 +23,9 @@ PictureSize size_for_area(int64_t side, const Tensor& picture) {
   const double ratio = static_cast<double>(picture.dim(1)) / static_cast<double>(picture.dim(0));
   const double width = std::sqrt(static_cast<double>(side * side) * ratio), height = width / ratio;
   const PictureSize size{nearest_multiple(width, 32), nearest_multiple(height, 32)};
-  constexpr int64_t kLongest = 1 << 14;
-  if (size.width < 32 || size.height < 32 || size.width > kLongest || size.height > kLongest)
+  if (size.width < 32 || size.height < 32)
     fail(Code::kBadInput, "edit", "a picture of " + text_of(picture.dim(1), picture.dim(0)) + " is too long and thin",
-         {.expected = "sides that stay within 32 to 16384 pixels at an area of " + text_of(side, side),
+         {.expected = "sides of 32 pixels and more at an area of " + text_of(side, side),
           .got = text_of(size.width, size.height),
           .hint = "a part of the picture"});
   return size;

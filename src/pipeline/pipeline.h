@@ -15,6 +15,8 @@ class Pipeline {
   virtual std::string_view class_name() const = 0;
   virtual std::string_view command() const = 0;                  // "generate" or "edit"
   virtual std::vector<std::string_view> components() const = 0;  // folders that have to be there
+  // Pictures go in and out with alpha, and a picture without a prompt is described by the model.
+  virtual bool makes_layers() const { return false; }
   virtual void check(const GenerateRequest& request, const SchedulerConfig& scheduler) const = 0;
   virtual std::vector<GeneratedImage> run(const Stages& stages, const std::vector<GenerateRequest>& requests) const = 0;
 };

@@ -46,13 +46,6 @@ std::vector<double> evenly_spaced_sigmas(int steps) {
   return sigmas;
 }
 
-std::vector<double> layered_sigmas(int steps) {
-  std::vector<double> sigmas;
-  const double step = -1.0 / steps;  // linspace(1, 0, n + 1) without the end
-  for (int i = 0; i < steps; ++i) sigmas.push_back(static_cast<double>(i) * step + 1.0);
-  return sigmas;
-}
-
 double shift_for(const SchedulerConfig& config, int64_t image_tokens) {
   const double slope = (config.max_shift - config.base_shift) / (config.max_tokens - config.base_tokens);
   return static_cast<double>(image_tokens) * slope + (config.base_shift - slope * config.base_tokens);

@@ -30,9 +30,7 @@ struct Schedule {
 // From sigmas before the shift, in f64: "mu" moves them towards noise, and shift_terminal stretches them.
 Schedule make_schedule(const SchedulerConfig& config, const std::vector<double>& sigmas, double mu);
 double shift_for(const SchedulerConfig& config, int64_t image_tokens);  // mu of text to image and editing
-// 1 to 1/n, and, on another way to nearly the same numbers, 1 to 0 without the end.
-std::vector<double> evenly_spaced_sigmas(int steps);
-std::vector<double> layered_sigmas(int steps);
+std::vector<double> evenly_spaced_sigmas(int steps);                    // 1 to 1/n
 
 // `custom`: sigmas of the user's own; they pass through shift and stretch as well.
 Schedule make_schedule(const SchedulerConfig& config, int steps, int64_t image_tokens,

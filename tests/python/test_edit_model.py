@@ -44,6 +44,8 @@ def test_held_out_instructions(tmp_path):
         verdicts[row["id"]] = {"kind": row["kind"], "instruction": row["instruction"], **edit_check.judge(output, inputs, row)}
     one, two = ([v for v in verdicts.values() if (v["kind"] == "two") == is_two] for is_two in (False, True))
     share = lambda some, what: sum(v[what] for v in some) / len(some)  # noqa: E731
+    print(f"one picture, {len(one)}: change made {share(one, 'changed'):.1%}, rest kept {share(one, 'kept'):.1%}; "
+          f"two pictures, {len(two)}: change made {share(two, 'changed'):.1%}, rest kept {share(two, 'kept'):.1%}")
     wrong = [v for v in verdicts.values() if not (v["changed"] and v["kept"])]
     if ALL:
         assert share(one, "changed") >= 0.92 and share(one, "kept") >= 0.95 and share(two, "changed") >= 0.85, wrong

@@ -169,10 +169,15 @@ def test_equal_runs_match_and_planted_errors_are_found(tmp_path):
 def test_bf16_pool_judges_a_stage_over_its_layers():
     pool = compare_runs.Bf16Pool()
     for layer in range(30):
-        pool.add(f"transformer.transformer_blocks.{layer}.attn.0", 0.012 if layer % 2 else 0.009, 0.01)
-    pool.add("image", 9.0, 1.0)
+        pool.add("Pipeline", f"transformer.transformer_blocks.{layer}.attn.0", 0.012 if layer % 2 else 0.009, 0.01)
+    pool.add("Pipeline", "image", 9.0, 1.0)
+    for layer in range(30):  # of another class: judged alone
+        pool.add("Other", f"transformer.transformer_blocks.{layer}.attn.0", 0.01, 0.01)
     expected = math.sqrt((0.012**2 + 0.009**2) / 2) / 0.01
-    assert pool.ratios() == [(pytest.approx(expected), "transformer.transformer_blocks.*.attn.*")]
+    assert pool.ratios() == [
+        (pytest.approx(expected), "Pipeline transformer.transformer_blocks.*.attn.*"),
+        (pytest.approx(1.0), "Other transformer.transformer_blocks.*.attn.*"),
+    ]
 
 
 def test_goldens_are_complete_and_small():

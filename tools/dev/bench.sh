@@ -27,6 +27,8 @@ fi
 cmake --preset release -DLOCKSTEP_BENCHMARKS=ON >/dev/null
 targets=(lockstep)
 [ -e "benchmarks/$name.cpp" ] && targets+=("bench_$name")
+# A script says in a comment "needs:" what else it runs.
+[ -e "benchmarks/$name.py" ] && read -ra more < <(sed -nE 's/^# needs: //p' "benchmarks/$name.py") && targets+=("${more[@]}")
 ninja -C build -j "$JOBS" "${targets[@]}" >&2
 # A Python script may drive the program of the same name: then the script is the benchmark.
 if [ -e "benchmarks/$name.py" ]; then

@@ -60,7 +60,7 @@ def compare(reference: Run, candidate: Run, tolerance: float, image_levels: int 
 
 
 class Bf16Pool:
-    """Errors of bf16 runs against f32, ours and the official code's, pooled by stage over layers, steps and cases.
+    """Errors of bf16 runs against f32, ours and the official code's, pooled by class and stage over layers, steps and cases.
 
     One tensor's ratio proves little: two builds of the official code itself differ by more than 1.1 on small tensors,
     as rounding falls. Over many tensors of a stage the luck averages out, and the bar means what it says.
@@ -69,8 +69,8 @@ class Bf16Pool:
     def __init__(self) -> None:
         self.stages: dict[str, list[float]] = {}  # ours squared, official squared, count
 
-    def add(self, name: str, ours: float, official: float) -> None:
-        stage = re.sub(r"\.\d+(?=\.|$)", ".*", name)
+    def add(self, pipeline: str, name: str, ours: float, official: float) -> None:
+        stage = f"{pipeline} {re.sub(r'[.][0-9]+(?=[.]|$)', '.*', name)}"
         entry = self.stages.setdefault(stage, [0.0, 0.0, 0])
         entry[0] += ours * ours
         entry[1] += official * official
@@ -86,14 +86,16 @@ class Bf16Pool:
         return sorted(rows, reverse=True)
 
 
-def compare_bf16(exact: Run, official: Run, candidate: Run, pool: Bf16Pool, gross: float = 2.0) -> Comparison:
+def compare_bf16(
+    exact: Run, official: Run, candidate: Run, pool: Bf16Pool, pipeline: str, gross: float = 2.0
+) -> Comparison:
     """Errors against the official f32 run (with bf16 inputs) into the pool; one that is `gross` is named at once."""
 
     def judge(name: str, _error: float, key: str) -> str | None:
         left, middle, right = (real_values(run.load(key)) for run in (exact, official, candidate))
         # What stays f32 in a bf16 run (the rotation table) has an official error of nothing at all.
         own, error = (np.maximum(relative_l2(left, other), F32_NOISE) for other in (middle, right))
-        pool.add(name, error, own)
+        pool.add(pipeline, name, error, own)
         return None if error <= gross * own else f"{error:.3g}, official bf16 {own:.3g}, allowed {gross * own:.3g}"
 
     return _walk(exact, candidate, judge)

@@ -52,9 +52,7 @@ def stages_only(name: str, step: int | None) -> bool:
 
 
 def record(model: Path, directory: Path, stem: str, kept=keep, drop=DROPPED, **settings) -> None:
-    writer, image = run_official(model, lambda header: GoldenWriter(header, keep=kept, drop=drop), **settings)
-    if getattr(writer, "caption", None) is not None:
-        writer.header["settings"]["caption"] = writer.caption
+    writer, _ = run_official(model, lambda header: GoldenWriter(header, keep=kept, drop=drop), **settings)
     writer.save(directory, stem)
 
 

@@ -388,7 +388,8 @@ def run_official(
         image = images[0]
         if layered:
             writer.record("images", np.stack([np.asarray(layer) for layer in image]), role="checkpoint")
-            writer.caption = recorder.caption
+            if recorder.caption is not None:
+                settings["caption"] = recorder.caption
         else:
             writer.record("image", np.asarray(image), role="checkpoint")
         status = "finished"

@@ -16,6 +16,7 @@ import edit_export
 import edit_grammar
 import edit_models
 import edit_tokenizer
+import edit_wordings
 import grammar
 import models
 import scenes
@@ -87,7 +88,7 @@ def wording(edit):
         if scene["word"]:
             text = re.sub(rf'"?\b{scene["word"]["text"]}\b"?', "W", text)
     text = text[0].lower() + text[1:].rstrip(".")
-    for polite in edit_grammar.POLITE:
+    for polite in edit_wordings.POLITE:
         if polite and text.startswith(polite):
             text = text[len(polite):]
     text = text.replace("Please ", "please ")

@@ -13,8 +13,8 @@ namespace {
 constexpr float kEps = 1e-6f;
 constexpr int64_t kTimeFeatures = 256;
 
-// 10000^(-i/128) as torch's vectorised exp gives it: correctly rounded but for two of the 128, which are one ulp up
-// (AVX2 and AVX-512 builds alike).
+// 10000^(-i/128) as torch gives it where MKL takes its portable path (MKL_CBWR=COMPATIBLE, and processors that are not
+// Intel's): correctly rounded but for two of the 128, which are one ulp up.
 float time_frequency(int64_t i) {
   const float exponent = -static_cast<float>(std::log(10000.0)) * static_cast<float>(i) / 128.0f;
   const float exact = static_cast<float>(std::exp(static_cast<double>(exponent)));

@@ -80,8 +80,7 @@ std::string Captioner::describe(const Tensor& rgb, const GenerateRequest& reques
   std::vector<int64_t> ids =
       tokenize_caption_request(tokenizer_, request.english_caption, input.grids[0].rows(tower_.config()), image_token);
   const size_t asked = ids.size();
-  Execution stage = stages_.execution(-1, "caption");
-  stage.tap = nullptr;  // a pass a token: what matters is the text
+  const Execution stage{.backend = stages_.backend(), .dtype = stages_.dtype()};  // not offered: a pass for each token
   const Ctx ctx(stage, "text_encoder");
   TokenChoice choice = choice_;
   if (request.greedy_caption) choice.sample = false, choice.repetition_penalty = 1;

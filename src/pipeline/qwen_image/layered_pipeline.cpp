@@ -11,6 +11,14 @@ namespace {
 
 constexpr int kLayeredResolution = 640;
 
+// Those of the other pipelines, on another way to nearly the same numbers.
+std::vector<double> layered_sigmas(int steps) {
+  std::vector<double> sigmas;
+  const double step = -1.0 / steps;  // linspace(1, 0, n + 1) without the end
+  for (int i = 0; i < steps; ++i) sigmas.push_back(static_cast<double>(i) * step + 1.0);
+  return sigmas;
+}
+
 // Prompts for requests that have none, each written by the model about its picture.
 std::vector<GenerateRequest> with_captions(const Stages& stages, const std::vector<GenerateRequest>& requests,
                                            const std::vector<Tensor>& pictures) {

@@ -52,6 +52,7 @@ class LayeredPipeline final : public Pipeline {
  public:
   std::string_view class_name() const override { return "QwenImageLayeredPipeline"; }
   std::string_view command() const override { return "edit"; }
+  bool makes_layers() const override { return true; }
   std::vector<std::string_view> components() const override;
   void check(const GenerateRequest& request, const SchedulerConfig& scheduler) const override;
   std::vector<GeneratedImage> run(const Stages& stages, const std::vector<GenerateRequest>& requests) const override;
