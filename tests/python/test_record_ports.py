@@ -86,9 +86,10 @@ other(torch.ones(1, 3)); other(torch.ones(1, 3))
     assert run.manifest["weight_files"] == [str(model / "model.safetensors")]
     weights = [json.loads(line) for line in (run.path / "weights.jsonl").read_text().splitlines()]
     assert [(one["name"], one["shape"], one["dtype"], one["file"]) for one in weights] == [
-        ("Sequential.0.weight", [2, 3], "f32", None),
-        ("Sequential.0.bias", [2], "f32", None),
+        ("Sequential.0.weight", [2, 3], "f32", "weights/0.npy"),
+        ("Sequential.0.bias", [2], "f32", "weights/1.npy"),
     ]
+    assert np.load(run.path / "weights/0.npy").shape == (2, 3)
     assert all(len(one["checksum"]) == 32 and one["stats"]["rms"] > 0 for one in weights)
 
 
