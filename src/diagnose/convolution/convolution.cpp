@@ -104,19 +104,6 @@ std::vector<Edit<ConvParams>> conv_edits(const ConvParams& r, const ConvProbe& p
         [=](ConvParams& p) { p.top = top, p.left = left; }, pairs);
   };
   ++kind;
-  if (r.bias) {
-    add({"convolution.bias_missing", "add the bias once"}, [](ConvParams& p) { p.bias = 0; });
-    add({"convolution.bias_doubled", "add the bias once"}, [](ConvParams& p) { p.bias = 2; });
-  }
-  ++kind;
-  if (g.taps > 1 && g.taps < 6) {
-    const EditName tap{"convolution.temporal_tap",
-                       "for one frame use the newest (last) temporal tap of the kernel alone"};
-    for (unsigned taps = 1; taps < 1u << g.taps; ++taps)
-      if (taps != 1u << (g.taps - 1)) add(tap, [=](ConvParams& p) { p.taps = taps; });
-    add(tap, [=](ConvParams& p) { p.taps = (1u << g.taps) - 1, p.taps_average = true; });
-  }
-  ++kind;
   const EditName mirrored{"convolution.kernel_mirrored", "do not mirror the kernel: layers compute a correlation"};
   add(mirrored, [](ConvParams& p) { p.flip_rows = p.flip_columns = true; });
   add(mirrored, [](ConvParams& p) { p.flip_rows = true; });
@@ -130,6 +117,14 @@ std::vector<Edit<ConvParams>> conv_edits(const ConvParams& r, const ConvProbe& p
   if (g.in == g.out)
     add({"convolution.transposed_weight", "in and out channels of the weight are exchanged", Blame::kWeights},
         [](ConvParams& p) { p.transposed = true; });
+  ++kind;
+  if (g.taps > 1 && g.taps < 6) {
+    const EditName tap{"convolution.temporal_tap",
+                       "for one frame use the newest (last) temporal tap of the kernel alone"};
+    for (unsigned taps = 1; taps < 1u << g.taps; ++taps)
+      if (taps != 1u << (g.taps - 1)) add(tap, [=](ConvParams& p) { p.taps = taps; });
+    add(tap, [=](ConvParams& p) { p.taps = (1u << g.taps) - 1, p.taps_average = true; });
+  }
   ++kind;
   if (g.rows > 1 || g.columns > 1)
     for (const Border border : {Border::kReplicate, Border::kReflect, Border::kCircular})
@@ -150,6 +145,11 @@ std::vector<Edit<ConvParams>> conv_edits(const ConvParams& r, const ConvProbe& p
       add({"convolution.padding",
            "tiles need the pixels of their neighbours, not a border of their own: let them overlap"},
           [=](ConvParams& p) { p.seams_rows = rows, p.seams_columns = columns; });
+  ++kind;
+  if (r.bias) {
+    add({"convolution.bias_missing", "add the bias once"}, [](ConvParams& p) { p.bias = 0; });
+    add({"convolution.bias_doubled", "add the bias once"}, [](ConvParams& p) { p.bias = 2; });
+  }
   ++kind;
   for (const KernelMemory& memory : memories(g))
     add(

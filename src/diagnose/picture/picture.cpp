@@ -16,7 +16,7 @@ struct ToPixels {
   bool cut = false;                            // towards zero, not to the nearest
   bool wraps_low = false, wraps_high = false;  // not held there: below 0 or beyond 255 it begins again
 };
-constexpr double kWrongOfReference = 0.01, kWrongOfCandidate = 0.02;  // shares of pixels
+constexpr double kLevelsOfReference = 0.1, kLevelsOfCandidate = 0.15;  // a hundredth of the pixels off by one, or two
 
 double pixel(double v, const ToPixels& p) {
   double x = v * p.factor + p.offset;
@@ -26,11 +26,11 @@ double pixel(double v, const ToPixels& p) {
   return whole - 256 * std::floor(whole / 256);
 }
 
-// The share of pixels that are off by more than rounding may be.
-double wrong_share(const ToPixels& p, const std::vector<float>& v, const std::vector<float>& y) {
-  size_t wrong = 0;
-  for (size_t i = 0; i < y.size(); ++i) wrong += std::fabs(pixel(v[i], p) - y[i]) > 0.5;
-  return static_cast<double>(wrong) / static_cast<double>(std::max<size_t>(1, y.size()));
+// How far off the pixels are, in levels: a value that began again counts for more than one that was rounded otherwise.
+double levels_off(const ToPixels& p, const std::vector<float>& v, const std::vector<float>& y) {
+  double squares = 0;
+  for (size_t i = 0; i < y.size(); ++i) squares += std::pow(pixel(v[i], p) - y[i], 2);
+  return std::sqrt(squares / static_cast<double>(std::max<size_t>(1, y.size())));
 }
 
 constexpr std::pair<double, double> kLines[] = {{127.5, 127.5}, {255.0, 0.0},  {127.5, 0.0},    {255.0, 127.5},
@@ -85,8 +85,8 @@ EditedForm<ToPixels> solved_line(const ToPixels& r, const std::vector<float>& v,
   if (points.count() <= 32 || !points.has_slope(0)) return best;
   const Line line = points.line(0, 0);
   for (const ToPixels& p : {ToPixels{line.scale, line.offset}, {line.scale, line.offset + 0.5, true}})
-    if (const double wrong = wrong_share(p, v, y); wrong < best.residual)
-      best = {p, wrong, {other_line(r, p.factor, p.offset)}};
+    if (const double off = levels_off(p, v, y); off < best.residual)
+      best = {p, off, {other_line(r, p.factor, p.offset)}};
   return best;
 }
 
@@ -106,11 +106,11 @@ void search_picture(Case& failing, Findings& out) {
       return permuted(reshaped(x, {x.size() / (channels * height * width), channels, height, width}), {0, 2, 3, 1}).v;
     };
     const std::vector<float> v_r = last(failing.reference_of(item)), v_c = last(failing.candidate_of(item));
-    const auto measure_r = [&](const ToPixels& p) { return wrong_share(p, v_r, failing.r.v); };
-    const auto measure_c = [&](const ToPixels& p) { return wrong_share(p, v_c, failing.c.v); };
+    const auto measure_r = [&](const ToPixels& p) { return levels_off(p, v_r, failing.r.v); };
+    const auto measure_c = [&](const ToPixels& p) { return levels_off(p, v_c, failing.c.v); };
     const auto r = fit_reference(pixel_forms(), measure_r, 0);
-    if (r.residual > kWrongOfReference) continue;
-    const auto is_enough = [](double wrong) { return wrong <= kWrongOfCandidate / 2; };
+    if (r.residual > kLevelsOfReference) continue;
+    const auto is_enough = [](double off) { return off <= kLevelsOfReference; };
     Budget budget(1000);
     EditSearch<ToPixels> search(r.form, measure_c, 1, budget);
     const std::vector<Edit<ToPixels>> edits = pixel_edits(r.form);
@@ -119,8 +119,8 @@ void search_picture(Case& failing, Findings& out) {
     if (!is_enough(search.best().residual))
       search.solve([&](const ToPixels& p, Budget&) { return solved_line(p, v_c, failing.c.v); });
     const EditedForm<ToPixels>& c = search.best();
-    if (c.residual <= kWrongOfCandidate && failing.is_better(c.residual, measure_c(r.form)))
-      Report(words(r.form) + " of the decoder's values", r.residual, out)
+    if (c.residual <= kLevelsOfCandidate && failing.is_better(c.residual, measure_c(r.form)))
+      Report(words(r.form) + " of the decoder's values", r.residual / 255, out)
           .add(c.name(), words(c.form), std::min(c.residual, failing.tolerance), 0.8);
     return;
   }
