@@ -2,14 +2,18 @@
 
     ./dev bench diagnosis_speed               all stages: time and memory beside the bars of 5 s and 400 MB
     ./dev bench diagnosis_speed --only conv   one of them
+    ./dev bench diagnosis_speed --full        one pair of 4352 x 12288, as the widest layer of Qwen-Image has them
 
-A cause that is found ends the search early; noise does not, so this is the longest each stage can take.
+A cause that is found ends the search early; noise does not, so this is the longest each stage can take. With --full the first rows are noise too
+(bars 15 s, 1.5 GB), the others have a common cause (bar 3 s).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -126,27 +130,81 @@ def picture():
 STAGES = [norm, modulation, residual, linear, linear_wide, activation, gate_up, attention, conv, space_norm, layout, guidance, scheduler, picture]
 
 
+def gelu(x, c=np.float32(0.7978845608)):
+    return 0.5 * x * (1 + np.tanh(c * (x + np.float32(0.044715) * x**3)))
+
+
+def full_linear():
+    return linear(4352, 3072, 12288)
+
+
+def full_activation():
+    x = normal(1, 4352, 12288)
+    return [("net.b.act", "input", x), ("net.b.act", "output", gelu(x))], {}
+
+
+# Each pair of full size: its stage, what went wrong (None: nothing that explains it), and the cause that is expected.
+FULL = {
+    "linear": (full_linear, None, None),
+    "activation": (full_activation, None, None),
+    "linear, bias missing": (full_linear, lambda records, weights: records[-1][2] - weights["net.proj.bias"], "linear.bias_missing"),
+    "activation left out": (full_activation, lambda records, weights: records[0][2], "activation.missing"),
+    "SiLU for GELU": (full_activation, lambda records, weights: silu(records[0][2]), "activation.kind"),
+    "times two": (full_linear, lambda records, weights: 2 * records[-1][2], "affine.scale"),
+}
+
+
+def compare_command(folder: Path, records, wrong, weights) -> list[str]:
+    write_run(folder / "right", records)
+    name, role, _, *where = records[-1]
+    write_run(folder / "wrong", [*records[:-1], (name, role, wrong, *where)])
+    command = [BINARY, "compare", str(folder / "right"), str(folder / "wrong"), "--json"]
+    if weights:
+        save_file(weights, folder / "model.safetensors")
+        command += ["--weights", str(folder / "model.safetensors")]
+    return command
+
+
+def with_noise(values: np.ndarray) -> np.ndarray:
+    return values + np.float32(0.2 * values.std()) * normal(*values.shape)
+
+
+def full_size(home: Path, wanted: list[str]) -> None:
+    for title, (stage, mistake, cause) in FULL.items():
+        if wanted and title not in wanted:
+            continue
+        records, weights = stage()
+        wrong = mistake(records, weights) if mistake else with_noise(records[-1][2])
+        command = compare_command(home / "full", records, wrong, weights)
+        del records, weights
+        seconds, memory = min(timed(command) for _ in range(2))
+        found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout)["causes"]
+        said = found[0]["cause"] if found else "nothing"
+        bars = "bar 3" if cause else "bars 15, 1500 MB"
+        right = "" if said == (cause or "nothing") else f", expected {cause or 'nothing'}"
+        print(f"{title:22s} {wrong.size / 1e6:4.1f} M elements: {seconds:5.2f} s, {memory:4.0f} MB ({bars}): {said}{right}", flush=True)
+        shutil.rmtree(home / "full")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="a stage's name, or several with commas")
     parser.add_argument("--keep", type=Path, help="leave the runs there")
+    parser.add_argument("--full", action="store_true", help="pairs of 4352 x 12288")
     arguments = parser.parse_args()
     wanted = arguments.only.split(",") if arguments.only else [stage.__name__ for stage in STAGES]
     home = arguments.keep or Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     try:
+        if arguments.full:
+            full_size(home, arguments.only.split(",") if arguments.only else [])
+            return
         for stage in STAGES:
             if stage.__name__ not in wanted:
                 continue
             records, weights = stage()
             folder = home / stage.__name__
-            write_run(folder / "right", records)
-            name, role, values, *where = records[-1]
-            wrong = values + np.float32(0.2 * values.std()) * normal(*values.shape)
-            write_run(folder / "wrong", [*records[:-1], (name, role, wrong, *where)])
-            command = [BINARY, "compare", str(folder / "right"), str(folder / "wrong"), "--json"]
-            if weights:
-                save_file(weights, folder / "model.safetensors")
-                command += ["--weights", str(folder / "model.safetensors")]
+            values = records[-1][2]
+            command = compare_command(folder, records, with_noise(values), weights)
             seconds, memory = min(timed(command) for _ in range(2))
             print(f"{stage.__name__:12s} {values.size / 1e6:4.1f} M elements: {seconds:5.2f} s (bar 5), {memory:4.0f} MB", flush=True)
             if not arguments.keep:

@@ -88,6 +88,48 @@ TEST(Search, SolvesForANumberOfAnySize) {
   EXPECT_NEAR(search.best().form.a, -7.3, 0.01);
 }
 
+TEST(Search, TakesTheRoundNumberThatFitsAlike) {
+  Searched of({2.5, 0, 1});
+  auto search = of.search();
+  search.try_number({{"affine.scale"}, [](Polynomial& f, double x) { f.a = x; }});
+  EXPECT_EQ(search.best().form.a, 2.5);
+
+  Searched apart({2.5437, 0, 1});  // no round number: what was solved for stays
+  auto other = apart.search();
+  other.try_number({{"affine.scale"}, [](Polynomial& f, double x) { f.a = x; }});
+  EXPECT_NEAR(other.best().form.a, 2.5437, 1e-3);
+}
+
+TEST(Search, LooksForANumberWhereItIsToldTo) {
+  Searched of({3e5, 0, 1});
+  auto search = of.search();
+  search.try_number({{"affine.scale"}, [](Polynomial& f, double x) { f.a = x; }});
+  EXPECT_GT(search.best().residual, 0.5);
+  search.try_number({{"affine.scale"}, [](Polynomial& f, double x) { f.a = x; }, false, 1, 1e7});
+  EXPECT_NEAR(search.best().form.a / 3e5, 1, 1e-3);
+}
+
+TEST(Search, BelievesASolverThatLeavesClearlyLess) {
+  const auto solver = [](double a, double residual) {
+    return [=](const Polynomial& reference, Budget&) {
+      EditedForm<Polynomial> out{reference, residual, {{"affine.scale", "what was solved for"}}};
+      out.form.a = a;
+      return out;
+    };
+  };
+  Searched of({1, 1.5, 1});
+  auto search = of.search();
+  search.try_each(kPolynomialEdits);
+  const double before = search.best().residual;
+  search.solve(solver(7, 0.9 * before));
+  EXPECT_EQ(search.best().name().cause.id(), "affine.offset");
+  search.solve(solver(7, 0.1 * before), 0.05 * before);  // much to choose from: nothing less than exact counts
+  EXPECT_EQ(search.best().name().cause.id(), "affine.offset");
+  search.solve(solver(7, 0.1 * before));
+  EXPECT_EQ(search.best().name().fix, "what was solved for");
+  EXPECT_EQ(search.best().form.a, 7);
+}
+
 TEST(Search, StopsWhenItsBudgetIsSpent) {
   Searched of({5, 5, 5});
   of.budget = Budget(6);
@@ -104,6 +146,28 @@ TEST(Search, TakesTheFirstFormThatExplainsTheReference) {
       std::vector<Polynomial>{{1, 0, 1}, {2, 1e-9, 1}, {2, 0, 1}},
       [&](const Polynomial& form) { return of.measure(form); }, 1e-6);
   EXPECT_EQ(found.form.b, 1e-9);
+}
+
+TEST(Search, DoesNotPreferAFormThatIsNearerByRoundingAlone) {
+  const auto found = fit_reference(
+      std::vector<Polynomial>{{1, 0, 1}, {2, 0, 1}, {3, 0, 1}},
+      [](const Polynomial& form) { return form.a == 1   ? 1.0
+                                          : form.a == 2 ? 1e-7
+                                                        : 0.99e-7; }, 0);
+  EXPECT_EQ(found.form.a, 2);
+}
+
+TEST(Report, SaysTheReferenceThenYours) {
+  Findings out;
+  const Report report("x W", 1e-7, out);
+  EXPECT_TRUE(report.add({"linear.bias_missing", "add b", Blame::kWeights}, "x V", 1e-6, 0.7));
+  ASSERT_EQ(out.size(), 1U);
+  EXPECT_EQ(out[0].explanation, "reference: x W; yours: x V");
+  EXPECT_EQ(out[0].fix, "add b");
+  EXPECT_EQ(out[0].residual_reference, 1e-7);
+  EXPECT_EQ(out[0].residual, 1e-6);
+  EXPECT_EQ(out[0].complexity, 0.7);
+  EXPECT_EQ(out[0].blame, Blame::kWeights);
 }
 
 TEST(Residual, IsRelativeAndInfiniteWhereNothingIsToBeExplained) {

@@ -106,8 +106,7 @@ EditedForm<AttentionFormula> best_edits(const Case& failing, const Attention& at
   const double exact = std::max(2 * failing.tolerance, failing.floor);
   const auto is_exact = [&] { return search.best().residual <= exact; };
   if (is_exact() || (budget.is_spent() && failing.explains_candidate(search.best().residual))) return search.best();
-  // Of so many choices nothing less than exact is an answer.
-  if (auto hidden = attention.with_hidden_keys(r, budget); hidden.residual <= exact) search.offer(std::move(hidden));
+  search.solve([&](const AttentionFormula& p, Budget& left) { return attention.with_hidden_keys(p, left); }, exact);
   for (const FreeNumber<AttentionFormula>& number : edits.numbers)
     if (!is_exact()) search.try_number(number);
   if (is_exact()) return search.best();

@@ -7,6 +7,7 @@
 #include "diagnose/case/family.h"
 #include "diagnose/case/thresholds.h"
 #include "diagnose/layout/layouts.h"
+#include "diagnose/search/report.h"
 #include "measure/region.h"
 #include "measure/residual.h"
 
@@ -18,6 +19,31 @@ constexpr size_t kFewestMixed = 16;  // elements: fewer are alike by chance
 
 bool may_be(const RecordedTensor& record, const Case& failing) {
   return record.load && is_floating(record.dtype) && same_size_shape(record.shape, failing.r.shape);
+}
+
+std::string label_of(const RecordedTensor& record) {
+  return (record.role == Role::kInput ? "input of " : "") + to_string(record.key);
+}
+
+// Where nothing after it is affected, it was never what the model computed with.
+EditName replaced_by(const Case& failing, std::string fix) {
+  return failing.isolated ? EditName{"capture.other_stage", std::move(fix), Blame::kCapture}
+                          : EditName{"stage.replaced", std::move(fix)};
+}
+
+// The records of the reference for which `may_be_it` holds, nearest first.
+template <typename MayBe>
+std::vector<size_t> nearest_records(const Case& failing, size_t most, const MayBe& may_be_it) {
+  const RunView& run = failing.reference_run();
+  const size_t own = failing.reference_record();
+  std::vector<size_t> out;
+  for (size_t i = 0; i < run.records.size(); ++i)
+    if (i != own && may_be_it(run.records[i])) out.push_back(i);
+  const auto distance = [&](size_t i) { return i > own ? i - own : own - i; };
+  std::sort(out.begin(), out.end(), [&](size_t a, size_t b) { return distance(a) < distance(b); });
+  std::stable_partition(out.begin(), out.end(), [&](size_t i) { return run.records[i].key.name == failing.name; });
+  if (out.size() > most) out.resize(most);
+  return out;
 }
 
 // Yours is the beginning or the end of a longer tensor of the reference, row for row.
@@ -45,14 +71,11 @@ void search_part(Case& failing, Findings& out) {
       const double residual = relative_error(failing.c.v, part);
       if (!failing.explains_candidate(residual) || failing.explains_candidate(relative_error(failing.r.v, part)))
         continue;
-      const std::string label = (record.role == Role::kInput ? "input of " : "") + to_string(record.key);
-      out.push_back({.cause = failing.isolated ? Cause("capture.other_stage") : Cause("stage.replaced"),
-                     .explanation = fmt::format("reference: {}; yours: the {} {} rows of the reference's {}",
-                                                failing.name, end ? "last" : "first", failing.c.rows(), label),
-                     .fix = fmt::format("the wrong tensor is passed on: {} belongs elsewhere", label),
-                     .residual = residual,
-                     .complexity = 1.4,
-                     .blame = failing.isolated ? Blame::kCapture : Blame::kNone});
+      const std::string label = label_of(record);
+      Report(failing.name, 0, out)
+          .add(replaced_by(failing, fmt::format("the wrong tensor is passed on: {} belongs elsewhere", label)),
+               fmt::format("the {} {} rows of the reference's {}", end ? "last" : "first", failing.c.rows(), label),
+               residual, 1.4);
       return;
     }
   }
@@ -72,15 +95,9 @@ void search_other_layout(Case& failing, Findings& out) {
       const Values& other = failing.load_reference(i);
       for (const Rearrangement& found : find_rearrangements(failing.name, failing.c, other, failing.tolerance)) {
         if (!failing.explains_candidate(found.residual)) continue;
-        const RecordedTensor& record = run.records[i];
-        const std::string label = (record.role == Role::kInput ? "input of " : "") + to_string(record.key);
-        out.push_back({.cause = failing.isolated ? Cause("capture.other_stage") : Cause("stage.replaced"),
-                       .explanation = fmt::format("reference: {}; yours: the reference's {}, {}", failing.name, label,
-                                                  found.words),
-                       .fix = "take the tensor of this stage, and in its own layout",
-                       .residual = found.residual,
-                       .complexity = 1.8,
-                       .blame = failing.isolated ? Blame::kCapture : Blame::kNone});
+        Report(failing.name, 0, out)
+            .add(replaced_by(failing, "take the tensor of this stage, and in its own layout"),
+                 fmt::format("the reference's {}, {}", label_of(run.records[i]), found.words), found.residual, 1.8);
         return;
       }
     }
@@ -89,21 +106,14 @@ void search_other_layout(Case& failing, Findings& out) {
 void search_whole(Case& failing, Findings& out) {
   const RunView& run = failing.reference_run();
   const size_t own = failing.reference_record();
-  std::vector<size_t> order;
-  for (size_t i = 0; i < run.records.size(); ++i)
-    if (i != own && may_be(run.records[i], failing)) order.push_back(i);
-  const auto distance = [&](size_t i) { return i > own ? i - own : own - i; };
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return distance(a) < distance(b); });
-  std::stable_partition(order.begin(), order.end(), [&](size_t i) { return run.records[i].key.name == failing.name; });
-  if (order.size() > kMostLoads) order.resize(kMostLoads);
-  for (const size_t i : order) {
+  for (const size_t i :
+       nearest_records(failing, kMostLoads, [&](const RecordedTensor& record) { return may_be(record, failing); })) {
     const Values& other = failing.load_reference(i);
     const double residual = relative_error(failing.c.v, other.v);
     if (!failing.explains_candidate(residual) || failing.explains_candidate(relative_error(failing.r.v, other.v)))
       continue;
     const RecordedTensor& record = run.records[i];
-    const std::string label = (record.role == Role::kInput ? "input of " : "") + to_string(record.key);
-    // Nothing after it is affected: then it was never what the model computed with.
+    const std::string label = label_of(record);
     Finding finding{
         .cause = {}, .residual = residual, .complexity = failing.isolated ? 0.5 : 1.2, .blame = Blame::kCapture};
     if (record.key.name == failing.name && record.role == failing.role) {
@@ -150,16 +160,10 @@ void search_mixed(Case& failing, Findings& out) {
     return unexplained.relative();
   };
   const RunView& run = failing.reference_run();
-  const size_t own = failing.reference_record();
-  std::vector<size_t> order;
-  for (size_t i = 0; i < run.records.size(); ++i)
-    if (i != own && may_be(run.records[i], failing) && run.records[i].key.name == failing.name &&
-        run.records[i].role == failing.role)
-      order.push_back(i);
-  const auto distance = [&](size_t i) { return i > own ? i - own : own - i; };
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return distance(a) < distance(b); });
-  if (order.size() > kMostMixLoads) order.resize(kMostMixLoads);
-  for (const size_t i : order) {
+  const auto other_call = [&](const RecordedTensor& record) {
+    return may_be(record, failing) && record.key.name == failing.name && record.role == failing.role;
+  };
+  for (const size_t i : nearest_records(failing, kMostMixLoads, other_call)) {
     const Values& other = failing.load_reference(i);
     if (other.v.size() != c.v.size()) continue;
     if (!failing.explains_candidate(left(other, c, std::max<size_t>(1, wrong.size() / 64)))) continue;

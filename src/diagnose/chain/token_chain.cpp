@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "diagnose/norm/norm_search.h"
+#include "diagnose/norm/norm_form.h"
 #include "diagnose/search/fit.h"
 #include "diagnose/search/functions.h"
 #include "measure/line_fit.h"

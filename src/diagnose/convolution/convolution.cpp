@@ -1,11 +1,9 @@
-// y = conv(x, W) + b over a single frame. A grammar of changes to that formula (the kernel's memory and orientation,
-// taps of time, border, seams between tiles, order and precision of the input, bias, whose weight), tried alone and in
-// pairs.
+// y = conv(x, W) + b over a single frame. The edits are the kernel's memory and orientation, taps of time, border,
+// seams between tiles, order and precision of the input, bias, whose weight; alone and in pairs.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <set>
 
 #include "diagnose/case/thresholds.h"
@@ -21,6 +19,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kMostOtherWeights = 80, kMostOtherBiases = 200;
+constexpr int64_t kMostConvForms = 20000;  // forms
 
 std::string formula(const ConvParams& p, const ConvProbe& probe) {
   std::string out = p.weight.empty() ? "conv(x, W)" : "conv(x, " + p.weight + ")";
@@ -49,28 +48,19 @@ std::string formula(const ConvParams& p, const ConvProbe& probe) {
   return out + fmt::format(" (stride {}, {} rows and {} columns before)", p.stride, p.top, p.left);
 }
 
-ConvParams reference_of(const ConvProbe& probe, const Values& x, const Values& y, double tolerance) {
-  ConvParams best;
+// Of a reference: a stride, and what is padded in front.
+std::vector<ConvParams> conv_forms(const ConvProbe& probe, const Values& x, const Values& y) {
+  std::vector<ConvParams> out;
   const ConvProbe::Geometry& g = probe.geometry();
   for (const int64_t stride : {1, 2})
     for (int64_t top = 0; top <= g.rows / 2; ++top) {
       if (y.dim(-2) > (x.dim(-2) + 2 * top) / stride + 1) continue;
-      ConvParams p;
+      ConvParams& p = out.emplace_back();
       p.stride = stride, p.top = top, p.left = g.columns == g.rows ? top : g.columns / 2;
       p.bias = probe.bias().empty() ? 0 : 1;
-      p.residual = probe.measure(false, p);
-      if (p.residual < best.residual) best = p;
-      if (best.residual <= tolerance) return best;
     }
-  return best;
+  return out;
 }
-
-// One change to the formula. Changes of one kind exclude each other; those that `pair` are tried two at a time.
-struct ConvChange {
-  int kind;
-  bool pairs;
-  std::function<void(ConvParams&)> apply;
-};
 
 // Orders of axes that differ where an axis of 1 does not hide it.
 std::vector<KernelMemory> memories(const ConvProbe::Geometry& g) {
@@ -98,182 +88,137 @@ bool is_usual(const KernelMemory& memory) {
                          memory.axes == Axes{1, 0, 2, 3, 4} || memory.axes == Axes{0, 1, 3, 4, 2});
 }
 
-std::vector<ConvChange> changes(const ConvParams& r, const ConvProbe& probe) {
+// Edits that exclude each other have one kind; the likelier of two that fit alike stands first.
+std::vector<Edit<ConvParams>> conv_edits(const ConvParams& r, const ConvProbe& probe) {
   const ConvProbe::Geometry& g = probe.geometry();
-  std::vector<ConvChange> out;
+  std::vector<Edit<ConvParams>> out;
   int kind = 0;
-  const auto add = [&](auto&& change, bool pairs = true) { out.push_back({kind, pairs, change}); };
+  const auto add = [&](const EditName& name, auto&& apply, bool pairs = true) {
+    out.push_back({name, apply, kind, pairs});
+  };
+  const auto pad = [&](int64_t top, int64_t left, bool pairs) {
+    if (top == r.top && left == r.left) return;
+    add(
+        {"convolution.padding",
+         fmt::format("pad {} rows and {} columns in front, not {} and {}", r.top, r.left, top, left)},
+        [=](ConvParams& p) { p.top = top, p.left = left; }, pairs);
+  };
   ++kind;
-  if (r.bias) add([](ConvParams& p) { p.bias = 0; }), add([](ConvParams& p) { p.bias = 2; });
+  const EditName mirrored{"convolution.kernel_mirrored", "do not mirror the kernel: layers compute a correlation"};
+  add(mirrored, [](ConvParams& p) { p.flip_rows = p.flip_columns = true; });
+  add(mirrored, [](ConvParams& p) { p.flip_rows = true; });
+  add(mirrored, [](ConvParams& p) { p.flip_columns = true; });
+  ++kind;
+  if (g.rows == g.columns && g.rows > 1)
+    add({"convolution.kernel_axes",
+         "the kernel's rows and columns are exchanged: permute the weight as the library wants it"},
+        [](ConvParams& p) { p.swap_rows_columns = true; });
+  ++kind;
+  if (g.in == g.out)
+    add({"convolution.transposed_weight", "in and out channels of the weight are exchanged", Blame::kWeights},
+        [](ConvParams& p) { p.transposed = true; });
   ++kind;
   if (g.taps > 1 && g.taps < 6) {
+    const EditName tap{"convolution.temporal_tap",
+                       "for one frame use the newest (last) temporal tap of the kernel alone"};
     for (unsigned taps = 1; taps < 1u << g.taps; ++taps)
-      if (taps != 1u << (g.taps - 1)) add([=](ConvParams& p) { p.taps = taps; });
-    add([=](ConvParams& p) { p.taps = (1u << g.taps) - 1, p.taps_average = true; });
+      if (taps != 1u << (g.taps - 1)) add(tap, [=](ConvParams& p) { p.taps = taps; });
+    add(tap, [=](ConvParams& p) { p.taps = (1u << g.taps) - 1, p.taps_average = true; });
   }
-  ++kind;
-  add([](ConvParams& p) { p.flip_rows = p.flip_columns = true; });
-  add([](ConvParams& p) { p.flip_rows = true; }), add([](ConvParams& p) { p.flip_columns = true; });
-  ++kind;
-  if (g.rows == g.columns && g.rows > 1) add([](ConvParams& p) { p.swap_rows_columns = true; });
-  ++kind;
-  if (g.in == g.out) add([](ConvParams& p) { p.transposed = true; });
   ++kind;
   if (g.rows > 1 || g.columns > 1)
     for (const Border border : {Border::kReplicate, Border::kReflect, Border::kCircular})
-      add([=](ConvParams& p) { p.border = border; });
+      add({"convolution.padding", "pad the border as the reference does"}, [=](ConvParams& p) { p.border = border; });
   ++kind;
   for (int64_t top = 0; top < g.rows; ++top)
-    for (int64_t left = 0; left < g.columns; ++left)
-      if (top != r.top || left != r.left) add([=](ConvParams& p) { p.top = top, p.left = left; });
+    for (int64_t left = 0; left < g.columns; ++left) pad(top, left, true);
   if (g.rows > 1) {
-    for (const int64_t shift : {-1, 1}) {
-      add([=](ConvParams& p) { p.top += shift * g.rows; }, false);
-      add([=](ConvParams& p) { p.left += shift * g.columns; }, false);
-    }
-    add([](ConvParams& p) { p.middle = true; });
+    for (const int64_t shift : {-1, 1})
+      pad(r.top + shift * g.rows, r.left, false), pad(r.top, r.left + shift * g.columns, false);
+    add({"convolution.kernel_size", "apply the whole kernel"}, [](ConvParams& p) { p.middle = true; });
     ++kind;
-    add([](ConvParams& p) { p.dilation = 2; });
+    add({"convolution.dilation", "do not dilate the kernel"}, [](ConvParams& p) { p.dilation = 2; });
   }
   ++kind;
   if (r.stride == 1)
     if (const auto rows = probe.seams(false), columns = probe.seams(true); !rows.empty() || !columns.empty())
-      add([=](ConvParams& p) { p.seams_rows = rows, p.seams_columns = columns; });
+      add({"convolution.padding",
+           "tiles need the pixels of their neighbours, not a border of their own: let them overlap"},
+          [=](ConvParams& p) { p.seams_rows = rows, p.seams_columns = columns; });
   ++kind;
-  for (const KernelMemory& memory : memories(g)) add([=](ConvParams& p) { p.memory = memory; }, is_usual(memory));
+  if (r.bias) {
+    add({"convolution.bias_missing", "add the bias once"}, [](ConvParams& p) { p.bias = 0; });
+    add({"convolution.bias_doubled", "add the bias once"}, [](ConvParams& p) { p.bias = 2; });
+  }
+  ++kind;
+  for (const KernelMemory& memory : memories(g))
+    add(
+        {"convolution.kernel_axes", "permute the weight's axes as the library wants them, do not only rename them"},
+        [=](ConvParams& p) { p.memory = memory; }, is_usual(memory));
   ++kind;
   for (size_t order = 1; order < probe.channel_orders().size(); ++order)
-    add([=](ConvParams& p) { p.order = static_cast<int>(order); }, order < 4);
+    add(
+        {"convolution.input_order", "the channels of the input are in another order"},
+        [=](ConvParams& p) { p.order = static_cast<int>(order); }, order < 4);
   ++kind;
   for (const ElementFunction& function : element_functions().subspan(1))
-    if (function.is_activation) add([&](ConvParams& p) { p.before = &function; }, false);
+    if (function.is_activation)
+      add(
+          {"activation.added", fmt::format("remove {} before this layer", function.name)},
+          [&](ConvParams& p) { p.before = &function; }, false);
   ++kind;
   for (const NumberFormat& format : number_formats()) {
-    add([&](ConvParams& p) { p.kernel = &format; }, false);
-    add([&](ConvParams& p) { p.kernel = p.added = &format; }, false);
-    add([&](ConvParams& p) { p.added = &format; }, false);
-    add([&](ConvParams& p) { p.input = &format; }, false);
-    add([&](ConvParams& p) { p.input = p.kernel = &format; }, false);
-    add([&](ConvParams& p) { p.input = p.kernel = p.added = &format; }, false);
+    const EditName rounded{"convolution.weight_rounded", {}, Blame::kWeights},
+        cast{format.cause, "do not cast the input of this layer"};
+    add(
+        rounded, [&](ConvParams& p) { p.kernel = &format; }, false);
+    add(
+        rounded, [&](ConvParams& p) { p.kernel = p.added = &format; }, false);
+    add(
+        {"convolution.different_bias", "keep the bias in its own dtype", Blame::kWeights},
+        [&](ConvParams& p) { p.added = &format; }, false);
+    add(
+        cast, [&](ConvParams& p) { p.input = &format; }, false);
+    add(
+        cast, [&](ConvParams& p) { p.input = p.kernel = &format; }, false);
+    add(
+        cast, [&](ConvParams& p) { p.input = p.kernel = p.added = &format; }, false);
   }
   return out;
 }
 
-Finding describe(const ConvParams& r, const ConvParams& c, const ConvProbe& probe) {
-  Finding out{.cause = {},
-              .explanation = fmt::format("reference: {}; yours: {}", formula(r, probe), formula(c, probe)),
-              .residual_reference = r.residual,
-              .residual = c.residual,
-              .complexity = 0.7};
-  const auto set = [&](Cause cause, std::string fix, Blame blame = Blame::kNone) {
-    if (out.cause) {  // the second of a pair
-      out.fix += "; and " + fix, out.complexity += 0.4;
-      return;
-    }
-    out.cause = cause, out.fix = std::move(fix), out.blame = blame;
-  };
-  if (!c.memory.plain())
-    set("convolution.kernel_axes", "permute the weight's axes as the library wants them, do not only rename them");
-  if (c.transposed)
-    set("convolution.transposed_weight", "in and out channels of the weight are exchanged", Blame::kWeights);
-  if (c.swap_rows_columns)
-    set("convolution.kernel_axes",
-        "the kernel's rows and columns are exchanged: permute the weight as the library wants it");
-  if (c.flip_rows != r.flip_rows || c.flip_columns != r.flip_columns)
-    set("convolution.kernel_mirrored", "do not mirror the kernel: layers compute a correlation");
-  if (c.taps) set("convolution.temporal_tap", "for one frame use the newest (last) temporal tap of the kernel alone");
-  if (!c.weight.empty())
-    set("convolution.other_weight", "load this layer's own weight, not " + c.weight, Blame::kWeights);
-  if (c.order) set("convolution.input_order", "the channels of the input are in another order");
-  if (c.middle) set("convolution.kernel_size", "apply the whole kernel");
-  if (c.dilation != r.dilation) set("convolution.dilation", "do not dilate the kernel");
-  if (!c.seams_rows.empty() || !c.seams_columns.empty())
-    set("convolution.padding",
-        "tiles need the pixels of their neighbours, not a border of their own: let them overlap");
-  if (c.border != r.border) set("convolution.padding", "pad the border as the reference does");
-  if (c.top != r.top || c.left != r.left)
-    set("convolution.padding",
-        fmt::format("pad {} rows and {} columns in front, not {} and {}", r.top, r.left, c.top, c.left));
-  if (c.bias != r.bias)
-    set(c.bias ? Cause("convolution.bias_doubled") : Cause("convolution.bias_missing"), "add the bias once");
-  if (out.cause) return out;
-  if (c.before)
-    out.cause = "activation.added", out.fix = fmt::format("remove {} before this layer", c.before->name);
-  else if (c.input)
-    out.cause = c.input->cause, out.fix = "do not cast the input of this layer";
-  else if (c.kernel)
-    set("convolution.weight_rounded", "keep the weight in its own dtype", Blame::kWeights);
-  else
-    set("convolution.different_bias", "keep the bias in its own dtype", Blame::kWeights);
-  return out;
-}
-
-// Few places rule most changes out; what is left is measured in all of them.
-void consider_change(const Case& failing, const ConvProbe& probe, double unchanged, ConvParams p, ConvParams& best) {
-  if (!failing.is_better(probe.measure(true, p, {}, true), unchanged)) return;
-  p.residual = probe.measure(true, p);
-  if (p.residual < best.residual) best = std::move(p);
-}
-
-ConvParams best_change(const Case& failing, const ConvProbe& probe, const ConvParams& r,
-                       const std::vector<ConvChange>& all) {
-  const double unchanged = probe.measure(true, r, {}, true);
-  ConvParams best;
-  for (const ConvChange& change : all) {
-    ConvParams p = r;
-    change.apply(p);
-    consider_change(failing, probe, unchanged, std::move(p), best);
-  }
-  return best;
-}
-
-void consider_pairs(const Case& failing, const ConvProbe& probe, const ConvParams& r,
-                    const std::vector<ConvChange>& all, ConvParams& best) {
-  const double unchanged = probe.measure(true, r, {}, true);
-  for (size_t i = 0; i < all.size(); ++i)
-    for (size_t j = i + 1; j < all.size() && all[i].pairs; ++j) {
-      if (failing.explains_candidate(best.residual)) return;
-      if (!all[j].pairs || all[i].kind == all[j].kind) continue;
-      ConvParams p = r;
-      all[i].apply(p), all[j].apply(p);
-      consider_change(failing, probe, unchanged, std::move(p), best);
-    }
-}
-
-void consider_other_weights(Case& failing, const ConvProbe& probe, const Values& weight, const ConvParams& r,
-                            ConvParams& best) {
+// The weight of another layer in its place, with that layer's bias or with its own.
+void try_other_weights(Case& failing, const ConvProbe& probe, const Values& weight, const ConvParams& r,
+                       EditSearch<ConvParams>& search) {
   std::vector<std::string> names;
   for (const auto& [name, shape] : failing.weights_r->shapes())
     if (shape == weight.shape && name != failing.module + ".weight") names.push_back(name);
   sort_by_nearness(names, failing.module + ".weight");
   if (names.size() > kMostOtherWeights) names.resize(kMostOtherWeights);
   for (const std::string& name : names) {
-    if (failing.explains_candidate(best.residual)) return;
+    if (failing.explains_candidate(search.best().residual)) return;
     const auto other = failing.weight_r(name), bias = failing.weight_r(parent_of(name) + ".bias");
     if (!other) continue;
     for (const std::vector<float>* with : {bias && bias->size() == weight.shape[0] ? &bias->v : nullptr,
                                            static_cast<const std::vector<float>*>(nullptr)}) {
-      ConvParams p = r;
-      p.weight = name, p.residual = probe.measure(true, p, {&*other, nullptr, with});
-      if (p.residual < best.residual) best = p;
+      EditedForm<ConvParams> found{
+          r, INFINITY, {{"convolution.other_weight", "load this layer's own weight, not " + name, Blame::kWeights}}};
+      found.form.weight = name, found.residual = probe.measure(true, r, {&*other, nullptr, with});
+      search.take(std::move(found));
     }
   }
 }
 
 // The weight in few bits, with its bits taken for others, or read from the wrong place.
-bool search_forms(Case& failing, const ConvProbe& probe, const Values& weight, const ConvParams& r, Findings& out) {
+bool search_forms(Case& failing, const ConvProbe& probe, const Values& weight, const ConvParams& r,
+                  const Report& report) {
   const Values own = probe.own_rows(), whole = reshaped(weight, {weight.shape[0], own.last()});
   const double with_reference = probe.measure(true, r);
   const auto explains = [&](const Values& rows, bool rounded, const std::string& words, const std::string& fix) {
     const double residual = probe.measure(true, r, {nullptr, &rows, nullptr});
     if (!failing.explains_candidate(residual) || !failing.is_better(residual, with_reference)) return false;
-    out.push_back({.cause = rounded ? Cause("convolution.weight_rounded") : Cause("convolution.different_weight"),
-                   .explanation = fmt::format("reference: {}; yours: the same with {}", formula(r, probe), words),
-                   .fix = fix,
-                   .residual_reference = r.residual,
-                   .residual = residual,
-                   .blame = Blame::kWeights});
-    return true;
+    const Cause cause = rounded ? Cause("convolution.weight_rounded") : Cause("convolution.different_weight");
+    return report.add({cause, fix, Blame::kWeights}, "the same with " + words, residual);
   };
   for (const WeightForm& form : row_forms(whole))
     if (explains(form.make(own), form.rounded, form.words, form.fix)) return true;
@@ -305,48 +250,33 @@ std::string bias_like(Case& failing, const std::vector<double>& offsets, const s
   return "";
 }
 
-using AddFinding = std::function<void(Cause cause, std::string yours, std::string fix, double residual, double)>;
-
-AddFinding adder(const ConvProbe& probe, const ConvParams& r, Findings& out) {
-  return [&](Cause cause, const std::string& yours, const std::string& fix, double residual, double complexity) {
-    out.push_back({.cause = cause,
-                   .explanation = fmt::format("reference: {}; yours: {}", formula(r, probe), yours),
-                   .fix = fix,
-                   .residual_reference = r.residual,
-                   .residual = residual,
-                   .complexity = complexity,
-                   .blame = Blame::kWeights});
-  };
+EditName scaled_weight() {
+  return {"convolution.weight_scaled", "a factor on the weight is missing or applied twice", Blame::kWeights};
 }
 
 // The bias alone, or nearly: a weight of zeros, or one that is only small and still goes with the right product. Asked
 // before anything else, as all that makes the weight small explains such an output.
-bool search_nothing_but_bias(Case& failing, const ConvProbe& probe, const ConvParams& r, Findings& out) {
+bool search_nothing_but_bias(Case& failing, const ConvProbe& probe, const ConvParams& r, const Report& report) {
   const auto [right, mine] = probe.products(r);
-  const AddFinding add = adder(probe, r, out);
   const Values zeros = make_values({static_cast<int64_t>(probe.channels().size()), probe.own_rows().last()});
   const double tt = squared_norm(mine.v), left = tt > 0 ? probe.measure(true, r, {nullptr, &zeros, nullptr}) : 0;
   if (!failing.explains_candidate(left) || !failing.is_better(left, probe.measure(true, r))) return false;
   const double xx = squared_norm(right.v), related = tt > 0 && xx > 0 ? correlation(mine.v, right.v) : 0;
-  if (std::fabs(related) < kUnrelated) {
-    add("convolution.zero_weight", "b alone", "the weight is zeros: it was never loaded", left, 0.7);
-    return true;
-  }
+  if (std::fabs(related) < kUnrelated)
+    return report.add({"convolution.zero_weight", "the weight is zeros: it was never loaded", Blame::kWeights},
+                      "b alone", left, 0.7);
   LineFit products;
   for (size_t i = 0; i < mine.v.size(); ++i) products.add(right.v[i], mine.v[i]);
   const double factor = products.factor(0);
   Residual rest;
   for (size_t i = 0; i < mine.v.size(); ++i) rest.add(factor * right.v[i], mine.v[i]);
   if (rest.is_beyond(kScaledRest)) return false;
-  add("convolution.weight_scaled", fmt::format("{} conv(x, W) + b", number(factor)),
-      "a factor on the weight is missing or applied twice", left * rest.relative(), 1);
-  return true;
+  return report.add(scaled_weight(), fmt::format("{} conv(x, W) + b", number(factor)), left * rest.relative());
 }
 
 // The right product with another factor, order or offset for each output channel.
-void search_products(Case& failing, const ConvProbe& probe, const ConvParams& r, Findings& out) {
+bool search_products(Case& failing, const ConvProbe& probe, const ConvParams& r, const Report& report) {
   auto [right, mine] = probe.products(r);
-  const AddFinding add = adder(probe, r, out);
   const size_t places = static_cast<size_t>(right.last());
   LineFit all;
   for (size_t i = 0; i < mine.v.size(); ++i) all.add(right.v[i], mine.v[i]);
@@ -364,22 +294,23 @@ void search_products(Case& failing, const ConvProbe& probe, const ConvParams& r,
   }
   const auto fits = [&](const Residual& left) { return failing.explains_candidate(left.relative()); };
   if (fits(one) && std::fabs(factor - 1) > 10 * failing.tolerance)
-    return add("convolution.weight_scaled", fmt::format("{} conv(x, W) + b", number(factor)),
-               "a factor on the weight is missing or applied twice", one.relative(), 1);
+    return report.add(scaled_weight(), fmt::format("{} conv(x, W) + b", number(factor)), one.relative());
   if (fits(offset) && places >= 4) {
     const std::string whose = probe.bias().empty() ? "" : bias_like(failing, offsets, probe.channels(), probe.bias());
-    return add(
-        "convolution.different_bias",
-        whose.empty() ? "conv(x, W) plus another vector, which is not this layer's bias" : "conv(x, W) plus " + whose,
-        "compare the loaded bias with the file", offset.relative(), 1);
+    return report.add({"convolution.different_bias", "compare the loaded bias with the file", Blame::kWeights},
+                      "conv(x, W) plus " + (whose.empty() ? "another vector, which is not this layer's bias" : whose),
+                      offset.relative());
   }
   if (fits(each) && places >= 6)
-    return add("convolution.weight_scaled", "conv(x, W) with a factor of its own for each output channel, plus b",
-               "the scales of the weight's rows are missing, or those of other rows", each.relative(), 1.4);
+    return report.add({"convolution.weight_scaled",
+                       "the scales of the weight's rows are missing, or those of other rows", Blame::kWeights},
+                      "conv(x, W) with a factor of its own for each output channel, plus b", each.relative(), 1.4);
   for (const Rearrangement& found : find_rearrangements("", mine, right, failing.tolerance))
     if (failing.explains_candidate(found.residual))
-      return add(found.id, "the same product, " + found.words + ", and then the bias in its own order",
-                 "the output channels of the weight are in another order than those of the bias", found.residual, 1.2);
+      return report.add(
+          {found.id, "the output channels of the weight are in another order than those of the bias", Blame::kWeights},
+          "the same product, " + found.words + ", and then the bias in its own order", found.residual, 1.2);
+  return false;
 }
 
 }  // namespace
@@ -392,21 +323,29 @@ void search_convolution(Case& failing, Findings& out) {
     if (input->shape.size() != failing.r.rank()) continue;
     const ConvProbe probe(failing, *input, *weight);
     if (!probe.possible()) continue;
-    const ConvParams r = reference_of(probe, failing.reference_of(*input), failing.r, failing.tolerance);
-    if (!failing.explains(r.residual)) continue;
-    const double with_reference = probe.measure(true, r);
+    const auto measure_r = [&](const ConvParams& p) { return probe.measure(false, p); };
+    const auto measure_c = [&](const ConvParams& p) { return probe.measure(true, p); };
+    const auto glance = [&](const ConvParams& p) { return probe.measure(true, p, {}, true); };
+    const auto fitted =
+        fit_reference(conv_forms(probe, failing.reference_of(*input), failing.r), measure_r, failing.tolerance);
+    if (!failing.explains(fitted.residual)) continue;
+    const ConvParams& r = fitted.form;
+    const double with_reference = measure_c(r);
     if (failing.note_local(with_reference)) return;
-    if (search_nothing_but_bias(failing, probe, r, out)) return;
-    const std::vector<ConvChange> all = changes(r, probe);
-    ConvParams best = best_change(failing, probe, r, all);
-    consider_other_weights(failing, probe, *weight, r, best);
-    consider_pairs(failing, probe, r, all, best);
-    if (failing.explains_candidate(best.residual) && failing.is_better(best.residual, with_reference))
-      out.push_back(describe(r, best, probe));
-    else if (const size_t before = out.size(); !search_forms(failing, probe, *weight, r, out)) {
-      search_products(failing, probe, r, out);
-      if (out.size() == before) search_solved_kernel(failing, probe, r, formula(r, probe), out);
-    }
+    const Report report(formula(r, probe), fitted.residual, out);
+    if (search_nothing_but_bias(failing, probe, r, report)) return;
+    Budget budget(kMostConvForms);
+    EditSearch<ConvParams> search(r, measure_c, 1, budget);
+    search.look_first(glance, kClearlyBetter * glance(r));
+    const std::vector<Edit<ConvParams>> edits = conv_edits(r, probe);
+    search.try_each(edits);
+    try_other_weights(failing, probe, *weight, r, search);
+    search.try_all_pairs(edits, [&](double residual) { return failing.explains_candidate(residual); });
+    const EditedForm<ConvParams>& c = search.best();
+    if (failing.explains_candidate(c.residual) && failing.is_better(c.residual, with_reference))
+      report.add(c.name(), formula(c.form, probe), c.residual, c.complexity());
+    else if (!search_forms(failing, probe, *weight, r, report) && !search_products(failing, probe, r, report))
+      search_solved_kernel(failing, probe, r, report);
     return;
   }
 }

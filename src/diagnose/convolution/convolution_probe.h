@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "diagnose/search/edits.h"
 #include "diagnose/search/fit.h"
 #include "diagnose/search/functions.h"
 #include "diagnose/search/number_formats.h"
@@ -38,7 +39,6 @@ struct ConvParams {
   const ElementFunction* before = nullptr;                    // of the input
   std::vector<int64_t> seams_rows, seams_columns;             // where one tile ends and the next begins
   std::string weight = {};                                    // empty: its own
-  double residual = INFINITY;
 };
 
 struct ChannelOrder {
@@ -104,8 +104,7 @@ class ConvProbe {
   double tolerance_ = 0;
 };
 
-// Yours with a kernel that must be solved for, where nothing that is known explains it. `formula`: the reference's.
-bool search_solved_kernel(Case& failing, const ConvProbe& probe, const ConvParams& r, const std::string& formula,
-                          Findings& out);
+// Yours with a kernel that must be solved for, where nothing that is known explains it.
+bool search_solved_kernel(Case& failing, const ConvProbe& probe, const ConvParams& r, const Report& report);
 
 }  // namespace lockstep

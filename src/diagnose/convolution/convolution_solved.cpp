@@ -68,17 +68,9 @@ Values for_each_tap(const Values& kernel, int64_t taps) {
 
 }  // namespace
 
-bool search_solved_kernel(Case& failing, const ConvProbe& probe, const ConvParams& r, const std::string& formula,
-                          Findings& out) {
-  const auto add = [&](Cause cause, const std::string& yours, std::string fix, double residual) {
-    out.push_back({.cause = cause,
-                   .explanation = fmt::format("reference: {}; yours: {}", formula, yours),
-                   .fix = std::move(fix),
-                   .residual_reference = r.residual,
-                   .residual = std::min(residual, failing.tolerance),
-                   .complexity = 2.2,
-                   .blame = Blame::kWeights});
-    return true;
+bool search_solved_kernel(Case& failing, const ConvProbe& probe, const ConvParams& r, const Report& report) {
+  const auto add = [&](Cause cause, const std::string& yours, const std::string& fix, double residual) {
+    return report.add({cause, fix, Blame::kWeights}, yours, std::min(residual, failing.tolerance), 2.2);
   };
   const std::string never = fmt::format("{}.weight was never loaded: check its name in the loader", failing.module);
   const auto solved = solve_kernel(probe, r);

@@ -68,8 +68,10 @@ void search_depthwise(Case& failing, Findings& out) {
   EditSearch<Depthwise> search(r.form, of_c, 1, budget);
   search.try_each(kDepthwiseEdits);
   search.try_all_pairs(kDepthwiseEdits, [&](double residual) { return failing.explains_candidate(residual); });
-  if (failing.explains_candidate(search.best().residual) && failing.is_better(search.best().residual, of_c(r.form)))
-    out.push_back(finding_of(r, search.best(), "a convolution in which each channel has a kernel of its own"));
+  const EditedForm<Depthwise>& c = search.best();
+  if (failing.explains_candidate(c.residual) && failing.is_better(c.residual, of_c(r.form)))
+    Report("a convolution in which each channel has a kernel of its own", r.residual, out)
+        .add(c.name(), "the same, but " + c.words(), c.residual, c.complexity());
 }
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include "diagnose/case/thresholds.h"
 #include "diagnose/linear/inverse_linear.h"
 #include "diagnose/linear/linear_calls.h"
-#include "diagnose/linear/linear_probe.h"
+#include "diagnose/linear/linear_report.h"
 #include "diagnose/search/number_formats.h"
 #include "diagnose/weight/kept_angles.h"
 #include "diagnose/weight/weight_levels.h"
@@ -21,34 +21,27 @@ namespace {
 
 constexpr int64_t kProbeColumns = 64, kMostLoads = 40, kLargeWeight = int64_t{1} << 20, kMostSolved = 512;
 
-void search_bias(Case& failing, const LinearProbe& search, double r, Findings& out) {
-  const auto add = [&](Cause cause, std::string yours, std::string fix, double residual, Blame blame) {
-    out.push_back({.cause = cause,
-                   .explanation = fmt::format("reference: x W^T + b; yours: {}", yours),
-                   .fix = std::move(fix),
-                   .residual_reference = r,
-                   .residual = residual,
-                   .complexity = 0.7,
-                   .blame = blame});
-  };
+void search_bias(Case& failing, const LinearProbe& search, const LinearReport& report) {
   if (search.bias()) {
     const double without = search.candidate(search.weight(), nullptr);
     if (search.good(without))
-      add("linear.bias_missing", "x W^T", fmt::format("add {}.bias", failing.module), without, Blame::kNone);
+      report.add("linear.bias_missing", "x W^T", fmt::format("add {}.bias", failing.module), without, 0.7,
+                 Blame::kNone);
     std::vector<float> twice = *search.bias();
     for (float& value : twice) value *= 2;
     const double doubled = search.candidate(search.weight(), &twice);
-    if (search.good(doubled)) add("linear.bias_doubled", "x W^T + 2 b", "add the bias once", doubled, Blame::kNone);
-  }
-  if (search.bias()) {
+    if (search.good(doubled))
+      report.add("linear.bias_doubled", "x W^T + 2 b", "add the bias once", doubled, 0.7, Blame::kNone);
     double residual = 0;
     const Format format = first_fitting(number_formats(), [&](const NumberFormat& next) {
       const Values poorer = in_format(Values{{}, *search.bias()}, &next);
       return search.good(residual = search.candidate(search.weight(), &poorer.v));
     });
-    if (format)
-      return add("linear.different_bias", fmt::format("x W^T + b with b in {}", format->name),
-                 "keep the bias in its own dtype", residual, Blame::kWeights);
+    if (format) {
+      report.add("linear.different_bias", fmt::format("x W^T + b with b in {}", format->name),
+                 "keep the bias in its own dtype", residual, 0.7);
+      return;
+    }
   }
   size_t loads = 0;
   for (const auto& [name, shape] : failing.weights_r->shapes()) {
@@ -56,28 +49,21 @@ void search_bias(Case& failing, const LinearProbe& search, double r, Findings& o
       continue;
     const auto other = failing.weight_r(name);
     if (!other) continue;
-    const double residual = search.candidate(search.weight(), &other->v);
-    if (search.good(residual)) {
-      add("linear.other_bias", "x W^T + " + name, fmt::format("load {}.bias here", failing.module), residual,
-          Blame::kWeights);
+    if (const double residual = search.candidate(search.weight(), &other->v); search.good(residual)) {
+      report.add("linear.other_bias", "x W^T + " + name, fmt::format("load {}.bias here", failing.module), residual,
+                 0.7);
       return;
     }
   }
 }
 
-void search_solved_bias(Case& failing, const LinearProbe& search, double r, Findings& out) {
+void search_solved_bias(Case& failing, const LinearProbe& search, const LinearReport& report) {
   if (search.rows() < 4) return;
   const std::vector<float> own = search.own_bias();
   const double residual = search.candidate(search.weight(), &own);
-  if (!search.good(residual)) return;
-  out.push_back(
-      {.cause = "linear.different_bias",
-       .explanation = "reference: x W^T + b; yours: x W^T plus another vector, which is no bias of the checkpoint",
-       .fix = fmt::format("compare the loaded {}.bias with the file", failing.module),
-       .residual_reference = r,
-       .residual = residual,
-       .complexity = 0.9,
-       .blame = Blame::kWeights});
+  if (search.good(residual))
+    report.add("linear.different_bias", "x W^T plus another vector, which is no bias of the checkpoint",
+               fmt::format("compare the loaded {}.bias with the file", failing.module), residual, 0.9);
 }
 
 struct OtherWeight {
@@ -114,7 +100,7 @@ std::vector<OtherWeight> parts_of(const Values& other, const std::vector<float>*
   return out;
 }
 
-void search_other_weights(Case& failing, const LinearProbe& search, double r, Findings& out) {
+void search_other_weights(Case& failing, const LinearProbe& search, const LinearReport& report) {
   // Its neighbours and the same projection in other layers first: reading a checkpoint costs.
   const Shape &own = search.weight().shape, turned{own[1], own[0]};
   std::vector<std::string> names;
@@ -134,16 +120,10 @@ void search_other_weights(Case& failing, const LinearProbe& search, double r, Fi
       for (const std::vector<float>* bias : {part.bias.empty() ? search.bias() : &part.bias, search.bias()}) {
         const double residual = search.candidate_rows(part.rows, bias);
         if (!search.good(residual)) continue;
-        out.push_back(
-            {.cause = "linear.other_weight",
-             .explanation = fmt::format("reference: x W^T + b with W = {}.weight; yours: the same with W = {}{}{}",
-                                        failing.module, name, part.words, search.region()),
-             .fix = fmt::format("load {}.weight here: the index of the layer or the name of the projection is off",
-                                failing.module),
-             .residual_reference = r,
-             .residual = residual,
-             .complexity = part.words.empty() ? 0.7 : 0.9,
-             .blame = Blame::kWeights});
+        report.add("linear.other_weight", fmt::format("the same with W = {}{}", name, part.words),
+                   fmt::format("load {}.weight here: the index of the layer or the name of the projection is off",
+                               failing.module),
+                   residual, part.words.empty() ? 0.7 : 0.9);
         return;
       }
     }
@@ -200,7 +180,11 @@ bool holds_the_same_numbers(const Values& solved, const Values& right) {
   return right.last() >= 16;
 }
 
-void search_solved(Case& failing, const LinearProbe& search, double r, Findings& out) {
+std::string never_loaded(const Case& failing) {
+  return fmt::format("{}.weight was never loaded: check its name in the loader", failing.module);
+}
+
+void search_solved(Case& failing, const LinearProbe& search, const LinearReport& report) {
   double residual = INFINITY;
   const auto solved = solved_weight(failing, search.weight().shape[1], search.weight().shape[0], residual);
   if (!solved || residual > std::max(50 * failing.tolerance, 1e-3)) return;
@@ -212,63 +196,41 @@ void search_solved(Case& failing, const LinearProbe& search, double r, Findings&
     related += std::fabs(correlation(solved->row(j), search.weight().row(j))) / static_cast<double>(solved->shape[0]);
   const bool moved = related < 0.5 && holds_the_same_numbers(*solved, search.weight());
   const bool random = relation.id == "weights.random" && related < 0.5 && !moved;
+  const double left = std::min(residual, failing.tolerance);
   if (related > kQuantisedRelated)
     if (const auto few = find_few_levels(*solved, kSolvedNoise)) {
-      out.push_back({.cause = "linear.weight_quantised",
-                     .explanation = fmt::format(
-                         "reference: x W^T + b with W = {}.weight; yours: linear in x too, with a weight that "
-                         "takes {}",
-                         failing.module, few->words),
-                     .fix = "expected when the candidate is quantised; else load the full weight",
-                     .residual_reference = r,
-                     .residual = std::min(residual, failing.tolerance),
-                     .complexity = 1.8,
-                     .blame = Blame::kWeights});
+      report.add("linear.weight_quantised", "linear in x too, with a weight that takes " + few->words,
+                 "expected when the candidate is quantised; else load the full weight", left, 1.8);
       return;
     }
-  if (relation.id == "weights.transposed" || relation.id == "weights.rearranged" ||
-      relation.id == "weights.parts_exchanged")
-    out.push_back({.cause = relation.id == "weights.transposed" ? Cause("linear.transposed_weight")
-                                                                : Cause("linear.input_parts_exchanged"),
-                   .explanation = fmt::format("reference: x W^T + b with W = {}.weight; yours: the same with W's {}",
-                                              failing.module, relation.words),
-                   .fix = "bring the weight, or what it is applied to, into the reference's order",
-                   .residual_reference = r,
-                   .residual = std::min(residual, failing.tolerance),
-                   .complexity = 2,
-                   .blame = Blame::kWeights});
-  out.push_back({.cause = random ? Cause("linear.random_weight") : Cause("linear.different_weight"),
-                 .explanation = fmt::format(
-                     "reference: x W^T + b with W = {}.weight; yours: linear in x too, but with {}{}", failing.module,
-                     moved ? "W's numbers in another order" : "a weight that is none of the checkpoint's",
-                     random ? " (" + relation.words + ")" : ""),
-                 .fix = random ? fmt::format("{}.weight was never loaded: check its name in the loader", failing.module)
-                               : fmt::format("compare the loaded {}.weight with the file (lockstep weights compare)",
-                                             failing.module),
-                 .residual_reference = r,
-                 .residual = std::min(residual, failing.tolerance),
-                 .complexity = 2.2,
-                 .blame = Blame::kWeights});
+  const bool turned = relation.id == "weights.transposed";
+  if (turned || relation.id == "weights.rearranged" || relation.id == "weights.parts_exchanged")
+    report.add(turned ? Cause("linear.transposed_weight") : Cause("linear.input_parts_exchanged"),
+               "the same with W's " + relation.words,
+               "bring the weight, or what it is applied to, into the reference's order", left, 2);
+  if (random)
+    report.add("linear.random_weight",
+               fmt::format("linear in x too, but with a weight that is none of the checkpoint's ({})", relation.words),
+               never_loaded(failing), left, 2.2);
+  else
+    report.add("linear.different_weight",
+               fmt::format("linear in x too, but with {}",
+                           moved ? "W's numbers in another order" : "a weight that is none of the checkpoint's"),
+               fmt::format("compare the loaded {}.weight with the file (lockstep weights compare)", failing.module),
+               left, 2.2);
 }
 
 // Too few rows to solve for the weight. One drawn at random had a bias drawn with it, or none of its own.
-void search_random_projection(Case& failing, const LinearProbe& search, double r, Findings& out) {
+void search_random_projection(Case& failing, const LinearProbe& search, const LinearReport& report) {
   if (std::fabs(correlation(failing.c.v, failing.r.v)) > 0.3) return;
   const int64_t outputs = search.weight().shape[0];
   const Values y = search.without_bias(sample_indices(outputs, outputs));
   auto angles = kept_angles(search.input(), y, false);
   if (!angles) angles = kept_angles(search.input(), y, true);
-  if (!angles) return;
-  out.push_back({.cause = "linear.random_weight",
-                 .explanation = fmt::format(
-                     "reference: x W^T + b with W = {}.weight; yours: keeps the angles between the rows of x as a "
-                     "weight drawn at random does ({})",
-                     failing.module, *angles),
-                 .fix = fmt::format("{}.weight was never loaded: check its name in the loader", failing.module),
-                 .residual_reference = r,
-                 .residual = failing.tolerance,
-                 .complexity = 2.2,
-                 .blame = Blame::kWeights});
+  if (angles)
+    report.add("linear.random_weight",
+               fmt::format("keeps the angles between the rows of x as a weight drawn at random does ({})", *angles),
+               never_loaded(failing), failing.tolerance, 2.2);
 }
 
 // What was not recorded may be what is wrong, and an input in another order keeps the angles too. Under the right
@@ -290,33 +252,21 @@ bool could_be_the_input(Case& failing, const LinearProbe& search, const Item& in
   return rms(x.v) < 2 * rms(failing.reference_of(input).v);
 }
 
-void search_given_weights(Case& failing, const LinearProbe& search, double r, Findings& out) {
+void search_given_weights(Case& failing, const LinearProbe& search, const LinearReport& report) {
   if (!failing.weights_c) return;
   const auto own = failing.weights_c->find(failing.module + ".weight");
   const auto own_bias = failing.weights_c->find(failing.module + ".bias");
   if (!own) {
     if (!failing.weights_c->shapes().empty())
-      out.push_back({.cause = "weights.missing",
-                     .explanation = fmt::format("reference: has {0}.weight; your checkpoint has none of that name",
-                                                failing.module),
-                     .fix = "load it: an unloaded weight keeps its initial values",
-                     .residual_reference = r,
-                     .residual = failing.tolerance,
-                     .complexity = 1.5,
-                     .blame = Blame::kWeights});
+      report.add("weights.missing", "your checkpoint has no weight of that name",
+                 "load it: an unloaded weight keeps its initial values", failing.tolerance, 1.5);
     return;
   }
   const double residual = search.candidate(*own, own_bias ? &own_bias->v : nullptr);
   const WeightRelation relation = relate_weights(failing.module + ".weight", *own, search.weight());
-  if (!relation.id || !search.good(residual)) return;
-  out.push_back({.cause = relation.id,
-                 .explanation = fmt::format(
-                     "reference: x W^T + b; yours: the same formula with your own weight, which is {}", relation.words),
-                 .fix = fmt::format("the files differ in {}.weight: convert it again", failing.module),
-                 .residual_reference = r,
-                 .residual = residual,
-                 .complexity = 0.6,
-                 .blame = Blame::kWeights});
+  if (relation.id && search.good(residual))
+    report.add(relation.id, "the same formula with your own weight, which is " + relation.words,
+               fmt::format("the files differ in {}.weight: convert it again", failing.module), residual, 0.6);
 }
 
 }  // namespace
@@ -343,16 +293,17 @@ void search_linear(Case& failing, Findings& out) {
       return std::none_of(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
                           [&](const Finding& f) { return f.residual <= near; });
     };
-    search_given_weights(failing, search, r, out);
-    search_bias(failing, search, r, out);
-    if (unexplained()) search_solved_bias(failing, search, r, out);
-    if (unexplained()) search_changed_weight(search, r, out);
-    if (unexplained()) search_other_weights(failing, search, r, out);
-    if (unexplained()) search_changed_input(search, r, out);
-    if (unexplained()) search_rows_elsewhere(search, r, out);
-    if (out.size() == before) search_solved(failing, search, r, out);
+    const LinearReport report(search, r, out);
+    search_given_weights(failing, search, report);
+    search_bias(failing, search, report);
+    if (unexplained()) search_solved_bias(failing, search, report);
+    if (unexplained()) search_changed_weight(search, report, out);
+    if (unexplained()) search_other_weights(failing, search, report);
+    if (unexplained()) search_changed_input(search, report);
+    if (unexplained()) search_rows_elsewhere(search, report);
+    if (out.size() == before) search_solved(failing, search, report);
     if (out.size() == before && !(input->assumed && could_be_the_input(failing, search, *input)))
-      search_random_projection(failing, search, r, out);
+      search_random_projection(failing, search, report);
     for (size_t i = before; i < out.size() && !unexplained(); ++i)
       if (out[i].residual > near) out[i].complexity += 1;
     return;

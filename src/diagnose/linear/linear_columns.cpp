@@ -34,7 +34,7 @@ std::optional<std::vector<double>> solved_factors(const LinearProbe& probe) {
 
 }  // namespace
 
-bool search_column_scales(const LinearProbe& probe, LinearReport& report, Findings& out) {
+bool search_column_scales(const LinearProbe& probe, const LinearReport& report, Findings& out) {
   const int64_t inputs = probe.weight().last();
   const int64_t equations = probe.rows() * static_cast<int64_t>(probe.columns().size());
   if (inputs < 4 || inputs > kMostInputs || 2 * equations < 3 * inputs) return false;

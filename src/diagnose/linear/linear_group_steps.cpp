@@ -120,7 +120,8 @@ class StepsFound {
 };
 
 bool search_steps_of(const LinearProbe& probe, const CallRows& rows, const GroupedNumbers& numbers,
-                     const std::function<double(int64_t)>& right_step, const std::string& words, LinearReport& report) {
+                     const std::function<double(int64_t)>& right_step, const std::string& words,
+                     const LinearReport& report) {
   const int64_t width = probe.weight().last(), groups = numbers.groups.per_row(width);
   const int64_t unknowns = numbers.zero_points ? 2 * groups : groups;
   if (groups < 2 || 2 * unknowns > static_cast<int64_t>(rows.x.size())) return false;
@@ -148,7 +149,7 @@ bool search_steps_of(const LinearProbe& probe, const CallRows& rows, const Group
 
 }  // namespace
 
-bool search_group_steps(const LinearProbe& probe, LinearReport& report) {
+bool search_group_steps(const LinearProbe& probe, const LinearReport& report) {
   const Values& w = probe.weight();
   if (w.size() == 0 || probe.columns().empty()) return false;
   const CallRows rows = rows_for_steps(probe.failing(), w.shape);

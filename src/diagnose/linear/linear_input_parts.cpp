@@ -96,7 +96,7 @@ std::string part_words(const PartFactors& found, int64_t inputs) {
   return fmt::format("of {} parts of the inputs only {}", n, out.empty() ? "none" : out);
 }
 
-bool report_parts(const PartFactors& found, const LinearProbe& probe, LinearReport& report) {
+bool report_parts(const PartFactors& found, const LinearProbe& probe, const LinearReport& report) {
   const bool whole = std::all_of(found.factors.begin(), found.factors.end(), is_whole);
   const bool bias_whole = !probe.bias() || is_whole(found.bias);
   if (!bias_whole || !whole) return false;
@@ -114,7 +114,7 @@ bool report_parts(const PartFactors& found, const LinearProbe& probe, LinearRepo
 }
 
 // The sum ends too early or begins too late: what is left of it, by the number of inputs that are counted.
-bool search_ends(const LinearProbe& probe, LinearReport& report) {
+bool search_ends(const LinearProbe& probe, const LinearReport& report) {
   const Values &x = probe.input(), &w = probe.weight(), mine = probe.without_bias();
   const size_t inputs = static_cast<size_t>(w.last()), columns = std::min<size_t>(16, probe.columns().size());
   std::vector<double> first(inputs + 1), last(inputs + 1);  // squares left with only the first, the last n inputs
@@ -152,7 +152,7 @@ bool search_ends(const LinearProbe& probe, LinearReport& report) {
 }
 
 // Each part of the outputs is made of its own part of the inputs alone, or of all but that one.
-bool search_blocks_alone(const LinearProbe& probe, LinearReport& report) {
+bool search_blocks_alone(const LinearProbe& probe, const LinearReport& report) {
   const Values& w = probe.weight();
   for (int64_t parts = 2; parts <= 16; ++parts) {
     if (w.shape[0] % parts || w.last() % parts) continue;
@@ -181,7 +181,7 @@ bool search_blocks_alone(const LinearProbe& probe, LinearReport& report) {
 
 }  // namespace
 
-bool search_input_parts(const LinearProbe& probe, LinearReport& report) {
+bool search_input_parts(const LinearProbe& probe, const LinearReport& report) {
   const int64_t inputs = probe.weight().last();
   if (probe.rows() < 4 || probe.columns().size() < 2 || inputs < 4) return false;
   if (search_ends(probe, report) || search_blocks_alone(probe, report)) return true;

@@ -99,7 +99,7 @@ bool are_its_own(const Matrix& directions, const Values& w) {
 
 }  // namespace
 
-bool search_low_rank(const LinearProbe& probe, LinearReport& report) {
+bool search_low_rank(const LinearProbe& probe, const LinearReport& report) {
   const Values& w = probe.weight();
   const std::vector<int64_t> columns = sample_indices(w.rows(), kOutputsOfRank);
   const RankRows rows = rows_of(probe, columns);

@@ -66,11 +66,4 @@ class LinearProbe {
 double linear_misfit(const Values& x, const Values& y, const Values& w, const std::vector<float>& bias,
                      const std::vector<int64_t>& columns);
 
-// What can be said of the weight or the input when the layer's own weight was meant; false when nothing was found.
-bool search_changed_weight(const LinearProbe& probe, double reference_residual, Findings& out);
-bool search_changed_input(const LinearProbe& probe, double reference_residual, Findings& out);
-
-// Are yours the rows of other weights beside it, in another order?
-bool search_rows_elsewhere(const LinearProbe& probe, double reference_residual, Findings& out);
-
 }  // namespace lockstep

@@ -148,7 +148,7 @@ Values rows_read(const LinearProbe& probe, WeightGrid& grid, const Reading& read
 }
 
 // Groups that run along the outputs: each input has scales of its own.
-bool search_quantised_columns(const LinearProbe& probe, LinearReport& report) {
+bool search_quantised_columns(const LinearProbe& probe, const LinearReport& report) {
   const Values& w = probe.weight();
   const int64_t rows = w.shape[0], inputs = w.shape[1];
   for (const int64_t group : {rows, int64_t{32}, int64_t{64}, int64_t{128}}) {
@@ -188,7 +188,7 @@ bool search_quantised_columns(const LinearProbe& probe, LinearReport& report) {
   return false;
 }
 
-bool search_element_forms(const LinearProbe& probe, LinearReport& report) {
+bool search_element_forms(const LinearProbe& probe, const LinearReport& report) {
   const Values rows = take_rows(probe.weight(), probe.columns());
   for (const WeightForm& form : element_forms())
     if (const double residual = probe.candidate_rows(form.make(rows)); probe.good(residual))
@@ -198,7 +198,7 @@ bool search_element_forms(const LinearProbe& probe, LinearReport& report) {
 }
 
 // One row rules most memories out; there are many.
-bool search_memory(const LinearProbe& probe, const std::vector<WeightMemory>& memories, LinearReport& report) {
+bool search_memory(const LinearProbe& probe, const std::vector<WeightMemory>& memories, const LinearReport& report) {
   const Values& w = probe.weight();
   for (const WeightMemory& memory : memories) {
     const auto rows = [&](size_t most) {
@@ -215,7 +215,7 @@ bool search_memory(const LinearProbe& probe, const std::vector<WeightMemory>& me
 
 // Scales of groups of one size handed out as if the groups had another.
 bool search_other_group_sizes(const LinearProbe& probe, const std::vector<Quantiser>& all, EndsBySize& ends,
-                              double hopeless, LinearReport& report) {
+                              double hopeless, const LinearReport& report) {
   constexpr int64_t kMostMistaken = 256;  // larger groups are not taken for each other
   const Values& w = probe.weight();
   std::vector<WeightGroups> read;
@@ -255,7 +255,7 @@ bool search_other_group_sizes(const LinearProbe& probe, const std::vector<Quanti
 }  // namespace
 
 // A model that is held in few bits of precision is also quantised in them.
-bool search_quantised_as_held(const LinearProbe& probe, LinearReport& report) {
+bool search_quantised_as_held(const LinearProbe& probe, const LinearReport& report) {
   if (!probe.held_in() || probe.columns().empty()) return false;
   const Values& w = probe.weight();
   EndsBySize ends(w);
@@ -273,7 +273,7 @@ bool search_quantised_as_held(const LinearProbe& probe, LinearReport& report) {
   return false;
 }
 
-bool search_quantised_otherwise(const LinearProbe& probe, LinearReport& report) {
+bool search_quantised_otherwise(const LinearProbe& probe, const LinearReport& report) {
   const Values& w = probe.weight();
   if (w.size() == 0) return false;
   if (search_element_forms(probe, report) || search_memory(probe, weight_memories(w.shape), report)) return true;

@@ -36,7 +36,7 @@ constexpr std::array<std::array<int64_t, 8>, 2> kWordOrders = {{{0, 2, 4, 6, 1, 
 
 }  // namespace
 
-bool search_packed_rows(const LinearProbe& probe, LinearReport& report) {
+bool search_packed_rows(const LinearProbe& probe, const LinearReport& report) {
   const Values& w = probe.weight();
   if (w.rows() % 8) return false;
   for (const auto& order : kWordOrders) {
@@ -61,7 +61,7 @@ bool search_packed_rows(const LinearProbe& probe, LinearReport& report) {
   return false;
 }
 
-bool search_rows_elsewhere(const LinearProbe& probe, double reference_residual, Findings& out) {
+bool search_rows_elsewhere(const LinearProbe& probe, const LinearReport& report) {
   Case& failing = probe.failing();
   const Values& own = probe.weight();
   // Wrong ones alone: evenly spread over all, they may be just those that stay in place.
@@ -113,30 +113,17 @@ bool search_rows_elsewhere(const LinearProbe& probe, double reference_residual, 
     if (moved++ == 0) example = j;
   }
   if (moved == 0 || worst > most) return false;
-  if (std::all_of(best.begin(), best.end(), [&](const Row& row) { return row.weight == failing.module + ".weight"; })) {
-    out.push_back({.cause = "linear.different_weight",
-                   .explanation =
-                       fmt::format("reference: x W^T + b with W = {}.weight; yours: W's rows (and b) in another order, "
-                                   "output {} is row {}",
-                                   failing.module, columns[example], best[example].row),
-                   .fix = "keep the rows of the weight in the file's order, or put the outputs back",
-                   .residual_reference = reference_residual,
-                   .residual = std::min(worst, failing.tolerance),
-                   .complexity = 1.4,
-                   .blame = Blame::kWeights});
-    return true;
-  }
-  out.push_back(
-      {.cause = "linear.other_weight",
-       .explanation = fmt::format("reference: x W^T + b with W = {}.weight; yours: rows of its neighbours' weights in "
-                                  "another order, output {} is row {} of {}",
-                                  failing.module, columns[example], best[example].row, best[example].weight),
-       .fix = "cut the fused weight as it lies in the file: by thirds, or head by head",
-       .residual_reference = reference_residual,
-       .residual = std::min(worst, failing.tolerance),
-       .complexity = 1.4,
-       .blame = Blame::kWeights});
-  return true;
+  const bool own_rows =
+      std::all_of(best.begin(), best.end(), [&](const Row& row) { return row.weight == failing.module + ".weight"; });
+  const std::string moved_row =
+      fmt::format("in another order, output {} is row {}", columns[example], best[example].row);
+  const double residual = std::min(worst, failing.tolerance);
+  return own_rows
+             ? report.add("linear.different_weight", "W's rows (and b) " + moved_row,
+                          "keep the rows of the weight in the file's order, or put the outputs back", residual, 1.4)
+             : report.add("linear.other_weight",
+                          "rows of its neighbours' weights " + moved_row + " of " + best[example].weight,
+                          "cut the fused weight as it lies in the file: by thirds, or head by head", residual, 1.4);
 }
 
 }  // namespace lockstep

@@ -79,7 +79,7 @@ bool try_orders(int64_t n, const std::function<bool(const Order&, const std::str
 
 // Zeros make the bias alone, and so, nearly, does a weight that is only small: what is left beside the bias tells them
 // apart, as it still goes with the right product.
-bool search_zeros(const LinearProbe& probe, LinearReport& report) {
+bool search_zeros(const LinearProbe& probe, const LinearReport& report) {
   const double residual =
       probe.candidate_rows(make_values({static_cast<int64_t>(probe.columns().size()), probe.weight().last()}));
   return probe.good(residual) && std::fabs(correlation(probe.without_bias().v, probe.product().v)) < kUnrelated &&
@@ -87,7 +87,7 @@ bool search_zeros(const LinearProbe& probe, LinearReport& report) {
                     residual, 0.7);
 }
 
-bool search_turned(const LinearProbe& probe, LinearReport& report) {
+bool search_turned(const LinearProbe& probe, const LinearReport& report) {
   const int64_t outputs = probe.weight().shape[0], inputs = probe.weight().shape[1];
   // W's memory taken for [in, out] and transposed; where both are as many, that is W^T.
   const double turned = probe.candidate_moved([&](int64_t row, int64_t i) { return i * outputs + row; });
@@ -108,7 +108,7 @@ bool search_turned(const LinearProbe& probe, LinearReport& report) {
                     "the weight lies as [out, in] already: do not transpose it", turned, 0.8);
 }
 
-bool search_orders(const LinearProbe& probe, LinearReport& report) {
+bool search_orders(const LinearProbe& probe, const LinearReport& report) {
   const Values& w = probe.weight();
   if (w.shape[1] <= kMostOrders && try_orders(w.shape[1], [&](const Order& order, const std::string& words) {
         const Values moved = moved_input(probe.input(), order);
@@ -131,7 +131,7 @@ bool search_orders(const LinearProbe& probe, LinearReport& report) {
 
 // t = k P: one factor, or one for each output channel. What is left is measured against the whole output, as it is
 // everywhere, and need only be a small part of t: a weight that was scaled is often rounded too.
-bool search_scales(const LinearProbe& probe, LinearReport& report) {
+bool search_scales(const LinearProbe& probe, const LinearReport& report) {
   const Values mine = probe.without_bias(), right = probe.product();
   const size_t columns = probe.columns().size();
   LineFit all;
@@ -181,7 +181,7 @@ Values quantised_as_one(const Values& rows, float low, float high, int bits, boo
 }
 
 // Only the rows that are looked at are made: weights are large.
-bool search_precision_of_weight(const LinearProbe& probe, LinearReport& report) {
+bool search_precision_of_weight(const LinearProbe& probe, const LinearReport& report) {
   const Values& w = probe.weight();
   const Values rows = take_rows(w, probe.columns());
   const Values few = take_rows(
@@ -232,7 +232,7 @@ bool search_precision_of_weight(const LinearProbe& probe, LinearReport& report) 
 }
 
 // y_j - b_j = sum over groups g of s[j, g] (x_g . W[j, g]): right numbers with the scales of other groups.
-bool search_group_scales(const LinearProbe& probe, LinearReport& report) {
+bool search_group_scales(const LinearProbe& probe, const LinearReport& report) {
   const Values &w = probe.weight(), &x = probe.input();
   const Values mine = probe.without_bias();
   for (const int64_t group : {int64_t{128}, int64_t{64}, int64_t{32}, int64_t{16}}) {
@@ -271,21 +271,7 @@ bool search_group_scales(const LinearProbe& probe, LinearReport& report) {
 
 }  // namespace
 
-bool LinearReport::add(Cause cause, const std::string& yours, std::string fix, double residual, double complexity,
-                       Blame blame) {
-  out_.push_back({.cause = cause,
-                  .explanation = fmt::format("reference: x W^T + b with W = {}.weight; yours: {}{}",
-                                             probe_.failing().module, yours, probe_.region()),
-                  .fix = std::move(fix),
-                  .residual_reference = r_,
-                  .residual = residual,
-                  .complexity = complexity,
-                  .blame = blame});
-  return true;
-}
-
-bool search_changed_weight(const LinearProbe& probe, double r, Findings& out) {
-  LinearReport report(probe, r, out);
+bool search_changed_weight(const LinearProbe& probe, const LinearReport& report, Findings& out) {
   return search_zeros(probe, report) || search_turned(probe, report) || search_packed_rows(probe, report) ||
          search_scales(probe, report) || search_orders(probe, report) || search_input_parts(probe, report) ||
          search_quantised_as_held(probe, report) || search_precision_of_weight(probe, report) ||
@@ -294,8 +280,7 @@ bool search_changed_weight(const LinearProbe& probe, double r, Findings& out) {
          search_group_steps(probe, report);
 }
 
-bool search_changed_input(const LinearProbe& probe, double r, Findings& out) {
-  LinearReport report(probe, r, out);
+bool search_changed_input(const LinearProbe& probe, const LinearReport& report) {
   const Values& x = probe.input();
   double left = 0;
   if (const Format format = first_fitting(number_formats(), [&](const NumberFormat& next) {

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "diagnose/norm/norm_search.h"
+#include "diagnose/norm/norm_form.h"
+#include "diagnose/search/fit.h"
 
 namespace lockstep {
 namespace {

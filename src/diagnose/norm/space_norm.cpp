@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "diagnose/search/edits.h"
 #include "diagnose/search/fit.h"
 #include "measure/residual.h"
 
@@ -27,11 +28,7 @@ struct SpaceNorm {
   bool weighted = true;  // times the norm's own weight
   double eps = 0;
   double factor = 1;  // what it is multiplied with beyond that
-  double residual = INFINITY;
 
-  bool same_form(const SpaceNorm& o) const {
-    return groups == o.groups && extent == o.extent && centred == o.centred && weighted == o.weighted;
-  }
   std::string words(int64_t channels) const {
     const std::string what = groups == 1          ? "all channels"
                              : groups == channels ? "each channel"
@@ -86,8 +83,8 @@ struct Normed {
     return extent == Extent::kRow ? row : extent == Extent::kColumn ? column : 0;
   }
 
-  // What is left when y is `form` of x, the factor solved for (or taken from the form).
-  SpaceNorm fitted(SpaceNorm form, const std::vector<float>& weight, bool solve) const {
+  // What is left when y is `form` of x; the factor is solved for, or taken from the form.
+  EditedForm<SpaceNorm> fitted(SpaceNorm form, const std::vector<float>& weight, bool solve) const {
     const int64_t size = channels / form.groups;
     std::vector<double> z;
     z.reserve(static_cast<size_t>(channels) * sample.size());
@@ -118,60 +115,57 @@ struct Normed {
         }
       }
     }
-    if (!(zz > 0) || !(yy > 0)) return form;
+    if (!(zz > 0) || !(yy > 0)) return {form};
     if (solve) form.factor = zy / zz;
-    form.residual = std::sqrt(std::max(0.0, yy - 2 * form.factor * zy + form.factor * form.factor * zz) / yy);
-    if (form.residual < 1e-3) {  // the difference of large sums says no more: count it out
-      Residual unexplained;
-      size_t i = 0;
-      for (int64_t g = 0; g < form.groups; ++g)
-        for (size_t pixel = 0; pixel < sample.size(); ++pixel)
-          for (int64_t c = g * size; c < (g + 1) * size; ++c, ++i) {
-            const size_t at = pixel * static_cast<size_t>(channels) + static_cast<size_t>(c);
-            unexplained.add(form.factor * z[i], sampled_y[at]);
-          }
-      form.residual = unexplained.relative();
-    }
-    return form;
+    const double left = std::sqrt(std::max(0.0, yy - 2 * form.factor * zy + form.factor * form.factor * zz) / yy);
+    if (left >= 1e-3) return {form, left};
+    Residual unexplained;  // the difference of large sums says no more: count it out
+    size_t i = 0;
+    for (int64_t g = 0; g < form.groups; ++g)
+      for (size_t pixel = 0; pixel < sample.size(); ++pixel)
+        for (int64_t c = g * size; c < (g + 1) * size; ++c, ++i)
+          unexplained.add(form.factor * z[i],
+                          sampled_y[pixel * static_cast<size_t>(channels) + static_cast<size_t>(c)]);
+    return {form, unexplained.relative()};
   }
 
-  SpaceNorm best(const std::vector<float>& weight) const {
-    SpaceNorm best;
-    for (int64_t groups = 1; groups <= channels; ++groups) {
-      if (channels % groups || (groups > 64 && groups != channels)) continue;
-      for (const Extent extent : kExtents)
-        for (const bool centred : {false, true})
-          for (const bool weighted : {true, false}) {
-            // Single numbers become signs; lines are taken channel by channel or all together.
-            if (extent == Extent::kPixel && groups * (centred ? 2 : 1) >= channels) continue;
-            if ((extent == Extent::kRow || extent == Extent::kColumn) && groups != 1 && groups != channels) continue;
-            SpaceNorm form{groups, extent, centred, weighted};
-            form = fitted(form, weight, true);
-            if (form.residual > 0.3) continue;
-            for (const double eps : {1e-12, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3}) {
-              SpaceNorm other = form;
-              other.eps = eps;
-              if (const SpaceNorm fit = fitted(other, weight, true); fit.residual < 0.7 * form.residual) form = fit;
-            }
-            if (form.residual < 0.9 * best.residual) best = form;
-          }
+  // With the eps that fits best, and any factor.
+  EditedForm<SpaceNorm> solved(SpaceNorm form, const std::vector<float>& weight) const {
+    EditedForm<SpaceNorm> best = fitted(form, weight, true);
+    if (best.residual > 0.3) return best;
+    for (const double eps : {1e-12, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3}) {
+      form.eps = eps;
+      if (auto fit = fitted(form, weight, true); fit.residual < 0.7 * best.residual) best = std::move(fit);
     }
     return best;
   }
 };
 
-Finding describe(const SpaceNorm& r, const SpaceNorm& c, int64_t channels) {
-  Finding out{.cause = {},
-              .explanation = fmt::format("reference: {}; yours: {}", r.words(channels), c.words(channels)),
-              .residual_reference = r.residual,
-              .residual = c.residual,
-              .complexity = 0.8};
-  out.fix = "normalise as the reference does: " + r.words(channels);
-  out.cause = c.centred != r.centred                         ? Cause("norm.kind")
-              : c.groups != r.groups || c.extent != r.extent ? Cause("norm.axis")
-              : c.weighted != r.weighted                     ? Cause("norm.weight_missing")
-                                                             : Cause("norm.factor");
-  if (c.weighted && !r.weighted && out.cause == "norm.weight_missing") out.cause = "norm.weight_added";
+std::vector<SpaceNorm> space_norms(int64_t channels) {
+  std::vector<SpaceNorm> out;
+  for (int64_t groups = 1; groups <= channels; ++groups) {
+    if (channels % groups || (groups > 64 && groups != channels)) continue;
+    for (const Extent extent : kExtents)
+      for (const bool centred : {false, true}) {
+        // Single numbers become signs; lines are taken channel by channel or all together.
+        if (extent == Extent::kPixel && groups * (centred ? 2 : 1) >= channels) continue;
+        if ((extent == Extent::kRow || extent == Extent::kColumn) && groups != 1 && groups != channels) continue;
+        for (const bool weighted : {true, false}) out.push_back({groups, extent, centred, weighted});
+      }
+  }
+  return out;
+}
+
+std::vector<Edit<SpaceNorm>> space_norm_edits(const SpaceNorm& r, int64_t channels) {
+  std::vector<Edit<SpaceNorm>> out;
+  for (const SpaceNorm& c : space_norms(channels)) {
+    const Cause cause = c.centred != r.centred                         ? Cause("norm.kind")
+                        : c.groups != r.groups || c.extent != r.extent ? Cause("norm.axis")
+                        : r.weighted && !c.weighted                    ? Cause("norm.weight_missing")
+                        : c.weighted && !r.weighted                    ? Cause("norm.weight_added")
+                                                                       : Cause("norm.factor");
+    out.push_back({{cause, "normalise as the reference does: " + r.words(channels)}, [=](SpaceNorm& p) { p = c; }});
+  }
   return out;
 }
 
@@ -192,15 +186,21 @@ void search_space_norm(Case& failing, Findings& out) {
   for (const Item* input : equal_size_items(failing, 3)) {
     if (input->relation != Relation::kOwnInput) continue;
     const Normed of_r(failing.reference_of(*input), failing.r, item, batch);
-    const SpaceNorm r = of_r.best(weight);
+    const auto near = fit_reference(
+        space_norms(channels), [&](const SpaceNorm& p) { return of_r.solved(p, weight).residual; }, 0);
+    const auto r = of_r.solved(near.form, weight);
     if (!failing.explains(r.residual)) continue;
     const Normed of_c(failing.candidate_of(*input), failing.c, item, batch);
-    const double with_reference = of_c.fitted(r, weight, false).residual;
+    const double with_reference = of_c.fitted(r.form, weight, false).residual;
     if (failing.note_local(with_reference)) return;
-    const SpaceNorm c = of_c.best(weight);
-    if (failing.explains_candidate(c.residual) && failing.is_better(c.residual, with_reference) &&
-        (!c.same_form(r) || std::fabs(c.factor / r.factor - 1) > 1e-3))
-      out.push_back(describe(r, c, channels));
+    Budget budget(1000);
+    EditSearch<SpaceNorm> search(
+        r.form, [&](const SpaceNorm& p) { return of_c.solved(p, weight).residual; }, 1, budget);
+    search.try_each(space_norm_edits(r.form, channels));
+    const EditedForm<SpaceNorm>& c = search.best();
+    if (failing.explains_candidate(c.residual) && failing.is_better(c.residual, with_reference))
+      Report(r.form.words(channels), r.residual, out)
+          .add(c.name(), of_c.solved(c.form, weight).form.words(channels), c.residual, 0.8);
     return;
   }
 }

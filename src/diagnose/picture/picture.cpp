@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "diagnose/search/edits.h"
 #include "diagnose/search/fit.h"
 #include "measure/line_fit.h"
 
@@ -14,8 +15,8 @@ struct ToPixels {
   double factor = 127.5, offset = 127.5;       // to 0 .. 255
   bool cut = false;                            // towards zero, not to the nearest
   bool wraps_low = false, wraps_high = false;  // not held there: below 0 or beyond 255 it begins again
-  double wrong = 1;                            // share of pixels that are off by more than rounding may be
 };
+constexpr double kLevelsOfReference = 0.1, kLevelsOfCandidate = 0.15;  // a hundredth of the pixels off by one, or two
 
 double pixel(double v, const ToPixels& p) {
   double x = v * p.factor + p.offset;
@@ -25,47 +26,23 @@ double pixel(double v, const ToPixels& p) {
   return whole - 256 * std::floor(whole / 256);
 }
 
-double wrong_share(const ToPixels& p, const std::vector<float>& v, const std::vector<float>& y) {
-  size_t wrong = 0;
-  for (size_t i = 0; i < y.size(); ++i) wrong += std::fabs(pixel(v[i], p) - y[i]) > 0.5;
-  return static_cast<double>(wrong) / static_cast<double>(std::max<size_t>(1, y.size()));
+// How far off the pixels are, in levels: a value that began again counts for more than one that was rounded otherwise.
+double levels_off(const ToPixels& p, const std::vector<float>& v, const std::vector<float>& y) {
+  double squares = 0;
+  for (size_t i = 0; i < y.size(); ++i) squares += std::pow(pixel(v[i], p) - y[i], 2);
+  return std::sqrt(squares / static_cast<double>(std::max<size_t>(1, y.size())));
 }
 
-ToPixels fit(const std::vector<float>& v, const std::vector<float>& y) {
-  ToPixels best;
-  const auto consider = [&](ToPixels p) {
-    p.wrong = wrong_share(p, v, y);
-    if (p.wrong < best.wrong - 1e-3) best = p;
-  };
+constexpr std::pair<double, double> kLines[] = {{127.5, 127.5}, {255.0, 0.0},  {127.5, 0.0},    {255.0, 127.5},
+                                                {128.0, 128.0}, {256.0, 0.0},  {-127.5, 127.5}, {127.5, 128.0},
+                                                {1.0, 0.0},     {127.0, 127.0}};
+
+std::vector<ToPixels> pixel_forms() {
+  std::vector<ToPixels> out;
   for (const bool cut : {false, true})
     for (const bool wraps : {false, true})
-      for (const auto& [factor, offset] : {std::pair{127.5, 127.5},
-                                           {255.0, 0.0},
-                                           {127.5, 0.0},
-                                           {255.0, 127.5},
-                                           {128.0, 128.0},
-                                           {256.0, 0.0},
-                                           {-127.5, 127.5},
-                                           {127.5, 128.0},
-                                           {1.0, 0.0},
-                                           {127.0, 127.0}})
-        consider({factor, offset, cut, wraps, wraps, 1});
-  // Few values may be out of range, and on one side alone: what explains those too is no chance.
-  for (const auto& [low, high] : {std::pair{true, false}, {false, true}, {true, true}}) {
-    ToPixels p = best;
-    p.wraps_low = low, p.wraps_high = high, p.wrong = wrong_share(p, v, y);
-    if (p.wrong < 0.3 * best.wrong) best = p;
-  }
-  if (best.wrong < 0.01) return best;
-  LineFit points;  // where nothing is held
-  for (size_t i = 0; i < y.size(); ++i)
-    if (y[i] > 0 && y[i] < 255) points.add(v[i], y[i]);
-  if (points.count() > 32 && points.has_slope(0)) {
-    const Line line = points.line(0, 0);
-    consider({line.scale, line.offset, false, false, false, 1});
-    consider({line.scale, line.offset + 0.5, true, false, false, 1});
-  }
-  return best;
+      for (const auto& [factor, offset] : kLines) out.push_back({factor, offset, cut, wraps, wraps});
+  return out;
 }
 
 std::string words(const ToPixels& p) {
@@ -74,6 +51,43 @@ std::string words(const ToPixels& p) {
                      : p.wraps_low               ? " held to 255 and below, modulo 256"
                      : p.wraps_high              ? " held to 0 and above, modulo 256"
                                                  : " held to 0 to 255");
+}
+
+EditName other_line(const ToPixels& r, double factor, double offset) {
+  return {factor == r.factor   ? Cause("affine.offset")
+          : offset == r.offset ? Cause("affine.scale")
+                               : Cause("affine.scale_offset"),
+          "make pixels as the reference does: " + words(r)};
+}
+
+std::vector<Edit<ToPixels>> pixel_edits(const ToPixels& r) {
+  enum Kind { kBounds = 1, kLine };
+  const std::string fix = "make pixels as the reference does: " + words(r);
+  std::vector<Edit<ToPixels>> out{{{"precision.integer", fix}, [](ToPixels& p) { p.cut = !p.cut; }}};
+  for (const auto& [low, high] : {std::pair{true, true}, {true, false}, {false, true}})
+    if ((low && !r.wraps_low) || (high && !r.wraps_high))
+      out.push_back({{"precision.clamp_missing", fix},
+                     [low = low, high = high](ToPixels& p) { p.wraps_low = low, p.wraps_high = high; },
+                     kBounds});
+  for (const auto& [factor, offset] : kLines)
+    if (factor != r.factor || offset != r.offset)
+      out.push_back({other_line(r, factor, offset),
+                     [factor = factor, offset = offset](ToPixels& p) { p.factor = factor, p.offset = offset; }, kLine});
+  return out;
+}
+
+// Any line, from where nothing is held.
+EditedForm<ToPixels> solved_line(const ToPixels& r, const std::vector<float>& v, const std::vector<float>& y) {
+  EditedForm<ToPixels> best{r};
+  LineFit points;
+  for (size_t i = 0; i < y.size(); ++i)
+    if (y[i] > 0 && y[i] < 255) points.add(v[i], y[i]);
+  if (points.count() <= 32 || !points.has_slope(0)) return best;
+  const Line line = points.line(0, 0);
+  for (const ToPixels& p : {ToPixels{line.scale, line.offset}, {line.scale, line.offset + 0.5, true}})
+    if (const double off = levels_off(p, v, y); off < best.residual)
+      best = {p, off, {other_line(r, p.factor, p.offset)}};
+  return best;
 }
 
 }  // namespace
@@ -92,23 +106,22 @@ void search_picture(Case& failing, Findings& out) {
       return permuted(reshaped(x, {x.size() / (channels * height * width), channels, height, width}), {0, 2, 3, 1}).v;
     };
     const std::vector<float> v_r = last(failing.reference_of(item)), v_c = last(failing.candidate_of(item));
-    const ToPixels r = fit(v_r, failing.r.v);
-    if (r.wrong > 0.01) continue;
-    const ToPixels c = fit(v_c, failing.c.v);
-    if (c.wrong > 0.02 || c.wrong > 0.3 * wrong_share(r, v_c, failing.c.v)) return;
-    const bool same = c.factor == r.factor && c.offset == r.offset;
-    const bool wraps = (c.wraps_low && !r.wraps_low) || (c.wraps_high && !r.wraps_high);
-    Cause cause = wraps                    ? Cause("precision.clamp_missing")
-                  : same && c.cut != r.cut ? Cause("precision.integer")
-                  : c.factor == r.factor   ? Cause("affine.offset")
-                  : c.offset == r.offset   ? Cause("affine.scale")
-                                           : Cause("affine.scale_offset");
-    out.push_back({.cause = cause,
-                   .explanation = fmt::format("reference: {} of the decoder's values; yours: {}", words(r), words(c)),
-                   .fix = "make pixels as the reference does: " + words(r),
-                   .residual_reference = r.wrong,
-                   .residual = std::min(c.wrong, failing.tolerance),
-                   .complexity = 0.8});
+    const auto measure_r = [&](const ToPixels& p) { return levels_off(p, v_r, failing.r.v); };
+    const auto measure_c = [&](const ToPixels& p) { return levels_off(p, v_c, failing.c.v); };
+    const auto r = fit_reference(pixel_forms(), measure_r, 0);
+    if (r.residual > kLevelsOfReference) continue;
+    const auto is_enough = [](double off) { return off <= kLevelsOfReference; };
+    Budget budget(1000);
+    EditSearch<ToPixels> search(r.form, measure_c, 1, budget);
+    const std::vector<Edit<ToPixels>> edits = pixel_edits(r.form);
+    search.try_each(edits);
+    search.try_all_pairs(edits, is_enough);
+    if (!is_enough(search.best().residual))
+      search.solve([&](const ToPixels& p, Budget&) { return solved_line(p, v_c, failing.c.v); });
+    const EditedForm<ToPixels>& c = search.best();
+    if (c.residual <= kLevelsOfCandidate && failing.is_better(c.residual, measure_c(r.form)))
+      Report(words(r.form) + " of the decoder's values", r.residual / 255, out)
+          .add(c.name(), words(c.form), std::min(c.residual, failing.tolerance), 0.8);
     return;
   }
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "diagnose/search/edits.h"
 #include "diagnose/search/fit.h"
 #include "measure/residual.h"
 
@@ -104,9 +105,8 @@ Taps taps_of(Enlarged kind, int64_t i, int64_t n, int64_t out) {
 
 struct Enlargement {
   Enlarged rows = Enlarged::kNearest, columns = Enlarged::kNearest;
-  double residual = INFINITY;
 
-  bool operator==(const Enlargement& o) const { return rows == o.rows && columns == o.columns; }
+  bool operator==(const Enlargement& o) const = default;
   std::string words() const {
     const char* first = kEnlargedWords[static_cast<size_t>(rows)];
     return rows == columns ? first
@@ -138,16 +138,11 @@ double enlarged_residual(const Enlargement& e, const Values& x, const Values& y,
   return unexplained.relative();
 }
 
-Enlargement explained(const Values& x, const Values& y) {
-  Enlargement best;
+std::vector<Enlargement> all_enlargements() {
+  std::vector<Enlargement> out;
   for (const Enlarged rows : kAllEnlarged)
-    for (const Enlarged columns : kAllEnlarged) {
-      Enlargement e{rows, columns, INFINITY};
-      if (enlarged_residual(e, x, y, 3, 12) > 0.1) continue;  // a few pixels rule most of them out
-      e.residual = enlarged_residual(e, x, y, 16, 64);
-      if (e.residual < best.residual) best = e;
-    }
-  return best;
+    for (const Enlarged columns : kAllEnlarged) out.push_back({rows, columns});
+  return out;
 }
 
 }  // namespace
@@ -159,16 +154,27 @@ void search_resample(Case& failing, Findings& out) {
     if (failing.r.dim(-2) != 2 * item.shape[item.shape.size() - 2] || failing.r.dim(-1) != 2 * item.shape.back())
       continue;
     if (checked_numel(item.shape) * 4 != failing.r.size()) continue;
-    const Enlargement r = explained(failing.reference_of(item), failing.r);
+    const auto measure_r = [&](const Enlargement& e) {
+      return enlarged_residual(e, failing.reference_of(item), failing.r, 16, 64);
+    };
+    const auto measure_c = [&](const Enlargement& e) {
+      return enlarged_residual(e, failing.candidate_of(item), failing.c, 16, 64);
+    };
+    const auto r = fit_reference(all_enlargements(), measure_r, 0);
     if (!failing.explains(r.residual)) return;
-    const Enlargement c = explained(failing.candidate_of(item), failing.c);
-    if (failing.explains_candidate(c.residual) && !(r == c))
-      out.push_back({.cause = "resample.kind",
-                     .explanation = fmt::format("reference: enlarged, {}; yours: {}", r.words(), c.words()),
-                     .fix = fmt::format("use {}", r.words()),
-                     .residual_reference = r.residual,
-                     .residual = c.residual,
-                     .complexity = 0.7});
+    std::vector<Edit<Enlargement>> edits;
+    for (const Enlargement& other : all_enlargements())
+      if (!(other == r.form))
+        edits.push_back({{"resample.kind", "use " + r.form.words()}, [=](Enlargement& e) { e = other; }});
+    Budget budget(static_cast<int64_t>(edits.size()));
+    EditSearch<Enlargement> search(r.form, measure_c, 1, budget);
+    // A few pixels rule most of them out.
+    search.look_first(
+        [&](const Enlargement& e) { return enlarged_residual(e, failing.candidate_of(item), failing.c, 3, 12); }, 0.1);
+    search.try_each(edits);
+    const EditedForm<Enlargement>& c = search.best();
+    if (failing.explains_candidate(c.residual) && failing.is_better(c.residual, measure_c(r.form)))
+      Report("enlarged, " + r.form.words(), r.residual, out).add(c.name(), c.form.words(), c.residual, c.complexity());
     return;
   }
 }

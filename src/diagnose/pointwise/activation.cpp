@@ -7,6 +7,7 @@
 
 #include "diagnose/case/thresholds.h"
 #include "diagnose/pointwise/activation_curve.h"
+#include "diagnose/search/edits.h"
 #include "diagnose/search/fit.h"
 #include "diagnose/search/functions.h"
 #include "measure/residual.h"
@@ -14,15 +15,19 @@
 namespace lockstep {
 namespace {
 
+constexpr int64_t kMostActivations = 20000;  // forms
+
 // With a second tensor: act(x) * up. The others are what it becomes when the two steps change places or one is doubled.
 enum class Form { kProduct, kOfProduct, kOfSum, kBoth, kSum };
 
-struct Choice {
+struct Activated {
   size_t act = 0;
   const Item* x = nullptr;
   const Item* up = nullptr;  // null: x alone
-  double residual = INFINITY;
   Form form = Form::kProduct;
+
+  const ElementFunction& function() const { return element_functions()[act]; }
+  friend bool operator==(const Activated&, const Activated&) = default;
 };
 
 double value_of(const ElementFunction& act, Form form, double x, double up) {
@@ -50,205 +55,186 @@ double residual_of(const ElementFunction& act, std::span<const float> x, std::sp
   return unexplained.relative();
 }
 
-std::string formula(const Choice& choice) {
-  const std::string act = element_functions()[choice.act].name;
-  if (choice.up && choice.form != Form::kProduct) {
-    const std::string x = choice.x->label(), up = choice.up->label();
-    return choice.form == Form::kOfProduct ? fmt::format("{} with x = {} * {}", act, x, up)
-           : choice.form == Form::kOfSum   ? fmt::format("{} with x = {} + {}", act, x, up)
-           : choice.form == Form::kBoth    ? fmt::format("{} of {} times the same of {}", act, x, up)
-                                           : fmt::format("{} + {} with x = {}", act, up, x);
-  }
-  return choice.up ? fmt::format("{} * {} with x = {}", act, choice.up->label(), choice.x->label())
-                   : fmt::format("{} with x = {}", act, choice.x->label());
+std::string formula(const Activated& p) {
+  const std::string act = p.function().name, x = p.x->label();
+  if (!p.up) return fmt::format("{} with x = {}", act, x);
+  const std::string up = p.up->label();
+  return p.form == Form::kOfProduct ? fmt::format("{} with x = {} * {}", act, x, up)
+         : p.form == Form::kOfSum   ? fmt::format("{} with x = {} + {}", act, x, up)
+         : p.form == Form::kBoth    ? fmt::format("{} of {} times the same of {}", act, x, up)
+         : p.form == Form::kSum     ? fmt::format("{} + {} with x = {}", act, up, x)
+                                    : fmt::format("{} * {} with x = {}", act, up, x);
 }
 
-class Search {
+using Items = std::vector<const Item*>;
+
+// Some values of the pair and of what it may have been made from.
+class ActivationProbe {
  public:
-  Search(Case& failing, std::vector<const Item*> items) : items_(std::move(items)) {
+  ActivationProbe(Case& failing, const Items& items) : items_(items) {
     stride_ = std::max<size_t>(1, failing.r.v.size() / 20000) | 1;  // odd: no column is left out
-    thin(failing.r, y_r_), thin(failing.c, y_c_);
+    y_[0] = thinned(failing.r), y_[1] = thinned(failing.c);
     for (const Item* item : items_) {
-      thin(failing.reference_of(*item), x_r_.emplace_back());
-      thin(failing.candidate_of(*item), x_c_.emplace_back());
+      x_[0].push_back(thinned(failing.reference_of(*item)));
+      x_[1].push_back(thinned(failing.candidate_of(*item)));
     }
   }
 
-  Choice best(bool candidate, bool product) const {
-    const auto& x = candidate ? x_c_ : x_r_;
-    const auto& y = candidate ? y_c_ : y_r_;
-    Choice out;
-    // A few values rule most of the many combinations out.
-    const size_t few = std::min<size_t>(y.size(), 256);
-    const auto some = [&](const std::vector<float>& values) { return std::span(values).first(few); };
-    const auto hopeless = [&](double residual) { return residual > kHopelessFormula; };
-    for (size_t a = 0; a < element_functions().size(); ++a)
-      for (size_t i = 0; i < items_.size(); ++i) {
-        if (!product) {
-          if (hopeless(residual_of(element_functions()[a], some(x[i]), {}, some(y)))) continue;
-          keep(out, {a, items_[i], nullptr, residual_of(element_functions()[a], x[i], {}, y)});
-          continue;
-        }
-        for (size_t j = 0; j < items_.size(); ++j)
-          if (i != j && !hopeless(residual_of(element_functions()[a], some(x[i]), some(x[j]), some(y))))
-            keep(out, {a, items_[i], items_[j], residual_of(element_functions()[a], x[i], x[j], y)});
-      }
-    return out;
+  double measure(bool candidate, const Activated& p) const {
+    return residual_of(p.function(), values(candidate, p.x), p.up ? values(candidate, p.up) : std::span<const float>(),
+                       y_[candidate], p.form);
   }
-
-  // The two in another order.
-  Choice best_other_form() const {
-    Choice out;
-    const size_t few = std::min<size_t>(y_c_.size(), 256);
-    const auto some = [&](const std::vector<float>& values) { return std::span(values).first(few); };
-    for (size_t a = 0; a < element_functions().size(); ++a)
-      for (size_t i = 0; i < items_.size(); ++i)
-        for (size_t j = 0; j < items_.size(); ++j)
-          for (const Form form : {Form::kOfProduct, Form::kOfSum, Form::kBoth, Form::kSum}) {
-            if (i == j || (i > j && form != Form::kSum) || (a > 0 && !element_functions()[a].is_activation)) continue;
-            if (a == 0 && form != Form::kOfProduct) continue;  // sums of recorded tensors are residuals
-            if (residual_of(element_functions()[a], some(x_c_[i]), some(x_c_[j]), some(y_c_), form) > kHopelessFormula)
-              continue;
-            keep(out,
-                 {a, items_[i], items_[j], residual_of(element_functions()[a], x_c_[i], x_c_[j], y_c_, form), form});
-          }
-    return out;
+  // A few values rule most of the many combinations out.
+  double measure_hopeful(bool candidate, const Activated& p) const {
+    const auto few = [](std::span<const float> all) { return all.first(std::min<size_t>(256, all.size())); };
+    const double glance =
+        residual_of(p.function(), few(values(candidate, p.x)),
+                    p.up ? few(values(candidate, p.up)) : std::span<const float>(), few(y_[candidate]), p.form);
+    return glance > kHopelessFormula ? INFINITY : measure(candidate, p);
   }
 
   // y = f(x + before v) + after v with a vector over the last axis: the residual for the candidate.
-  double with_vector(const Choice& choice, const std::vector<float>& v, double before, double after) const {
-    size_t at = 0;
-    for (size_t k = 0; k < items_.size(); ++k)
-      if (items_[k] == choice.x) at = k;
-    const ElementFunction& act = element_functions()[choice.act];
+  double with_vector(const Activated& p, const std::vector<float>& v, double before, double after) const {
+    const std::span<const float> x = values(true, p.x);
     Residual unexplained;
-    for (size_t i = 0; i < y_c_.size(); ++i) {
+    for (size_t i = 0; i < x.size(); ++i) {
       const double b = v[i * stride_ % v.size()];
-      unexplained.add(act.f(x_c_[at][i] + before * b) + after * b, y_c_[i]);
+      unexplained.add(p.function().f(x[i] + before * b) + after * b, y_[1][i]);
     }
     return unexplained.relative();
   }
 
   // The candidate's own: what goes into the activation and what comes out of it, before it is multiplied.
-  std::pair<std::vector<float>, std::vector<float>> in_and_out(const Choice& choice) const {
-    const auto of = [&](const Item* item) -> const std::vector<float>& {
-      return x_c_[static_cast<size_t>(std::find(items_.begin(), items_.end(), item) - items_.begin())];
-    };
-    if (!choice.up) return {of(choice.x), y_c_};
+  std::pair<std::vector<float>, std::vector<float>> in_and_out(const Activated& p) const {
+    const std::span<const float> x = values(true, p.x);
     std::pair<std::vector<float>, std::vector<float>> out;
-    const std::vector<float>&x = of(choice.x), &up = of(choice.up);
+    if (!p.up) return {{x.begin(), x.end()}, y_[1]};
+    const std::span<const float> up = values(true, p.up);
     const double small = 0.2 * rms(up);  // a small factor tells little of what it was multiplied with
-    for (size_t i = 0; i < y_c_.size(); ++i)
-      if (std::fabs(up[i]) > small) out.first.push_back(x[i]), out.second.push_back(y_c_[i] / up[i]);
+    for (size_t i = 0; i < x.size(); ++i)
+      if (std::fabs(up[i]) > small) out.first.push_back(x[i]), out.second.push_back(y_[1][i] / up[i]);
     return out;
   }
 
-  double with(const Choice& choice) const {  // the candidate under the reference's parameters
-    size_t i = 0, j = 0;
-    for (size_t k = 0; k < items_.size(); ++k) {
-      if (items_[k] == choice.x) i = k;
-      if (items_[k] == choice.up) j = k;
-    }
-    return residual_of(element_functions()[choice.act], x_c_[i],
-                       choice.up ? std::span<const float>(x_c_[j]) : std::span<const float>(), y_c_);
+  // In the reference: is one of them an activation of the other?
+  bool makes(const Item* from, const Item* to, double tolerance) const {
+    const std::span<const float> x = values(false, from), y = values(false, to);
+    const size_t few = std::min<size_t>(256, y.size());
+    return std::any_of(element_functions().begin() + 1, element_functions().end(), [&](const ElementFunction& f) {
+      return f.is_activation && residual_of(f, x.first(few), {}, y.first(few)) <= kHopelessFormula &&
+             residual_of(f, x, {}, y) <= tolerance;
+    });
   }
 
  private:
-  static void keep(Choice& best, const Choice& next) {
-    if (next.residual < best.residual) best = next;
+  std::span<const float> values(bool candidate, const Item* item) const {
+    return x_[candidate][static_cast<size_t>(std::find(items_.begin(), items_.end(), item) - items_.begin())];
   }
-  void thin(const Values& from, std::vector<float>& to) const {
-    for (size_t i = 0; i < from.v.size(); i += stride_) to.push_back(from.v[i]);
+  std::vector<float> thinned(const Values& from) const {
+    std::vector<float> out;
+    for (size_t i = 0; i < from.v.size(); i += stride_) out.push_back(from.v[i]);
+    return out;
   }
-  std::vector<const Item*> items_;
+  Items items_;
   size_t stride_ = 1;
-  std::vector<float> y_r_, y_c_;
-  std::vector<std::vector<float>> x_r_, x_c_;
+  std::vector<float> y_[2];  // the reference's, the candidate's
+  std::vector<std::vector<float>> x_[2];
 };
 
+std::vector<Activated> activations(const Items& items, bool product) {
+  std::vector<Activated> out;
+  for (size_t act = 0; act < element_functions().size(); ++act)
+    for (const Item* x : items) {
+      if (!product) out.push_back({act, x});
+      for (const Item* up : items)
+        if (product && up != x) out.push_back({act, x, up});
+    }
+  return out;
+}
+
+// The two in another order: act(gate * up) in place of act(gate) * up.
+std::vector<Activated> other_activations(const Items& items) {
+  std::vector<Activated> out;
+  for (size_t act = 0; act < element_functions().size(); ++act)
+    for (size_t i = 0; i < items.size(); ++i)
+      for (size_t j = 0; j < items.size(); ++j)
+        for (const Form form : {Form::kOfProduct, Form::kOfSum, Form::kBoth, Form::kSum}) {
+          if (i == j || (i > j && form != Form::kSum) || (act > 0 && !element_functions()[act].is_activation)) continue;
+          if (act == 0 && form != Form::kOfProduct) continue;  // sums of recorded tensors are residuals
+          out.push_back({act, items[i], items[j], form});
+        }
+  return out;
+}
+
+// Both are plain products of recorded tensors: is the operand that differs the other's activation?
+Cause product_difference(const ActivationProbe& probe, const Activated& r, const Activated& c, double tolerance) {
+  const auto other_than = [](const Activated& of, const Activated& in) {
+    return of.x != in.x && of.x != in.up ? of.x : of.up;
+  };
+  const Item *wanted = other_than(r, c), *used = other_than(c, r);
+  return probe.makes(used, wanted, tolerance)   ? Cause("activation.missing")
+         : probe.makes(wanted, used, tolerance) ? Cause("activation.added")
+                                                : Cause("activation.other_input");
+}
+
+EditName name_of(const ActivationProbe& probe, const Activated& r, const Activated& c, double tolerance) {
+  if (c.form != Form::kProduct)
+    return {c.form == Form::kBoth  ? Cause("activation.added")
+            : c.form != Form::kSum ? Cause("activation.other_input")
+            : r.up                 ? Cause("activation.product_missing")
+                                   : Cause("residual.added"),
+            "compute " + formula(r)};
+  if (r.up && c.x == r.up && c.up == r.x)
+    return {"activation.gate_up_exchanged",
+            fmt::format("apply the activation to {}, not to {}", r.x->label(), r.up->label())};
+  if (r.up && !c.up) return {"activation.product_missing", "multiply by " + r.up->label()};
+  if (c.up && r.act == 0 && c.act == 0)
+    return {product_difference(probe, r, c, tolerance), "multiply as the reference does: " + formula(r)};
+  if (c.act == 0) return {"activation.missing", fmt::format("apply {}", r.function().name)};
+  if (r.act == 0) return {"activation.added", fmt::format("remove {}", c.function().name)};
+  if (c.act != r.act)
+    return {"activation.kind", fmt::format("use {} in place of {}", r.function().name, c.function().name)};
+  return {"activation.other_input", "feed it " + r.x->label()};
+}
+
 // A bias on the wrong side of the activation, left out, or added twice.
-bool search_bias(Case& failing, const Search& search, const Choice& r, Findings& out) {
+bool search_bias(Case& failing, const ActivationProbe& probe, const Activated& r, const Report& report) {
   if (channel_axis(failing.name, failing.r.shape) + 1 != static_cast<int>(failing.r.rank())) return false;
   struct Place {
     double before, after;
-    Cause cause;
-    const char *yours, *fix;
+    EditName name;
+    const char* yours;
   };
   static const Place kPlaces[] = {
-      {-1, 1, "activation.other_input", "the bias added after it", "add the bias first, then apply the activation"},
-      {-1, 0, "linear.bias_missing", "the bias left out before it", "add the bias before the activation"},
-      {1, 0, "linear.bias_doubled", "the bias added twice before it", "add the bias once"},
-      {0, 1, "linear.bias_doubled", "the bias added once more after it", "add the bias before the activation alone"}};
+      {-1, 1, {"activation.other_input", "add the bias first, then apply the activation"}, "the bias added after it"},
+      {-1, 0, {"linear.bias_missing", "add the bias before the activation"}, "the bias left out before it"},
+      {1, 0, {"linear.bias_doubled", "add the bias once"}, "the bias added twice before it"},
+      {0, 1, {"linear.bias_doubled", "add the bias before the activation alone"}, "the bias added once more after it"}};
+  const double with_reference = probe.measure(true, r);
   for (const NamedVector& vector : vector_dictionary(failing, failing.r.last()))
     for (const Place& place : kPlaces) {
-      const double residual = search.with_vector(r, vector.c, place.before, place.after);
-      if (!failing.explains_candidate(residual) || !failing.is_better(residual, search.with(r))) continue;
-      out.push_back({.cause = place.cause,
-                     .explanation = fmt::format("reference: {}; yours: the same with {} ({})", formula(r), place.yours,
-                                                vector.name),
-                     .fix = place.fix,
-                     .residual_reference = r.residual,
-                     .residual = residual});
-      return true;
+      const double residual = probe.with_vector(r, vector.c, place.before, place.after);
+      if (failing.explains_candidate(residual) && failing.is_better(residual, with_reference))
+        return report.add(place.name, fmt::format("the same with {} ({})", place.yours, vector.name), residual);
     }
   return false;
 }
 
-// What is fed to an activation is no tensor of the reference any more: act(gate * up) in place of act(gate) * up.
-void search_other_form(Case& failing, const Search& search, const Choice& r, Findings& out) {
-  const Choice c = search.best_other_form();
-  if (!c.up || !failing.explains_candidate(c.residual) || !failing.is_better(c.residual, search.with(r))) return;
-  Cause cause = c.form == Form::kOfProduct || c.form == Form::kOfSum ? Cause("activation.other_input")
-                : c.form == Form::kBoth                              ? Cause("activation.added")
-                : r.up                                               ? Cause("activation.product_missing")
-                                                                     : Cause("residual.added");
-  out.push_back({.cause = cause,
-                 .explanation = fmt::format("reference: {}; yours: {}", formula(r), formula(c)),
-                 .fix = "compute " + formula(r),
-                 .residual_reference = r.residual,
-                 .residual = c.residual,
-                 .complexity = 0.9});
-}
-
-// Both are plain products of recorded tensors: is the operand that differs the other's activation?
-Cause product_difference(Case& failing, const Choice& r, const Choice& c) {
-  const auto other_than = [](const Choice& of, const Choice& in) {
-    return of.x != in.x && of.x != in.up ? of.x : of.up;
-  };
-  const Values &wanted = failing.reference_of(*other_than(r, c)), &used = failing.reference_of(*other_than(c, r));
-  const auto makes = [&](const Values& from, const Values& to) {
-    return std::any_of(element_functions().begin() + 1, element_functions().end(), [&](const ElementFunction& f) {
-      return f.is_activation && failing.explains(residual_of(f, from.v, {}, to.v));
-    });
-  };
-  return makes(used, wanted)   ? Cause("activation.missing")
-         : makes(wanted, used) ? Cause("activation.added")
-                               : Cause("activation.other_input");
-}
-
 // Whatever function of the same input yours is, it is another one.
-bool search_other_function(Case& failing, const Search& search, const Choice& r, Findings& out) {
-  if (!element_functions()[r.act].is_activation || r.form != Form::kProduct || !std::isfinite(failing.error))
-    return false;
-  const double rounding = failing.tolerance / std::max(1e-12, search.with(r));
-  const auto [x, y] = search.in_and_out(r);
+bool search_other_function(Case& failing, const ActivationProbe& probe, const Activated& r, const Report& report) {
+  if (!r.function().is_activation || !std::isfinite(failing.error)) return false;
+  const double rounding = failing.tolerance / std::max(1e-12, probe.measure(true, r));
+  const auto [x, y] = probe.in_and_out(r);
   const double limit = std::max(2 * failing.tolerance, 0.02 * std::min(failing.error, 1.0));
-  const auto curve =
-      read_curve(element_functions()[r.act], x, y, limit, std::clamp(4 * rounding * rounding, kRoughCurve, kRoughest));
-  if (!curve) return false;
-  out.push_back({.cause = "activation.kind",
-                 .explanation = fmt::format("reference: {}; yours: another function of the same input, {}", formula(r),
-                                            curve->words),
-                 .fix = fmt::format("use {}", element_functions()[r.act].name),
-                 .residual_reference = r.residual,
-                 .residual = std::max(curve->residual, failing.tolerance),
-                 .complexity = curve->complexity});
-  return true;
+  const auto curve = read_curve(r.function(), x, y, limit, std::clamp(4 * rounding * rounding, kRoughCurve, kRoughest));
+  return curve && report.add({"activation.kind", fmt::format("use {}", r.function().name)},
+                             "another function of the same input, " + curve->words,
+                             std::max(curve->residual, failing.tolerance), curve->complexity);
 }
 
 // The input of an activation, which the reference has from one tensor and yours from another: one beside it, before or
 // after it in order.
-bool search_fed(Case& failing, const Choice& r, Findings& out) {
+bool search_fed(Case& failing, const Activated& r, const Report& report) {
   if (failing.role != Role::kInput || failing.only_local) return false;
   constexpr size_t kNear = 12;
   const RunView& run = failing.reference_run();
@@ -279,14 +265,9 @@ bool search_fed(Case& failing, const Choice& r, Findings& out) {
       if (const Values* const later = values(k))
         multiplied = multiplied || failing.explains(relative_error(product.v, later->v));
     const std::string label = to_string(run.records[i].key);
-    out.push_back(
-        {.cause = multiplied ? Cause("activation.gate_up_exchanged") : Cause("activation.other_input"),
-         .explanation = fmt::format("reference: the activation of {}; yours: that of {}", r.x->label(), label),
-         .fix = fmt::format("apply the activation to {}, not to {}", r.x->label(), label),
-         .residual_reference = r.residual,
-         .residual = residual,
-         .complexity = 0.3});
-    return true;
+    return report.add({multiplied ? Cause("activation.gate_up_exchanged") : Cause("activation.other_input"),
+                       fmt::format("apply the activation to {}, not to {}", r.x->label(), label)},
+                      "that of " + label, residual, 0.3);
   }
   return false;
 }
@@ -294,71 +275,64 @@ bool search_fed(Case& failing, const Choice& r, Findings& out) {
 }  // namespace
 
 void search_activation(Case& failing, Findings& out) {
-  const std::vector<const Item*> items = equal_size_items(failing, 8);
+  const Items items = equal_size_items(failing, 8);
   // What went into it, where that was recorded: further off there may be a copy of the very result.
-  std::vector<const Item*> nearest;
+  Items nearest;
   for (const Item* item : items)
     if (item->relation == Relation::kOwnInput || item->relation == Relation::kChild) nearest.push_back(item);
   if (items.empty()) return;
-  const Search of_all(failing, items), of_nearest(failing, nearest);
+  const ActivationProbe probe(failing, items);
+  const auto measure_r = [&](const Activated& p) { return probe.measure_hopeful(false, p); };
+  const auto measure_c = [&](const Activated& p) { return probe.measure_hopeful(true, p); };
   for (const bool product : {false, true}) {
     if (product && items.size() < 2) return;
-    const Search& search = product || nearest.empty() ? of_all : of_nearest;
-    const Choice r = search.best(false, product);
+    const std::vector<Activated> forms = activations(product || nearest.empty() ? items : nearest, product);
+    const auto r = fit_reference(forms, measure_r, 0);
     if (!failing.explains(r.residual)) continue;
-    if (failing.note_local(search.with(r))) return;
-    if (!product && r.act == 0 && search_fed(failing, r, out)) return;
-    Choice c = search.best(true, product);
-    if (product) {
-      const Choice single = search.best(true, false);
-      if (single.residual < 0.3 * c.residual) c = single;
+    const double with_reference = probe.measure(true, r.form);
+    if (failing.note_local(with_reference)) return;
+    const Report report(formula(r.form), r.residual, out);
+    if (!product && r.form.act == 0 &&
+        search_fed(failing, r.form, Report("the activation of " + r.form.x->label(), r.residual, out)))
+      return;
+    Budget budget(kMostActivations);
+    EditSearch<Activated> search(r.form, measure_c, 1, budget);
+    const auto try_each = [&](const std::vector<Activated>& others) {
+      std::vector<Edit<Activated>> edits;
+      for (const Activated& other : others)
+        if (!(other == r.form))
+          edits.push_back({name_of(probe, r.form, other, failing.tolerance), [=](Activated& p) { p = other; }});
+      search.try_each(edits);
+      return failing.explains_candidate(search.best().residual) &&
+             failing.is_better(search.best().residual, with_reference);
+    };
+    const auto say = [&] {
+      const EditedForm<Activated>& c = search.best();
+      return report.add(c.name(), formula(c.form), c.residual, c.form.form == Form::kProduct ? 0.8 : 0.9);
+    };
+    bool found = try_each(forms);
+    if (product) found = try_each(activations(items, false)) || found;
+    if (found && r.form.act == 0 && search.best().form.act == 0 && !product) continue;  // two copies: no activation
+    if (found) {
+      say();
+      return;
     }
-    if (!failing.explains_candidate(c.residual) || !failing.is_better(c.residual, search.with(r))) {
-      const size_t before = out.size();
-      if (failing.only_local || (r.act && !product && search_bias(failing, search, r, out))) return;
-      if (items.size() > 1) search_other_form(failing, of_all, r, out);
-      if (out.size() > before || search_other_function(failing, search, r, out)) return;
-      continue;
+    if (r.form.act && !product && search_bias(failing, probe, r.form, report)) return;
+    if (items.size() > 1 && try_each(other_activations(items))) {
+      say();
+      return;
     }
-    if (r.act == 0 && c.act == 0 && !product) continue;  // two copies: not an activation at all
-    Finding finding{.cause = "activation.kind",
-                    .explanation = fmt::format("reference: {}; yours: {}", formula(r), formula(c)),
-                    .residual_reference = r.residual,
-                    .residual = c.residual,
-                    .complexity = 0.8};
-    if (product && c.x == r.up && c.up == r.x) {
-      finding.cause = "activation.gate_up_exchanged";
-      finding.fix = fmt::format("apply the activation to {}, not to {}", r.x->label(), r.up->label());
-    } else if (product && !c.up) {
-      finding.cause = "activation.product_missing";
-      finding.fix = fmt::format("multiply by {}", r.up->label());
-    } else if (product && c.up && r.act == 0 && c.act == 0) {
-      finding.cause = product_difference(failing, r, c);
-      finding.fix = "multiply as the reference does: " + formula(r);
-    } else if (c.act == 0) {
-      finding.cause = "activation.missing";
-      finding.fix = fmt::format("apply {}", element_functions()[r.act].name);
-    } else if (r.act == 0) {
-      finding.cause = "activation.added";
-      finding.fix = fmt::format("remove {}", element_functions()[c.act].name);
-    } else if (c.act != r.act) {
-      finding.fix =
-          fmt::format("use {} in place of {}", element_functions()[r.act].name, element_functions()[c.act].name);
-    } else {
-      finding.cause = "activation.other_input";
-      finding.fix = fmt::format("feed it {}", r.x->label());
-    }
-    out.push_back(std::move(finding));
-    return;
+    if (search_other_function(failing, probe, r.form, report)) return;
   }
 }
 
 bool confirm_activation(Case& failing) {
-  const std::vector<const Item*> items = equal_size_items(failing, 3);
+  const Items items = equal_size_items(failing, 3);
   if (items.empty()) return false;
-  const Search search(failing, items);
-  const Choice r = search.best(false, false);
-  return r.act != 0 && failing.explains(r.residual) && failing.explains(search.with(r));
+  const ActivationProbe probe(failing, items);
+  const auto r = fit_reference(
+      activations(items, false), [&](const Activated& p) { return probe.measure_hopeful(false, p); }, 0);
+  return r.form.act != 0 && failing.explains(r.residual) && failing.explains(probe.measure(true, r.form));
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 
 #include "diagnose/pointwise/vector_origin.h"
 #include "diagnose/search/fit.h"
+#include "diagnose/search/report.h"
 #include "measure/line_fit.h"
 #include "measure/residual.h"
 
@@ -37,19 +38,16 @@ ChannelFit fit_channels(const Values& c, const Values& r, bool with_scale, bool 
   return out;
 }
 
-void add_factor(const Case& failing, double a, double residual, Findings& out) {
+void add_factor(const Case& failing, double a, double residual, const Report& report) {
   const std::string named = constant_name(a, failing.r.shape, failing.tolerance);
-  out.push_back({.cause = "affine.scale",
-                 .explanation =
-                     fmt::format("reference: y; yours: {} * y{}", number(a), named.empty() ? "" : " (= " + named + ")"),
-                 .fix = named == "-1" ? "a sign is wrong: subtract where the reference adds, or the reverse"
-                                      : fmt::format("a factor of {} is missing or applied twice",
-                                                    named.empty() ? number(a) : named),
-                 .residual = residual,
-                 .complexity = named.empty() ? 2 : 1.4});
+  report.add(
+      {"affine.scale",
+       named == "-1" ? "a sign is wrong: subtract where the reference adds, or the reverse"
+                     : fmt::format("a factor of {} is missing or applied twice", named.empty() ? number(a) : named)},
+      fmt::format("{} * y{}", number(a), named.empty() ? "" : " (= " + named + ")"), residual, named.empty() ? 2 : 1.4);
 }
 
-void search_scalar(Case& failing, Findings& out) {
+void search_scalar(Case& failing, const Report& report) {
   const Values flat_r = reshaped(failing.r, {failing.r.size(), 1}), flat_c = reshaped(failing.c, {failing.c.size(), 1});
   if (failing.r.size() < 4) return;
   const ChannelFit factor = fit_channels(flat_c, flat_r, true, false),
@@ -57,20 +55,12 @@ void search_scalar(Case& failing, Findings& out) {
   // A large error lets a factor alone seem enough: not where an offset beside it leaves next to nothing.
   const bool enough = factor.residual <= 2 * failing.tolerance || both.residual > 0.2 * factor.residual;
   if (failing.explains_candidate(factor.residual) && enough)
-    return add_factor(failing, factor.scale[0], factor.residual, out);
-  if (failing.explains_candidate(offset.residual))
-    out.push_back({.cause = "affine.offset",
-                   .explanation = fmt::format("reference: y; yours: y + {}", number(offset.offset[0])),
-                   .fix = "a constant is added, or was left out",
-                   .residual = offset.residual,
-                   .complexity = 2});
+    add_factor(failing, factor.scale[0], factor.residual, report);
+  else if (failing.explains_candidate(offset.residual))
+    report.add({"affine.offset"}, "y + " + number(offset.offset[0]), offset.residual, 2);
   else if (failing.explains_candidate(both.residual))
-    out.push_back(
-        {.cause = "affine.scale_offset",
-         .explanation = fmt::format("reference: y; yours: {} * y + {}", number(both.scale[0]), number(both.offset[0])),
-         .fix = "a constant is added, or was left out",
-         .residual = both.residual,
-         .complexity = 2.6});
+    report.add({"affine.scale_offset", "a constant is added, or was left out"},
+               fmt::format("{} * y + {}", number(both.scale[0]), number(both.offset[0])), both.residual, 2.6);
 }
 
 // Whole numbers in their format: rounding alone moves them by up to half.
@@ -79,7 +69,7 @@ double rounding_of(const Values& x) {
 }
 
 // The same between bounds that one side or both run into, as pictures do: fitted where neither is at a bound.
-void search_bounded(Case& failing, Findings& out) {
+void search_bounded(Case& failing, const Report& report) {
   constexpr int64_t kFewest = 64;
   const auto [low_r, high_r] = std::minmax_element(failing.r.v.begin(), failing.r.v.end());
   const auto [low_c, high_c] = std::minmax_element(failing.c.v.begin(), failing.c.v.end());
@@ -109,14 +99,11 @@ void search_bounded(Case& failing, Findings& out) {
   if (!failing.explains_candidate(residual)) return;
   const bool same_factor = std::fabs(a - 1) < 0.01, no_offset = std::fabs(b) < std::max(1.5 * slack, 1e-3 * *high_c);
   if (same_factor && no_offset) return;  // bounds alone: precision says so
-  out.push_back({.cause = same_factor ? Cause("affine.offset")
-                          : no_offset ? Cause("affine.scale")
-                                      : Cause("affine.scale_offset"),
-                 .explanation = fmt::format("reference: y; yours: {} * y {:+.4g}, held to {:g} to {:g}", number(a), b,
-                                            *low_c, *high_c),
-                 .fix = "scale and offset before the values are held to their range differ",
-                 .residual = residual,
-                 .complexity = 2.4});
+  report.add({same_factor ? Cause("affine.offset")
+              : no_offset ? Cause("affine.scale")
+                          : Cause("affine.scale_offset"),
+              "scale and offset before the values are held to their range differ"},
+             fmt::format("{} * y {:+.4g}, held to {:g} to {:g}", number(a), b, *low_c, *high_c), residual, 2.4);
 }
 
 // Which vectors make it, where known ones do: that comes before the bare effect.
@@ -125,43 +112,36 @@ void add_origin(Case& failing, const ChannelFit& fit, bool has_factor, bool has_
     out.push_back(std::move(*origin));
 }
 
-void search_per_channel(Case& failing, Findings& out) {
+void search_per_channel(Case& failing, const Report& report, Findings& out) {
   const int axis = channel_axis(failing.name, failing.r.shape);
   const Values r = channels_last(failing.r, axis), c = channels_last(failing.c, axis);
   if (r.rows() < 6 || r.last() < 2) return;
   const ChannelFit offset = fit_channels(c, r, false, true);
   if (failing.explains_candidate(offset.residual)) {
     add_origin(failing, offset, false, true, out);
-    out.push_back(
-        {.cause = "affine.channel_offset",
-         .explanation = "reference: y; yours: y plus a constant of its own for each channel",
-         .fix =
-             "a bias is missing, added twice, or belongs to another layer; record weights to see which (--weights-a)",
-         .residual = offset.residual,
-         .complexity = 3});
+    report.add(
+        {"affine.channel_offset",
+         "a bias is missing, added twice, or belongs to another layer; record weights to see which (--weights-a)"},
+        "y plus a constant of its own for each channel", offset.residual, 3);
     return;
   }
   const ChannelFit scale = fit_channels(c, r, true, false);
   if (failing.explains_candidate(scale.residual)) {
     add_origin(failing, scale, true, false, out);
-    out.push_back({.cause = "affine.channel_scale",
-                   .explanation = "reference: y; yours: y times a factor of its own for each channel",
-                   .fix = "a weight, gate or scale per channel is missing, applied twice, or belongs to another layer",
-                   .residual = scale.residual,
-                   .complexity = 3.2});
+    report.add({"affine.channel_scale",
+                "a weight, gate or scale per channel is missing, applied twice, or belongs to another layer"},
+               "y times a factor of its own for each channel", scale.residual, 3.2);
     return;
   }
   const ChannelFit both = fit_channels(c, r, true, true);
   if (!failing.explains_candidate(both.residual) || r.rows() < 10) return;
   add_origin(failing, both, true, true, out);
-  out.push_back({.cause = "affine.channel_scale_offset",
-                 .explanation = "reference: y; yours: a[channel] * y + b[channel]",
-                 .fix = "scale and shift per channel differ: modulation, norm weight and bias, or denormalisation",
-                 .residual = both.residual,
-                 .complexity = 4.5});
+  report.add({"affine.channel_scale_offset",
+              "scale and shift per channel differ: modulation, norm weight and bias, or denormalisation"},
+             "a[channel] * y + b[channel]", both.residual, 4.5);
 }
 
-void search_per_row(Case& failing, Findings& out) {
+void search_per_row(Case& failing, const Report& report) {
   if (failing.r.rank() < 2 || failing.r.rows() < 3 || failing.r.last() < 6) return;
   const Values r = permuted(reshaped(failing.r, {failing.r.rows(), failing.r.last()}), {1, 0});
   const Values c = permuted(reshaped(failing.c, {failing.c.rows(), failing.c.last()}), {1, 0});
@@ -171,23 +151,21 @@ void search_per_row(Case& failing, Findings& out) {
   const auto changed = std::count_if(scale.scale.begin(), scale.scale.end(),
                                      [&](double a) { return std::fabs(a - 1) > 10 * failing.tolerance; });
   if (4 * changed < static_cast<int64_t>(scale.scale.size())) return;
-  out.push_back({.cause = "affine.row_scale",
-                 .explanation = "reference: y; yours: y times a factor of its own for each token",
-                 .fix = "a norm over the channels is missing, doubled, or divides by another length",
-                 .residual = scale.residual,
-                 .complexity = 3.4});
+  report.add({"affine.row_scale", "a norm over the channels is missing, doubled, or divides by another length"},
+             "y times a factor of its own for each token", scale.residual, 3.4);
 }
 
 }  // namespace
 
 void search_affine(Case& failing, Findings& out) {
   if (!std::isfinite(failing.error)) return;
+  const Report report("y", 0, out);
   const size_t before = out.size();
-  search_scalar(failing, out);
-  if (out.size() == before) search_bounded(failing, out);
+  search_scalar(failing, report);
+  if (out.size() == before) search_bounded(failing, report);
   if (out.size() > before) return;  // the channels would only repeat it
-  search_per_channel(failing, out);
-  search_per_row(failing, out);
+  search_per_channel(failing, report, out);
+  search_per_row(failing, report);
 }
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "diagnose/norm/norm_search.h"
+#include "diagnose/norm/norm_form.h"
 #include "diagnose/pointwise/channelwise_search.h"
 #include "diagnose/search/number_formats.h"
 #include "measure/line_fit.h"

@@ -7,6 +7,7 @@
 
 #include "diagnose/rotary/rotary_precision.h"
 #include "diagnose/search/number_formats.h"
+#include "diagnose/search/report.h"
 #include "measure/residual.h"
 
 namespace lockstep {
@@ -35,13 +36,9 @@ void consider(Case& failing, const std::function<double(Format, const Held&)>& r
     for (const Held& held : kHeld) {
       const double left = residual(&format, held);
       if (!failing.explains_candidate(left) || !failing.is_better(left, unchanged)) continue;
-      out.push_back(
-          {.cause = format.cause,
-           .explanation = fmt::format("reference: cos and sin of position * frequency; yours: the same with {} in {}",
-                                      held.words, format.name),
-           .fix = "compute the angles in f32, and round no sooner than after cos and sin",
-           .residual = left,
-           .complexity = 0.9});
+      Report("cos and sin of position * frequency", 0, out)
+          .add({format.cause, "compute the angles in f32, and round no sooner than after cos and sin"},
+               fmt::format("the same with {} in {}", held.words, format.name), left, 0.9);
       return;
     }
 }

@@ -8,6 +8,7 @@
 #include "diagnose/rotary/rotary_columns.h"
 #include "diagnose/rotary/rotary_precision.h"
 #include "diagnose/search/fit.h"
+#include "diagnose/search/report.h"
 
 namespace lockstep {
 namespace {
@@ -95,12 +96,9 @@ void search_complex(Case& failing, Findings& out) {
   const size_t before = out.size();
   search_coarse_angles(failing, c, r, out);
   if (out.size() > before) return;
-  const auto add = [&](Cause cause, std::string yours, std::string fix, double residual, double complexity) {
-    out.push_back({.cause = cause,
-                   .explanation = "reference: the table of angles a; yours: " + yours,
-                   .fix = std::move(fix),
-                   .residual = residual * failing.tolerance / limit,
-                   .complexity = complexity});
+  const Report report("the table of angles a", 0, out);
+  const auto add = [&](Cause cause, const std::string& yours, std::string fix, double residual, double complexity) {
+    report.add({cause, std::move(fix)}, yours, residual * failing.tolerance / limit, complexity);
   };
   if (const double left = misfit(c, [&](int64_t t, int64_t i) { return -r.at(t, i); }); left < limit)
     return add("rotary.sign", "-a", "turn the other way: the imaginary part has the wrong sign", left, 0.7);
@@ -289,12 +287,15 @@ void search_both(Case& failing, Findings& out) {
     PositionFinding found = compare_columns(of_c, of_r, limit);
     if (!found.cause) found = compare_positions(of_c, of_r, limit);
     if (!found.cause) continue;
-    out.push_back({.cause = found.cause,
-                   .explanation = "reference: the table of angles a; yours: " + found.yours,
-                   .fix = found.fix,
-                   .residual = found.misfit * failing.tolerance / limit});
+    Report("the table of angles a", 0, out)
+        .add({found.cause, found.fix}, found.yours, found.misfit * failing.tolerance / limit);
     return;
   }
+}
+
+void report_theta(double r, double c, double residual, Findings& out) {
+  Report("theta " + theta_words(r), 0, out)
+      .add({"rotary.theta", "set theta to " + theta_words(r)}, "theta " + theta_words(c), residual, 0.8);
 }
 
 void search_real(Case& failing, Findings& out) {
@@ -316,11 +317,9 @@ void search_real(Case& failing, Findings& out) {
   for (const size_t other : failing.structure().records_of(failing.module, Role::kOutput, failing.reference_record()))
     if (other != failing.reference_record() && failing.load_reference(other).size() == failing.c.size() &&
         failing.explains_candidate(relative_error(failing.c.v, failing.load_reference(other).v))) {
-      out.push_back({.cause = "rotary.cos_sin_exchanged",
-                     .explanation = "reference: cos, then sin; yours: the other way round",
-                     .fix = "put cos first",
-                     .residual = relative_error(failing.c.v, failing.load_reference(other).v),
-                     .complexity = 0.7});
+      Report("cos, then sin", 0, out)
+          .add({"rotary.cos_sin_exchanged", "put cos first"}, "the other way round",
+               relative_error(failing.c.v, failing.load_reference(other).v), 0.7);
       return;
     }
   std::vector<double> ratios;
@@ -329,11 +328,8 @@ void search_real(Case& failing, Findings& out) {
   if (ratios.size() >= 3) {
     const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
     if (*most - *least < 2e-2 * *most && std::fabs(*most - 1) > 0.02) {
-      out.push_back({.cause = "rotary.factor",
-                     .explanation = fmt::format("reference: angles a; yours: {:.4g} a", (*least + *most) / 2),
-                     .fix = "positions or frequencies carry a factor",
-                     .residual = failing.tolerance,
-                     .complexity = 0.9});
+      Report("angles a", 0, out)
+          .add({"rotary.factor"}, fmt::format("{:.4g} a", (*least + *most) / 2), failing.tolerance, 0.9);
       return;
     }
   }
@@ -341,30 +337,17 @@ void search_real(Case& failing, Findings& out) {
   const bool numbered = std::none_of(c.begin(), c.end(), [](double f) { return std::isnan(f); });
   if (numbered && halves_r < kSlowFrequency && halves_c < kSlowFrequency && theta_r > 1 && theta_c > 1 &&
       std::fabs(std::log(theta_c / theta_r)) > 0.1)
-    out.push_back(
-        {.cause = "rotary.theta",
-         .explanation = fmt::format("reference: theta {}; yours: theta {}", theta_words(theta_r), theta_words(theta_c)),
-         .fix = fmt::format("set theta to {}", theta_words(theta_r)),
-         .residual = failing.tolerance,
-         .complexity = 0.8});
+    report_theta(theta_r, theta_c, failing.tolerance, out);
   else if (halves_r < kSlowFrequency && even_c < kSlowFrequency && halves_c > kSlowFrequency)
-    out.push_back({.cause = "rotary.style",
-                   .explanation = "reference: angles repeated in the second half; yours: repeated side by side",
-                   .fix = "concatenate the angles, do not interleave them",
-                   .residual = failing.tolerance,
-                   .complexity = 0.9});
+    Report("angles repeated in the second half", 0, out)
+        .add({"rotary.style", "concatenate the angles, do not interleave them"}, "repeated side by side",
+             failing.tolerance, 0.9);
   if (out.size() == before) search_coarse_table(failing, out);
   if (out.size() == before) search_both(failing, out);
   if (out.size() > before || failing.r.size() > 1 << 18) return;
   const double limit = std::max(2e-3, 2 * failing.tolerance), r_fit = fitted_theta(failing.r, limit),
                c_fit = r_fit > 0 ? fitted_theta(failing.c, limit) : 0;
-  if (c_fit > 0 && std::fabs(std::log(c_fit / r_fit)) > 0.1)
-    out.push_back(
-        {.cause = "rotary.theta",
-         .explanation = fmt::format("reference: theta {}; yours: theta {}", theta_words(r_fit), theta_words(c_fit)),
-         .fix = fmt::format("set theta to {}", theta_words(r_fit)),
-         .residual = failing.tolerance,
-         .complexity = 0.8});
+  if (c_fit > 0 && std::fabs(std::log(c_fit / r_fit)) > 0.1) report_theta(r_fit, c_fit, failing.tolerance, out);
 }
 
 }  // namespace

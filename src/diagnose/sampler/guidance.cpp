@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "diagnose/sampler/guidance_mix.h"
+#include "diagnose/search/edits.h"
 #include "diagnose/search/fit.h"
 #include "diagnose/search/number_formats.h"
 #include "measure/residual.h"
@@ -16,7 +18,7 @@ namespace {
 using namespace guidance;
 
 double residual_of(const Params& p, const Mix& mix, const Values& y) {
-  return squared_norm(y.v) > 0 ? relative_error(mix.fitted(p).result(p).v, y.v) : INFINITY;
+  return squared_norm(y.v) > 0 ? relative_error(mix.prepared(p).result(p).v, y.v) : INFINITY;
 }
 
 // The factors that y has beside the combination, and what is left then.
@@ -89,8 +91,8 @@ bool name_factors(Params& p, const std::vector<double>& factors, const Mix& mix,
   return false;
 }
 
-Params fit(const Mix& mix, const Values& y, double tolerance) {
-  Params best;
+EditedForm<Params> fit(const Mix& mix, const Values& y, double tolerance) {
+  EditedForm<Params> best;
   for (const Sharing span :
        {Sharing::kNone, Sharing::kWhole, Sharing::kItem, Sharing::kToken, Sharing::kChannel, Sharing::kPixel}) {
     if (!mix.has(span)) continue;
@@ -106,11 +108,10 @@ Params fit(const Mix& mix, const Values& y, double tolerance) {
       if (!name_factors(p, factors, mix, own, std::max(1e-5, 3 * std::max(tolerance, residual))))
         p.known = false, p.factors = std::move(factors);
     }
-    p.residual = residual_of(p, mix, y);
+    const double left = residual_of(p, mix, y);
     // A formula is worth more than numbers, and few numbers more than many.
-    if (p.residual < (p.known ? 0.5 : 0.1) * best.residual ||
-        (p.known && !best.known && p.residual < 2 * best.residual))
-      best = std::move(p);
+    if (left < (p.known ? 0.5 : 0.1) * best.residual || (p.known && !best.form.known && left < 2 * best.residual))
+      best = {std::move(p), left};
   }
   return best;
 }
@@ -126,25 +127,62 @@ bool is_sum_in_each_token(const Mix& mix, const Values& y) {
   return apart.relative() <= 0.05;
 }
 
-// With one of the predictions multiplied first. `like`: the scale and the rescaling are known, else they are fitted
-// too.
-Params fit_fitted(const Mix& mix, const Values& y, double tolerance, const Params* like) {
-  Params best;
-  if (!is_sum_in_each_token(mix, y)) return best;
+std::string as_the_reference(const Params& r) {
+  return "combine the two predictions as the reference does: " + formula(r);
+}
+
+// One of the predictions is multiplied before they are combined.
+std::vector<Edit<Params>> fitting_edits(const std::string& fix, const Mix& mix) {
+  std::vector<Edit<Params>> out;
   for (const Fitting fitting : {Fitting::kProjection, Fitting::kLength, Fitting::kDeviation})
     for (const Of fitted : {Of::kUncond, Of::kCond})
-      for (const Sharing by : {Sharing::kWhole, Sharing::kItem, Sharing::kToken}) {
-        if (!mix.has(by)) continue;
-        const auto with = [&](Params p) {
-          p.fitting = fitting, p.fitted = fitted, p.fitted_by = by;
-          return p;
-        };
-        Params p = with(like ? *like : Params{});
-        if (!like) p = with(fit(mix.fitted(p), y, tolerance));
-        p.residual = residual_of(p, mix, y);
-        if (p.known && p.residual < 0.5 * best.residual) best = std::move(p);
-      }
+      for (const Sharing by : {Sharing::kWhole, Sharing::kItem, Sharing::kToken})
+        if (mix.has(by))
+          out.push_back({{"guidance.formula", fix},
+                         [=](Params& p) { p.fitting = fitting, p.fitted = fitted, p.fitted_by = by; }});
+  return out;
+}
+
+// A reference that multiplies one of them first: the scale and the rescaling are fitted then.
+EditedForm<Params> fit_reference_form(const Mix& mix, const Values& y, double tolerance) {
+  EditedForm<Params> best = fit(mix, y, tolerance);
+  if ((best.form.known && best.residual <= tolerance) || !is_sum_in_each_token(mix, y)) return best;
+  best = {};
+  for (const Edit<Params>& edit : fitting_edits("", mix)) {
+    Params multiplied;
+    edit.apply(multiplied);
+    Params p = fit(mix.prepared(multiplied), y, tolerance).form;
+    edit.apply(p);
+    if (const double left = residual_of(p, mix, y); p.known && left < 0.5 * best.residual) best = {p, left};
+  }
   return best;
+}
+
+std::vector<Edit<Params>> format_edits() {
+  std::vector<Edit<Params>> out;
+  for (const NumberFormat& format : half_formats())
+    for (const HeldIn held : {HeldIn::kInputs, HeldIn::kSteps, HeldIn::kResult})
+      out.push_back({{format.cause, "combine the two predictions in f32"},
+                     [&format, held](Params& p) { p.format = &format, p.held = held; }});
+  return out;
+}
+
+// What was solved for, in terms of the reference's. Nothing: it is said more plainly elsewhere.
+std::optional<EditName> name_of(const Params& r, const Params& c) {
+  const bool same_scale = std::fabs(c.s - r.s) <= 1e-3 * std::fabs(r.s);
+  const bool same_rescale = c.span == r.span && c.known && c.length == r.length && c.over == r.over &&
+                            c.under == r.under && c.power == r.power && c.blend == r.blend && c.most == r.most &&
+                            c.least == r.least;
+  // All of the right result times one factor.
+  const bool whole_factor = r.span == Sharing::kNone && c.span == Sharing::kWhole && !c.known;
+  if (((same_rescale && c.times != r.times) || whole_factor) && same_scale) return std::nullopt;
+  if (r.fitting != Fitting::kNone) return EditName{"guidance.formula", as_the_reference(r)};
+  // Exchanged passes read as s' = 1 - s; with rescaling the length then follows the other pass.
+  if (std::fabs(c.s - (1 - r.s)) < 1e-2) return EditName{"guidance.exchanged"};
+  if (!same_scale) return EditName{"guidance.scale", fmt::format("use guidance {}, not {}", number(r.s), number(c.s))};
+  return EditName{"guidance.rescale", r.span == Sharing::kNone
+                                          ? "do not rescale the prediction"
+                                          : "rescale the combined prediction as the reference does: " + formula(r)};
 }
 
 // y = p cond + q uncond, as it stands; or token by token.
@@ -172,91 +210,53 @@ struct Side {
 void judge(Case& failing, Findings& out, const Side& theirs, const Side& mine, int64_t batch,
            const std::string& where) {
   const Mix of_r(theirs.cond, theirs.uncond, batch), of_c(mine.cond, mine.uncond, batch);
-  const Values &yr = theirs.y, &yc = mine.y;
-  Params r = fit(of_r, yr, failing.tolerance);
-  if (!r.known || !failing.explains(r.residual)) r = fit_fitted(of_r, yr, failing.tolerance, nullptr);
-  if (!r.known || !failing.explains(r.residual)) return;
-  const double with_reference = residual_of(r, of_c, yc);
+  const Values& y = mine.y;
+  const EditedForm<Params> r = fit_reference_form(of_r, theirs.y, failing.tolerance);
+  if (!r.form.known || !failing.explains(r.residual)) return;
+  const double with_reference = residual_of(r.form, of_c, y);
   if (failing.note_local(with_reference)) return;
+  const Report report(formula(r.form), r.residual, out);
+  const auto is_answer = [&](const EditedForm<Params>& c) {
+    return failing.explains_candidate(c.residual) && failing.is_better(c.residual, with_reference);
+  };
+  const auto best_of = [&](const std::vector<Edit<Params>>& edits) {
+    Budget budget(static_cast<int64_t>(edits.size()));
+    EditSearch<Params> search(
+        r.form, [&](const Params& p) { return residual_of(p, of_c, y); }, 1, budget);
+    search.try_each(edits);
+    return search.best();
+  };
+  const auto say = [&](const EditedForm<Params>& c, double complexity) {
+    report.add(c.name(), formula(c.form) + where, c.residual, complexity);
+  };
   // The whole formula of the other pass, its rescaling too.
-  if (const double residual = residual_of(r, Mix(mine.uncond, mine.cond, batch), yc);
-      failing.explains_candidate(residual) && failing.is_better(residual, with_reference)) {
-    out.push_back({.cause = "guidance.exchanged",
-                   .explanation = fmt::format("reference: {}; yours{}: the same with cond and uncond exchanged",
-                                              formula(r), where),
-                   .fix = "conditional and unconditional prediction are exchanged",
-                   .residual_reference = r.residual,
-                   .residual = residual,
-                   .complexity = 0.6});
-    return;
-  }
-  Params c = fit(of_c, yc, failing.tolerance);
+  if (const auto c = best_of({{{"guidance.exchanged"}, [](Params& p) { p.exchanged = true; }}}); is_answer(c))
+    return say(c, 0.6);
+  EditedForm<Params> c = fit(of_c, y, failing.tolerance);
   // A scale that nobody would choose may be the reference's own, of a prediction that was multiplied first.
-  if (!c.known || std::fabs(c.s - r.s) > 1e-3 * std::fabs(r.s)) {
-    Params like = r;
-    like.format = nullptr, like.held = HeldIn::kNone;
-    const Params other = fit_fitted(of_c, yc, failing.tolerance, &like);
-    if (failing.explains_candidate(other.residual) && failing.is_better(other.residual, with_reference) &&
-        (!c.known || other.residual < 1.5 * std::max(c.residual, 0.1 * failing.tolerance)))
-      c = other;
-  }
-  Finding finding{.cause = {},
-                  .explanation = fmt::format("reference: {}; yours{}: {}", formula(r), where, formula(c)),
-                  .residual_reference = r.residual,
-                  .residual = c.residual,
-                  .complexity = c.known ? 0.7 : 1.1};
-  if (!failing.explains_candidate(c.residual) || !failing.is_better(c.residual, with_reference) || !c.known)
-    for (const NumberFormat& format : half_formats())
-      for (const HeldIn held : {HeldIn::kInputs, HeldIn::kSteps, HeldIn::kResult}) {
-        Params p = r;
-        p.format = &format, p.held = held, p.residual = residual_of(p, of_c, yc);
-        if (!failing.explains_candidate(p.residual) || !failing.is_better(p.residual, with_reference)) continue;
-        out.push_back({.cause = format.cause,
-                       .explanation = fmt::format("reference: {}; yours: {}", formula(r), formula(p)),
-                       .fix = "combine the two predictions in f32",
-                       .residual_reference = r.residual,
-                       .residual = p.residual,
-                       .complexity = 0.9});
-        return;
-      }
-  if (!failing.explains_candidate(c.residual)) {
-    for (const bool by_token : {false, true}) {
-      double residual = INFINITY;
-      const std::string words = plain_words(of_c.cond(), of_c.uncond(), yc, by_token, residual);
-      if ((by_token && yc.last() < 16) || !failing.explains_candidate(residual) ||
-          !failing.is_better(residual, with_reference))
-        continue;
-      finding.cause = "guidance.scale", finding.residual = residual, finding.complexity = by_token ? 1.3 : 0.7;
-      finding.explanation = fmt::format("reference: {}; yours: {}", formula(r), words);
-      finding.fix = "combine the two predictions as the reference does";
-      out.push_back(std::move(finding));
-      return;
+  if ((!c.form.known || std::fabs(c.form.s - r.form.s) > 1e-3 * std::fabs(r.form.s)) && is_sum_in_each_token(of_c, y))
+    if (const auto other = best_of(fitting_edits(as_the_reference(r.form), of_c));
+        is_answer(other) && (!c.form.known || other.residual < 1.5 * std::max(c.residual, 0.1 * failing.tolerance)))
+      return say(other, 0.6);
+  if (!is_answer(c) || !c.form.known)
+    if (const auto poorer = best_of(format_edits()); is_answer(poorer)) return say(poorer, 0.9);
+  if (is_answer(c)) {
+    if (const auto name = name_of(r.form, c.form)) {
+      c.names = {*name};
+      say(c, c.form.known ? 0.7 : 1.1);
     }
     return;
   }
-  if (!failing.is_better(c.residual, with_reference)) return;
-  if (c.fitting != r.fitting || (c.fitting != Fitting::kNone && (c.fitted != r.fitted || c.fitted_by != r.fitted_by))) {
-    finding.cause = "guidance.formula", finding.complexity = 0.6;
-    finding.fix = "combine the two predictions as the reference does: " + formula(r);
-    out.push_back(std::move(finding));
+  for (const bool by_token : {false, true}) {
+    double residual = INFINITY;
+    const std::string words = plain_words(of_c.cond(), of_c.uncond(), y, by_token, residual);
+    if ((by_token && y.last() < 16) || !failing.explains_candidate(residual) ||
+        !failing.is_better(residual, with_reference))
+      continue;
+    report.add({"guidance.scale", "combine the two predictions as the reference does"}, words, residual,
+               by_token ? 1.3 : 0.7);
     return;
   }
-  const bool same_rescale = c.span == r.span && c.known && c.length == r.length && c.over == r.over &&
-                            c.under == r.under && c.power == r.power && c.blend == r.blend && c.most == r.most &&
-                            c.least == r.least;
-  // All of the right result times one factor: that is said more plainly elsewhere.
-  const bool whole_factor = r.span == Sharing::kNone && c.span == Sharing::kWhole && !c.known;
-  if (((same_rescale && c.times != r.times) || whole_factor) && std::fabs(c.s - r.s) <= 1e-3 * std::fabs(r.s)) return;
-  // Exchanged passes read as s' = 1 - s; with rescaling the length then follows the other pass.
-  if (std::fabs(c.s - (1 - r.s)) < 1e-2)
-    finding.cause = "guidance.exchanged", finding.fix = "conditional and unconditional prediction are exchanged";
-  else if (std::fabs(c.s - r.s) > 1e-3 * std::fabs(r.s))
-    finding.cause = "guidance.scale", finding.fix = fmt::format("use guidance {}, not {}", number(r.s), number(c.s));
-  else
-    finding.cause = "guidance.rescale",
-    finding.fix = r.span == Sharing::kNone ? "do not rescale the prediction"
-                                           : "rescale the combined prediction as the reference does: " + formula(r);
-  out.push_back(std::move(finding));
 }
 
 }  // namespace

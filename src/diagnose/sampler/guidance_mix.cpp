@@ -33,6 +33,7 @@ std::string formula(const Params& p) {
       out += p.factors.size() == 1 ? number(p.factors[0]) : "a factor of its own";
     }
   }
+  if (p.exchanged) out += " with cond and uncond exchanged";
   return out + (p.format ? std::string(kHeld[static_cast<size_t>(p.held)]) + p.format->name : "");
 }
 
@@ -105,7 +106,12 @@ double Mix::solve_scale(const Values& y, Sharing span) const {
   return weight > 0 ? weighted / weight : 1;
 }
 
-Mix Mix::fitted(const Params& p) const {
+Mix Mix::prepared(const Params& p) const {
+  if (p.exchanged) {
+    Params own = p;
+    own.exchanged = false;
+    return Mix(b_, a_, batch_).prepared(own);
+  }
   if (p.fitting == Fitting::kNone) return *this;
   Mix out = *this;
   Values& own = p.fitted == Of::kCond ? out.a_ : out.b_;

@@ -46,7 +46,7 @@ struct Params {
   std::vector<double> factors;        // where it is not known: one for each group
   Format format = nullptr;
   HeldIn held = HeldIn::kNone;
-  double residual = INFINITY;
+  bool exchanged = false;  // cond and uncond
 };
 
 std::string formula(const Params& p);
@@ -88,8 +88,8 @@ class Mix {
   Values result(const Params& p) const;
   // Group by group y = p cond + q uncond; s = p / (p + q) whatever the group was multiplied with.
   double solve_scale(const Values& y, Sharing span) const;
-  // The same two with one of them multiplied as `p` says; what follows is reckoned with those.
-  Mix fitted(const Params& p) const;
+  // The same two exchanged, or with one of them multiplied, as `p` says; what follows is reckoned with those.
+  Mix prepared(const Params& p) const;
   const Values& cond() const { return a_; }
   const Values& uncond() const { return b_; }
 

@@ -7,6 +7,7 @@
 #include "diagnose/layout/packing.h"
 #include "diagnose/search/fit.h"
 #include "diagnose/search/number_formats.h"
+#include "diagnose/search/report.h"
 #include "measure/line_fit.h"
 #include "measure/residual.h"
 
@@ -87,13 +88,11 @@ std::vector<size_t> left_as_they_are(const PerChannel& r, const PerChannel& c) {
   return out;
 }
 
-Finding describe(const PerChannel& r, const PerChannel& c) {
-  Finding out{.cause = {}, .residual_reference = r.residual, .residual = c.residual, .complexity = 0.7};
+void describe(const PerChannel& r, const PerChannel& c, const Report& report) {
   const auto& s = r.scale;
   const auto& m = r.offset;
-  const auto set = [&](Cause cause, const char* yours, const char* fix) {
-    out.cause = cause, out.fix = fix;
-    out.explanation = fmt::format("reference: z * std + mean for each channel; yours: {}", yours);
+  const auto set = [&](Cause cause, const std::string& yours, const char* fix) {
+    report.add({cause, fix}, yours, c.residual, 0.7);
   };
   const auto scale_is = [&](auto&& rule) { return all_near(c.scale, rule); };
   const auto offset_is = [&](auto&& rule) { return all_near(c.offset, rule); };
@@ -121,30 +120,24 @@ Finding describe(const PerChannel& r, const PerChannel& c) {
   else if (offset_is(zero) && scale_is([&](size_t) { return c.scale[0]; }))
     set("latents.statistics", "z times one factor for all channels",
         "use latents_mean and latents_std of each channel");
-  else if (const std::vector<size_t> left = left_as_they_are(r, c); !left.empty()) {
-    const std::string some = "some channels as they are: " + order_words(left);
-    set("latents.not_denormalised", some.c_str(), "denormalise every channel");
-  } else if (const std::vector<size_t> from = whose(r, c); !from.empty()) {
-    const std::string of_others = "std and mean of other channels: " + order_words(from);
-    set("latents.statistics", of_others.c_str(), "give each channel its own latents_mean and latents_std");
-  } else
+  else if (const std::vector<size_t> left = left_as_they_are(r, c); !left.empty())
+    set("latents.not_denormalised", "some channels as they are: " + order_words(left), "denormalise every channel");
+  else if (const std::vector<size_t> from = whose(r, c); !from.empty())
+    set("latents.statistics", "std and mean of other channels: " + order_words(from),
+        "give each channel its own latents_mean and latents_std");
+  else
     set("latents.statistics", "other values for std and mean",
         "read latents_mean and latents_std from this VAE's config");
-  return out;
 }
 
 // Fitted by other groups than the channels: each place of a patch in each channel, each row, each column. Statistics
 // that were applied before the tokens were unpacked, or along another axis, show so.
 bool search_other_places(Case& failing, const PerChannel& r, const Values& z, const Values& y, const PatchGrid& grid,
-                         Findings& out) {
+                         const Report& report) {
   const auto add = [&](const PerChannel& c, const std::string& yours) {
-    out.push_back({.cause = "latents.statistics",
-                   .explanation = "reference: z * std + mean for each channel; yours: " + yours,
-                   .fix = "unpack the tokens first, then give each channel its own latents_std and latents_mean",
-                   .residual_reference = r.residual,
-                   .residual = c.residual,
-                   .complexity = 0.9});
-    return true;
+    return report.add(
+        {"latents.statistics", "unpack the tokens first, then give each channel its own latents_std and latents_mean"},
+        yours, c.residual, 0.9);
   };
   const size_t channels = static_cast<size_t>(grid.channels), tokens = static_cast<size_t>(grid.rows * grid.columns);
   // [4 channels, tokens]: each number of a token by itself.
@@ -183,31 +176,25 @@ bool search_other_order(Case& failing, const PerChannel& r, const Values& z, con
                         Findings& out) {
   const size_t few = y.v.size() / static_cast<size_t>(grid.channels);  // one channel rules most orders out
   const Values first{{static_cast<int64_t>(few)}, {y.v.begin(), y.v.begin() + static_cast<int64_t>(few)}};
-  const auto fits = [&](const PatchOrder& order, const PatchOrder& memory, const std::string& said) {
+  const auto fits = [&](const PatchOrder& order, const PatchOrder& memory, const std::string& reference,
+                        const std::string& yours) {
     const PatchPlaces place(grid, order, memory);
     Values some = make_values(first.shape);
     for (size_t i = 0; i < few; ++i) some.v[i] = z.v[place(i)];
     if (fit(some, first, 1).residual > 0.2) return false;
     const PerChannel other = fit(from_packed(z, grid, order, memory), y, grid.channels);
     if (!failing.explains_candidate(other.residual)) return false;
-    out.push_back({.cause = "layout.packing",
-                   .explanation = said,
-                   .fix = "unpack the patches in the reference's order before they are denormalised",
-                   .residual_reference = r.residual,
-                   .residual = other.residual,
-                   .complexity = 0.9});
-    return true;
+    return Report(reference, r.residual, out)
+        .add({"layout.packing", "unpack the patches in the reference's order before they are denormalised"}, yours,
+             other.residual, 0.9);
   };
   return any_patch_order(kPacked,
                          [&](const PatchOrder& memory) {
-                           return fits(kPicture, memory,
-                                       fmt::format("reference: the tokens read as {}; yours: as {}",
-                                                   words(kPacked, false), words(memory, false)));
+                           return fits(kPicture, memory, "the tokens read as " + words(kPacked, false),
+                                       "as " + words(memory, false));
                          }) ||
          any_patch_order(kPicture, [&](const PatchOrder& order) {
-           return fits(order, kPacked,
-                       fmt::format("reference: the tokens unpacked to {}; yours: to {}", words(kPicture, false),
-                                   words(order, false)));
+           return fits(order, kPacked, "the tokens unpacked to " + words(kPicture, false), "to " + words(order, false));
          });
 }
 
@@ -239,14 +226,10 @@ void search_other_latents(Case& failing, const PatchGrid& grid, Findings& out) {
     if (!failing.explains_candidate(residual) ||
         to_string(candidate.records[i].key) == to_string(reference.records[from].key))
       continue;
-    out.push_back(
-        {.cause = "stage.replaced",
-         .explanation = fmt::format("reference: made from {}; yours: by the same formula from {}",
-                                    to_string(reference.records[from].key), to_string(candidate.records[i].key)),
-         .fix = "decode the latents of the last step: a step is left out, or the wrong tensor is passed on",
-         .residual_reference = r.residual,
-         .residual = residual,
-         .complexity = 0.9});
+    Report("made from " + to_string(reference.records[from].key), r.residual, out)
+        .add({"stage.replaced",
+              "decode the latents of the last step: a step is left out, or the wrong tensor is passed on"},
+             "by the same formula from " + to_string(candidate.records[i].key), residual, 0.9);
     return;
   }
 }
@@ -287,16 +270,16 @@ void search_latents(Case& failing, Findings& out) {
     const Values own = from_packed(z_c, grid, kPicture);
     if (failing.note_local(residual_of(r, own, y_c, channels))) return;
     const PerChannel c = fit(own, y_c, channels);
+    const Report report("z * std + mean for each channel", r.residual, out);
     if (failing.explains_candidate(c.residual)) {
-      out.push_back(describe(r, c));
-      if (const Format format = coarse_statistics(r, c)) {
-        out.back().cause = format->cause, out.back().fix = "keep latents_mean and latents_std in f32";
-        out.back().explanation =
-            fmt::format("reference: z * std + mean for each channel; yours: the same with both in {}", format->name);
-      }
+      if (const Format format = coarse_statistics(r, c))
+        report.add({format->cause, "keep latents_mean and latents_std in f32"},
+                   fmt::format("the same with both in {}", format->name), c.residual, 0.7);
+      else
+        describe(r, c, report);
       return;
     }
-    if (!search_other_places(failing, r, z_c, y_c, grid, out)) search_other_order(failing, r, z_c, y_c, grid, out);
+    if (!search_other_places(failing, r, z_c, y_c, grid, report)) search_other_order(failing, r, z_c, y_c, grid, out);
     break;
   }
   if (!failing.only_local && batch == 1) search_other_latents(failing, grid, out);

@@ -9,6 +9,7 @@
 #include "diagnose/sampler/schedule.h"
 #include "diagnose/search/fit.h"
 #include "diagnose/search/number_formats.h"
+#include "diagnose/search/report.h"
 #include "measure/residual.h"
 
 namespace lockstep {
@@ -170,7 +171,7 @@ double likeness_of_neighbours(std::span<const float> x, size_t width) {
 
 // x' = a x + b v + noise: what is left over looks like noise drawn anew.
 bool search_noise(Case& failing, const std::vector<const Item*>& items, const Item& x, const Item& v, const Step& r,
-                  Findings& out) {
+                  const Report& report) {
   const auto of = [&](const Item& item) -> std::span<const float> { return failing.candidate_of(item).v; };
   const Step own = fit_step(failing.candidate_of(x), failing.candidate_of(v), failing.c);
   const double n = static_cast<double>(failing.c.v.size()), limit = 5 / std::sqrt(n);
@@ -191,21 +192,16 @@ bool search_noise(Case& failing, const std::vector<const Item*>& items, const It
     if (std::any_of(items.begin(), items.end(),
                     [&](const Item* item) { return std::fabs(correlation(rest, of(*item))) > limit; }))
       continue;
-    out.push_back(
-        {.cause = "scheduler.noise",
-         .explanation = fmt::format("reference: x + {} v; yours: {} x + {} v plus normal noise of deviation {}",
-                                    number(r.dt), number(step.keep), number(step.dt), number(std::sqrt(variance))),
-         .fix = "use the deterministic step: no noise is added while sampling",
-         .residual_reference = r.residual,
-         .residual = failing.tolerance,
-         .complexity = 1.5});
-    return true;
+    return report.add({"scheduler.noise", "use the deterministic step: no noise is added while sampling"},
+                      fmt::format("{} x + {} v plus normal noise of deviation {}", number(step.keep), number(step.dt),
+                                  number(std::sqrt(variance))),
+                      failing.tolerance, 1.5);
   }
   return false;
 }
 
 // x' goes through the picture at the end, x - sigma v, and that was held to bounds.
-bool search_held_end(Case& failing, const Item& x, const Item& v, const Step& r, Findings& out) {
+bool search_held_end(Case& failing, const Item& x, const Item& v, const Report& report) {
   const std::vector<double> sigmas = sigmas_of(all_dt(failing, false, v.name));
   const size_t at = static_cast<size_t>(failing.step);
   if (at + 1 >= sigmas.size() || !(sigmas[at] > 1e-6)) return false;
@@ -221,23 +217,19 @@ bool search_held_end(Case& failing, const Item& x, const Item& v, const Step& r,
   size_t cut = 0;
   for (float& value : right) cut += std::fabs(value) > most, value = std::clamp(value, -most, most);
   const double residual = relative_error(end, right);
-  if (cut < 2 || !failing.explains_candidate(residual)) return false;
-  out.push_back(
-      {.cause = "scheduler.formula",
-       .explanation = fmt::format("reference: x + {} v; yours: a step towards x - sigma v, which is held to {:.4g}",
-                                  number(r.dt), most),
-       .fix = "do not clamp or threshold what the sampler predicts",
-       .residual_reference = r.residual,
-       .residual = residual,
-       .complexity = 0.8});
-  return true;
+  return cut >= 2 && failing.explains_candidate(residual) &&
+         report.add({"scheduler.formula", "do not clamp or threshold what the sampler predicts"},
+                    fmt::format("a step towards x - sigma v, which is held to {:.4g}", most), residual, 0.8);
+}
+
+EditName of_latest() {
+  return {"scheduler.formula", "the step of the reference uses the latest latents and the latest prediction alone"};
 }
 
 using Named = std::pair<std::string, const Values*>;
 
 // Two older predictions or latents: samplers of third order.
-bool search_older(Case& failing, const Item& x, const Item& v, const std::vector<Named>& others,
-                  const std::function<bool(std::string, std::string, double)>& add) {
+bool search_older(Case& failing, const Item& x, const Item& v, const std::vector<Named>& others, const Report& report) {
   constexpr size_t kMostOlder = 8;
   const auto of = [&](const Item& item) -> std::span<const float> { return failing.candidate_of(item).v; };
   for (size_t i = 0; i < std::min(others.size(), kMostOlder); ++i)
@@ -250,27 +242,18 @@ bool search_older(Case& failing, const Item& x, const Item& v, const std::vector
         unexplained.add(k[0] * of(x)[e] + k[1] * of(v)[e] + k[2] * a->v[e] + k[3] * b->v[e], failing.c.v[e]);
       const double residual = unexplained.relative();
       if (failing.explains_candidate(residual))
-        return add(fmt::format("{} x + {} v + {} * {} + {} * {}", number(k[0]), number(k[1]), number(k[2]),
-                               others[i].first, number(k[3]), others[j].first),
-                   "the step of the reference uses the latest latents and the latest prediction alone", residual);
+        return report.add(of_latest(),
+                          fmt::format("{} x + {} v + {} * {} + {} * {}", number(k[0]), number(k[1]), number(k[2]),
+                                      others[i].first, number(k[3]), others[j].first),
+                          residual, 0.7);
     }
   return false;
 }
 
 // x' = a x + b v + c w with one more tensor: an older prediction, the noise, another sample.
 bool search_third(Case& failing, const std::vector<const Item*>& items, const Item& x, const Item& v, const Step& r,
-                  Findings& out) {
+                  const Report& report) {
   const auto of = [&](const Item& item) -> std::span<const float> { return failing.candidate_of(item).v; };
-  const auto add = [&](std::string yours, std::string fix, double residual) {
-    out.push_back(
-        {.cause = "scheduler.formula",
-         .explanation = fmt::format("reference: x + {} v with v = {}; yours: {}", number(r.dt), v.label(), yours),
-         .fix = std::move(fix),
-         .residual_reference = r.residual,
-         .residual = residual,
-         .complexity = 0.7});
-    return true;
-  };
   // Predictions of other steps are no neighbours, but samplers of higher order use them.
   std::vector<Named> others;
   for (const Item* item : items)
@@ -289,25 +272,20 @@ bool search_third(Case& failing, const std::vector<const Item*>& items, const It
     }
     const double residual = unexplained.relative();
     if (!failing.explains_candidate(residual)) continue;
-    if (std::fabs(k[1]) < 1e-3 * std::fabs(k[2]) && std::fabs(k[2] - r.dt) < 1e-2 * std::fabs(r.dt)) {
-      out.push_back({.cause = "scheduler.other_prediction",
-                     .explanation = fmt::format("reference: x + dt * {}; yours: x + dt * {}", v.label(), label),
-                     .fix = "pass the latest combined prediction to the step",
-                     .residual_reference = r.residual,
-                     .residual = residual,
-                     .complexity = 0.6});
-      return true;
-    }
-    return add(fmt::format("{} x + {} v + {} * {}", number(k[0]), number(k[1]), number(k[2]), label),
-               "the step of the reference uses the latest latents and the latest prediction alone", residual);
+    if (std::fabs(k[1]) < 1e-3 * std::fabs(k[2]) && std::fabs(k[2] - r.dt) < 1e-2 * std::fabs(r.dt))
+      return report.add({"scheduler.other_prediction", "pass the latest combined prediction to the step"},
+                        "x + dt * " + label, residual, 0.6);
+    return report.add(of_latest(),
+                      fmt::format("{} x + {} v + {} * {}", number(k[0]), number(k[1]), number(k[2]), label), residual,
+                      0.7);
   }
-  return search_older(failing, x, v, others, add) || search_held_end(failing, x, v, r, out) ||
-         search_noise(failing, items, x, v, r, out);
+  return search_older(failing, x, v, others, report) || search_held_end(failing, x, v, report) ||
+         search_noise(failing, items, x, v, r, report);
 }
 
 // dt, or the sigmas it is the difference of, in whole steps of a grid: whole timesteps, sigmas of few decimals. All
 // steps together tell it, and how they were made whole.
-bool search_grid(Case& failing, const Step& r, const Step& c, const std::string& prediction, Findings& out) {
+bool search_grid(Case& failing, const Step& r, const Step& c, const std::string& prediction, const Report& report) {
   const double near = 4 * std::max(1e-6, failing.tolerance * 0.1) * std::max(1.0, std::fabs(r.dt));
   if (std::fabs(c.dt - r.dt) < near) return false;
   const std::vector<double> dt_r = all_dt(failing, false, prediction), dt_c = all_dt(failing, true, prediction);
@@ -340,20 +318,10 @@ bool search_grid(Case& failing, const Step& r, const Step& c, const std::string&
         if (fitting < dt_r.size()) continue;
         const std::string what = grid == 1000 ? (of_dt ? "a whole number of timesteps" : "whole timesteps")
                                               : fmt::format("whole {}ths", grid);
-        out.push_back(
-            {.cause = "scheduler.dt",
-             .explanation =
-                 of_dt ? fmt::format("reference: x + {:.7g} v; yours: x + {:.7g} v: dt is {} to {}, at every step",
-                                     r.dt, c.dt, cut.words, what)
-                       : fmt::format(
-                             "reference: x + {:.7g} v; yours: x + {:.7g} v: the difference of sigmas that are {} to "
-                             "{}, at every step",
-                             r.dt, c.dt, cut.words, what),
-             .fix = "make dt of the sigmas as they are: sigma[i+1] - sigma[i]",
-             .residual_reference = r.residual,
-             .residual = c.residual,
-             .complexity = 0.6});
-        return true;
+        return report.add({"scheduler.dt", "make dt of the sigmas as they are: sigma[i+1] - sigma[i]"},
+                          fmt::format("x + {:.7g} v: {} {} to {}, at every step", c.dt,
+                                      of_dt ? "dt is" : "the difference of sigmas that are", cut.words, what),
+                          c.residual, 0.6);
       }
   }
   return false;
@@ -362,7 +330,7 @@ bool search_grid(Case& failing, const Step& r, const Step& c, const std::string&
 // dt, or the sigmas or timesteps it is the difference of, in a poorer format. One step alone may fit several of
 // them: what fits all steps is told first.
 bool search_coarse(Case& failing, const Step& r, const Step& c, const std::string& prediction, bool everywhere,
-                   Findings& out) {
+                   const Report& report) {
   const double near = std::max(1e-6, failing.tolerance * 0.1) * std::max(1.0, std::fabs(r.dt));
   if (std::fabs(c.dt - r.dt) < 4 * near) return false;
   const std::vector<double> dt_r = all_dt(failing, false, prediction), dt_c = all_dt(failing, true, prediction);
@@ -370,14 +338,8 @@ bool search_coarse(Case& failing, const Step& r, const Step& c, const std::strin
   const size_t at = static_cast<size_t>(failing.step);
   const bool is_small = std::fabs(c.dt - r.dt) <= 0.05 * std::fabs(r.dt);  // no rounding of sigmas is coarser
   const auto add = [&](Cause cause, const std::string& what) {
-    out.push_back(
-        {.cause = cause,
-         .explanation = fmt::format("reference: x + {:.7g} v; yours: x + {:.7g} v, which is {}", r.dt, c.dt, what),
-         .fix = "keep sigmas, timesteps and dt in f32",
-         .residual_reference = r.residual,
-         .residual = c.residual,
-         .complexity = 0.6});
-    return true;
+    return report.add({cause, "keep sigmas, timesteps and dt in f32"},
+                      fmt::format("x + {:.7g} v, which is {}", c.dt, what), c.residual, 0.6);
   };
   if (everywhere && dt_r.size() != dt_c.size()) return false;
   const size_t first = everywhere ? 0 : at, end = everywhere ? dt_r.size() : at + 1;
@@ -413,10 +375,11 @@ void search_scheduler(Case& failing, Findings& out) {
       if (failing.note_local(residual_of(r, failing.candidate_of(*x), failing.candidate_of(*v), failing.c))) return;
       const Step c = fit_step(failing.candidate_of(*x), failing.candidate_of(*v), failing.c);
       const bool good = failing.explains_candidate(c.residual);
+      const Report report(fmt::format("x + {:.7g} v with v = {}", r.dt, v->label()), r.residual, out);
       // No step at all: another tensor stands here, which is said elsewhere.
       if (good && std::fabs(c.dt) < 1e-4 * std::fabs(r.dt) && std::fabs(c.keep - 1) < 1e-4) return;
-      if (good && (search_coarse(failing, r, c, v->name, true, out) || search_grid(failing, r, c, v->name, out) ||
-                   search_coarse(failing, r, c, v->name, false, out)))
+      if (good && (search_coarse(failing, r, c, v->name, true, report) || search_grid(failing, r, c, v->name, report) ||
+                   search_coarse(failing, r, c, v->name, false, report)))
         return;
       if (good && (std::fabs(c.dt - r.dt) > 1e-3 * std::fabs(r.dt) || std::fabs(c.keep - 1) > 1e-2)) {
         out.push_back(describe(failing, r, c, v->name));
@@ -428,16 +391,11 @@ void search_scheduler(Case& failing, Findings& out) {
           if (!failing.explains_candidate(o.residual) || std::fabs(o.keep - 1) > 1e-2 ||
               std::fabs(o.dt - r.dt) > 1e-2 * std::fabs(r.dt))
             continue;
-          out.push_back(
-              {.cause = "scheduler.other_prediction",
-               .explanation = fmt::format("reference: x + dt * {}; yours: x + dt * {}", v->label(), other->label()),
-               .fix = "pass the combined prediction to the step",
-               .residual_reference = r.residual,
-               .residual = o.residual,
-               .complexity = 0.6});
+          report.add({"scheduler.other_prediction", "pass the combined prediction to the step"},
+                     "x + dt * " + other->label(), o.residual, 0.6);
           return;
         }
-        search_third(failing, items, *x, *v, r, out);
+        search_third(failing, items, *x, *v, r, report);
       }
       return;
     }

@@ -5,18 +5,20 @@
 #include <cmath>
 
 #include "diagnose/sampler/timestep_value.h"
+#include "diagnose/search/edits.h"
 #include "diagnose/search/fit.h"
 #include "diagnose/search/number_formats.h"
 
 namespace lockstep {
 namespace {
 
+constexpr int64_t kMostFeatureForms = 4096;  // forms
+
 struct Features {
   bool cos_first = true;
   double factor = 1000, theta = 1e4;
-  double shift = 0;  // the exponent divides by half - shift
-  int sine = 1;      // its sign
-  double residual = INFINITY;
+  double shift = 0;                                             // the exponent divides by half - shift
+  int sine = 1;                                                 // its sign
   Format time = nullptr, frequency = nullptr, angle = nullptr;  // held in a poorer format
 };
 
@@ -47,68 +49,92 @@ double residual_of(const Features& f, const Values& t, const Values& y) {
   return std::sqrt(dd / yy);
 }
 
-// Any theta and the factors between the usual ones.
-Features fit_unusual(const Values& t, const Values& y, const Features& usual, const Features& r) {
-  Features best = usual;
-  const auto consider = [&](Features f) {
-    f.residual = residual_of(f, t, y);
-    if (f.residual < best.residual) best = f;
-  };
-  // Angles of a thousand: a theta that is off by a hundredth is off by whole turns. All else as the reference has it.
-  for (double theta = 1.5; theta < 3e6; theta *= 1.002) consider({r.cos_first, r.factor, theta, r.shift, r.sine, 0});
+constexpr double kFactors[] = {1000.0, 1.0, 0.001, 1e6}, kThetas[] = {1e4, 1e3, 1e5, 1e6, 100.0, 256.0, 2e4, 5e3};
+
+std::vector<Features> feature_forms() {
+  std::vector<Features> out;
   for (const bool cos_first : {true, false})
-    for (const int sine : {1, -1})
-      for (const double shift : {0.0, 1.0})
-        for (const double factor : {1000.0, 1.0, 0.001, 2000.0, 500.0, 100.0, 10.0, 999.0, 1024.0, 2 * M_PI, 1e6}) {
-          consider({cos_first, factor, 1e4, shift, sine, 0});
-          for (double theta = 2; theta < 3e6; theta *= 1.05) consider({cos_first, factor, theta, shift, sine, 0});
-        }
-  for (double step = 1.03; step > 1.000002; step = std::sqrt(step))
-    for (const double theta : {best.theta * step, best.theta / step}) {
-      Features f = best;
-      f.theta = theta;
-      consider(f);
-    }
-  return best;
+    for (const double factor : kFactors)
+      for (const double theta : kThetas)
+        for (const double shift : {0.0, 1.0}) out.push_back({cos_first, factor, theta, shift});
+  return out;
 }
 
-Features fit(const Values& t, const Values& y) {
-  Features best;
-  for (const bool cos_first : {true, false})
-    for (const double factor : {1000.0, 1.0, 0.001, 1e6})
-      for (const double theta : {1e4, 1e3, 1e5, 1e6, 100.0, 256.0, 2e4, 5e3})
-        for (const double shift : {0.0, 1.0}) {
-          Features f{cos_first, factor, theta, shift, 1, 0};
-          f.residual = residual_of(f, t, y);
-          if (f.residual < best.residual) best = f;
-        }
+EditedForm<Features> fit_reference_form(const Values& t, const Values& y) {
+  return fit_reference(
+      feature_forms(), [&](const Features& f) { return residual_of(f, t, y); }, 0);
+}
+
+// What yours computes is shown in full; the fix is the reference's formula.
+EditName other_features(Cause cause, const Features& r) {
+  return {cause, "compute " + formula(r)};
+}
+
+std::vector<Edit<Features>> feature_edits(const Features& r) {
+  enum Kind { kFactor = 1, kTheta };
+  std::vector<Edit<Features>> out{
+      {other_features("timestep.cos_sin_order", r), [](Features& f) { f.cos_first = !f.cos_first; }},
+      {other_features("timestep.sign", r), [](Features& f) { f.sine = -f.sine; }},
+      {other_features("timestep.theta", r), [](Features& f) { f.shift = 1 - f.shift; }},
+  };
+  for (const double factor : {1000.0, 1.0, 0.001, 1e6, 2000.0, 500.0, 100.0, 10.0, 999.0, 1024.0, 2 * M_PI})
+    if (factor != r.factor)
+      out.push_back({other_features("timestep.factor", r), [=](Features& f) { f.factor = factor; }, kFactor});
+  for (const double theta : kThetas)
+    if (theta != r.theta)
+      out.push_back({other_features("timestep.theta", r), [=](Features& f) { f.theta = theta; }, kTheta});
+  for (const NumberFormat& format : half_formats())
+    for (int held = 1; held < 8; ++held)
+      out.push_back({other_features(format.cause, r),
+                     [held, &format](Features& f) {
+                       if (held & 1) f.angle = &format;
+                       if (held & 2) f.frequency = &format;
+                       if (held & 4) f.time = &format;
+                     },
+                     0, false});
+  return out;
+}
+
+// Angles of a thousand: a theta that is off by a hundredth is off by whole turns. All else as the reference has it.
+EditedForm<Features> with_any_theta(const Features& r, const Values& t, const Values& y) {
+  EditedForm<Features> best{r, INFINITY, {other_features("timestep.theta", r)}};
+  const auto consider = [&](double theta) {
+    Features f = r;
+    f.theta = theta;
+    if (const double left = residual_of(f, t, y); left < best.residual) best.form = f, best.residual = left;
+  };
+  for (double theta = 1.5; theta < 3e6; theta *= 1.002) consider(theta);
+  for (double step = 1.03; step > 1.000002; step = std::sqrt(step)) {
+    const double middle = best.form.theta;
+    consider(middle * step), consider(middle / step);
+  }
   return best;
 }
 
 // Any geometric law: the angles are read off, slow ones first, and each faster one is unwrapped by what the slower ones
 // predict of it.
-Features by_angles(const Values& t, const Values& y, const Features& r) {
+EditedForm<Features> by_angles(const Features& r, const Values& t, const Values& y) {
   constexpr int64_t kFirst = 6;
   const size_t half = static_cast<size_t>(y.last() / 2);
-  Features out;
-  if (y.last() / 2 < 2 * kFirst || !(std::fabs(t.v[0]) > 0)) return out;
+  EditedForm<Features> none{r};
+  if (y.last() / 2 < 2 * kFirst || !(std::fabs(t.v[0]) > 0)) return none;
   const std::span<const float> row = y.row(0);
   double n = 0, si = 0, sl = 0, sii = 0, sil = 0, intercept = 0, slope = 0;
   for (size_t i = half; i-- > 0;) {
     const double sine = r.sine * row[r.cos_first ? i + half : i], cosine = row[r.cos_first ? i : i + half];
-    if (std::fabs(sine * sine + cosine * cosine - 1) > 0.02) return out;
+    if (std::fabs(sine * sine + cosine * cosine - 1) > 0.02) return none;
     double angle = std::atan2(sine, cosine);
     const double at = static_cast<double>(i);
     if (n >= kFirst) {
       const double expected = std::exp(intercept + slope * at);
       angle += 2 * M_PI * std::nearbyint((expected - angle) / (2 * M_PI));
     }
-    if (!(angle > 0)) return out;
+    if (!(angle > 0)) return none;
     ++n, si += at, sl += std::log(angle), sii += at * at, sil += at * std::log(angle);
     if (n < 2) continue;
     slope = (sil - si * sl / n) / (sii - si * si / n), intercept = (sl - slope * si) / n;
   }
-  out = r;
+  Features out = r;
   out.factor = std::exp(intercept) / t.v[0], out.shift = 0, out.theta = std::exp(-slope * static_cast<double>(half));
   // The reference's theta with another divisor of the exponent, or its factor: round numbers are taken for what they
   // are.
@@ -116,22 +142,8 @@ Features by_angles(const Values& t, const Values& y, const Features& r) {
   if (std::fabs(divided / r.theta - 1) < 1e-3) out.shift = 1, out.theta = r.theta;
   if (std::fabs(out.factor / r.factor - 1) < 1e-4) out.factor = r.factor;
   if (std::fabs(out.theta / r.theta - 1) < 1e-3) out.theta = r.theta;
-  out.residual = residual_of(out, t, y);
-  return out;
-}
-
-// The reference's own features with time, frequencies or angles in a poorer format; `best` when none is better.
-Features in_poorer_format(const Values& t, const Values& y, const Features& r, Features best) {
-  for (const NumberFormat& format : half_formats())
-    for (int held = 1; held < 8; ++held) {
-      Features f = r;
-      if (held & 1) f.angle = &format;
-      if (held & 2) f.frequency = &format;
-      if (held & 4) f.time = &format;
-      f.residual = residual_of(f, t, y);
-      if (f.residual < 0.5 * best.residual) best = f;
-    }
-  return best;
+  const Cause cause = out.factor != r.factor ? Cause("timestep.factor") : Cause("timestep.theta");
+  return {out, residual_of(out, t, y), {other_features(cause, r)}};
 }
 
 // Each number of the first half and its partner in the second are a cosine and a sine of one angle, and they vary.
@@ -149,7 +161,7 @@ bool are_of_angles(const Values& y) {
 }
 
 // Features of a smaller width, and zeros after them.
-bool search_fewer_features(Case& failing, const Item& item, const Features& r, double limit, Findings& out) {
+bool search_fewer_features(Case& failing, const Item& item, const Report& report, double limit) {
   const Values& y = failing.c;
   const auto is_zero = [&](int64_t j) {
     for (int64_t row = 0; row < y.rows(); ++row)
@@ -162,16 +174,11 @@ bool search_fewer_features(Case& failing, const Item& item, const Features& r, d
   if (width < 16 || width == y.last()) return false;
   Values head = make_values({y.rows(), width});
   for (int64_t row = 0; row < y.rows(); ++row) std::copy_n(y.row(row).begin(), width, head.row(row).begin());
-  const Features c = fit(failing.candidate_of(item), head);
-  if (c.residual > limit) return false;
-  out.push_back({.cause = "timestep.theta",
-                 .explanation = fmt::format("reference: {}; yours: the same of {} numbers where it has {}, and zeros",
-                                            formula(r), width, y.last()),
-                 .fix = "make it as wide as the reference: compute " + formula(r),
-                 .residual_reference = r.residual,
-                 .residual = std::min(c.residual, failing.tolerance),
-                 .complexity = 0.9});
-  return true;
+  const EditedForm<Features> c = fit_reference_form(failing.candidate_of(item), head);
+  return c.residual <= limit &&
+         report.add({"timestep.theta", "make it as wide as the reference: compute " + report.formula()},
+                    fmt::format("the same of {} numbers where it has {}, and zeros", width, y.last()),
+                    std::min(c.residual, failing.tolerance), 0.9);
 }
 
 // Of the same stage at another step or in another pass, number for number: a factor of the time says the same, and
@@ -195,42 +202,33 @@ void search_features(Case& failing, Findings& out) {
   if (failing.r.last() < 8 || failing.r.last() % 2) return;
   for (const Item& item : failing.items) {
     if (checked_numel(item.shape) != failing.r.rows() || item.relation == Relation::kEarlier) continue;
-    const Features r = fit(failing.reference_of(item), failing.r);
+    const EditedForm<Features> r = fit_reference_form(failing.reference_of(item), failing.r);
     const double limit = std::max(2e-3, failing.tolerance);  // sines of large arguments in f32
     if (r.residual > limit) continue;
-    if (failing.note_local(residual_of(r, failing.candidate_of(item), failing.c))) return;
-    Features c = fit(failing.candidate_of(item), failing.c);
-    if (c.residual > limit) c = in_poorer_format(failing.candidate_of(item), failing.c, r, c);
-    if (c.residual > limit) {
-      const Features read = by_angles(failing.candidate_of(item), failing.c, r);
-      if (read.residual < c.residual) c = read;
+    const Values &t = failing.candidate_of(item), &y = failing.c;
+    const double with_reference = residual_of(r.form, t, y);
+    if (failing.note_local(with_reference)) return;
+    const Report report(formula(r.form), r.residual, out);
+    const auto is_enough = [&](double residual) { return residual <= limit; };
+    Budget budget(kMostFeatureForms);
+    EditSearch<Features> search(
+        r.form, [&](const Features& f) { return residual_of(f, t, y); }, 1, budget);
+    const std::vector<Edit<Features>> edits = feature_edits(r.form);
+    search.try_each(edits);
+    search.try_all_pairs(edits, is_enough);
+    if (!is_enough(search.best().residual))
+      search.solve([&](const Features& f, Budget&) { return by_angles(f, t, y); });
+    if (!is_enough(search.best().residual))
+      search.solve([&](const Features& f, Budget&) { return with_any_theta(f, t, y); });
+    const EditedForm<Features>& c = search.best();
+    if (is_enough(c.residual)) {
+      const bool of_another_step = c.form.factor != r.form.factor && is_of_another_step(failing);
+      if (failing.is_better(c.residual, with_reference))
+        report.add(c.name(), formula(c.form), std::min(c.residual, failing.tolerance), of_another_step ? 1.6 : 0.7);
+    } else if (!search_fewer_features(failing, item, report, limit) && are_of_angles(y)) {
+      report.add(other_features("timestep.theta", r.form), "cosines and sines too, of angles by another law",
+                 failing.tolerance, 2);
     }
-    if (c.residual > limit) c = fit_unusual(failing.candidate_of(item), failing.c, c, r);
-    if (c.residual > limit && search_fewer_features(failing, item, r, limit, out)) return;
-    if (c.residual > limit && are_of_angles(failing.c)) {
-      out.push_back({.cause = "timestep.theta",
-                     .explanation = fmt::format("reference: {}; yours: cosines and sines too, of angles by another law",
-                                                formula(r)),
-                     .fix = "compute " + formula(r),
-                     .residual_reference = r.residual,
-                     .residual = failing.tolerance,
-                     .complexity = 2});
-      return;
-    }
-    if (c.residual > limit || c.residual > 0.3 * residual_of(r, failing.candidate_of(item), failing.c)) return;
-    const Format held = c.time ? c.time : c.frequency ? c.frequency : c.angle;
-    Cause cause = held                         ? held->cause
-                  : c.cos_first != r.cos_first ? Cause("timestep.cos_sin_order")
-                  : c.sine != r.sine           ? Cause("timestep.sign")
-                  : c.factor != r.factor       ? Cause("timestep.factor")
-                                               : Cause("timestep.theta");  // or what its exponent is divided by
-    const double complexity = c.factor != r.factor && is_of_another_step(failing) ? 1.6 : 0.7;
-    out.push_back({.cause = cause,
-                   .explanation = fmt::format("reference: {}; yours: {}", formula(r), formula(c)),
-                   .fix = "compute " + formula(r),
-                   .residual_reference = r.residual,
-                   .residual = std::min(c.residual, failing.tolerance),
-                   .complexity = complexity});
     return;
   }
 }
@@ -248,8 +246,8 @@ bool confirm_timestep(Case& failing) {
   const double limit = std::max(2e-3, failing.tolerance);
   for (const Item& item : failing.items) {
     if (checked_numel(item.shape) != failing.r.rows() || item.relation != Relation::kOwnInput) continue;
-    const Features r = fit(failing.reference_of(item), failing.r);
-    if (r.residual <= limit) return residual_of(r, failing.candidate_of(item), failing.c) <= limit;
+    const EditedForm<Features> r = fit_reference_form(failing.reference_of(item), failing.r);
+    if (r.residual <= limit) return residual_of(r.form, failing.candidate_of(item), failing.c) <= limit;
   }
   return false;
 }

@@ -12,18 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "diagnose/case/finding.h"
 #include "diagnose/case/thresholds.h"
 #include "diagnose/search/budget.h"
+#include "diagnose/search/report.h"
 
 namespace lockstep {
-
-// What an edit is called.
-struct EditName {
-  Cause cause;
-  std::string fix{};  // empty: what the table of causes says
-  Blame blame = Blame::kNone;
-};
 
 template <typename Form>
 struct Edit {
@@ -39,6 +32,7 @@ struct FreeNumber {
   EditName name;
   std::function<void(Form&, double)> set;
   bool negative_too = false;
+  double least = 1e-3, most = 1e3;  // where it is looked for
 };
 
 template <typename Form>
@@ -50,42 +44,45 @@ struct EditedForm {
   bool pairs = false;
   double promise = INFINITY;  // its residual, or what a first look made of it
 
+  // As it is reported: the first edit's cause, the fixes of all, what they do as the table of causes says it.
+  EditName name() const { return {names[0].cause, fix(), names[0].blame}; }
   std::string fix() const {
+    return joined([](const EditName& name) { return name.fix.empty() ? name.cause.entry().fix : name.fix; });
+  }
+  std::string words() const {
+    return joined([](const EditName& name) { return name.cause.entry().words; });
+  }
+  double complexity() const { return 0.7 + 0.4 * static_cast<double>(names.size() - 1); }
+
+ private:
+  template <typename Said>
+  std::string joined(const Said& said) const {
     std::string out;
     for (const EditName& name : names)
-      if (const std::string one = name.fix.empty() ? std::string(name.cause.entry().fix) : name.fix;
-          out.find(one) == std::string::npos)
+      if (const std::string one(said(name)); out.find(one) == std::string::npos)
         out += (out.empty() ? "" : "; and ") + one;
     return out;
   }
 };
 
-// `formula`: the reference's; what yours does otherwise is said as the table of causes says it.
-template <typename Form>
-Finding finding_of(const EditedForm<Form>& reference, const EditedForm<Form>& candidate, const std::string& formula) {
-  std::string words;
-  for (const EditName& name : candidate.names)
-    words += (words.empty() ? "" : "; and ") + std::string(name.cause.entry().words);
-  return {.cause = candidate.names[0].cause,
-          .explanation = "reference: " + formula + "; yours: the same, but " + words,
-          .fix = candidate.fix(),
-          .residual_reference = reference.residual,
-          .residual = candidate.residual,
-          .complexity = 0.7 + 0.4 * static_cast<double>(candidate.names.size() - 1),
-          .blame = candidate.names[0].blame};
-}
-
-// The first form that explains the reference, else the nearest.
+// The first form that explains the reference, else the nearest; one that is nearer by no more than rounding does not
+// count.
+inline constexpr double kBeyondRounding = 0.97;
 template <typename Form, typename Measure>
 EditedForm<Form> fit_reference(const std::vector<Form>& forms, const Measure& measure, double tolerance) {
   EditedForm<Form> best;
   for (const Form& form : forms) {
     const double residual = measure(form);
-    if (residual < best.residual) best.form = form, best.residual = residual;
+    if (residual < kBeyondRounding * best.residual) best.form = form, best.residual = residual;
     if (best.residual <= tolerance) break;
   }
   return best;
 }
+
+// What solves first and recognises afterwards: a form that it made of the candidate's numbers, with the edits that it
+// recognised in them. It starts from the reference's form.
+template <typename Form>
+using Solver = std::function<EditedForm<Form>(const Form& reference, Budget& budget)>;
 
 template <typename Form>
 class EditSearch {
@@ -98,13 +95,16 @@ class EditSearch {
   const EditedForm<Form>& best() const { return best_; }
   // A look at a few places rules most edits out: those that leave no less than `limit` there are not measured.
   void look_first(Measure glance, double limit) { glance_ = std::move(glance), limit_ = limit; }
-  // Found in another way (solved for): taken where it is clearly better.
+  // Taken where it is clearly better.
   void offer(EditedForm<Form> found) {
     if (found.residual < kClearlyBetter * best_.residual) best_ = std::move(found);
   }
-
   void take(EditedForm<Form> found) {  // where it is better at all
     if (found.residual < best_.residual) best_ = std::move(found);
+  }
+  // `limit`: what it leaves at most, where it may choose among so much that nothing less than exact is an answer.
+  void solve(const Solver<Form>& solver, double limit = INFINITY) {
+    if (EditedForm<Form> found = solver(base_, budget_); found.residual <= limit) offer(std::move(found));
   }
 
   // Each by itself. Of those that fit alike the first: some are the same by other words.
@@ -178,7 +178,7 @@ class EditSearch {
       const double residual = measure_(form);
       if (residual < best.residual) best.form = std::move(form), best.residual = residual, chosen = x;
     };
-    for (double x = 1e-3; x < 1e3 && !budget_.is_spent(); x *= 1.3) {
+    for (double x = number.least; x < number.most && !budget_.is_spent(); x *= 1.3) {
       consider(x);
       if (number.negative_too) consider(-x);
     }
@@ -186,7 +186,12 @@ class EditSearch {
       const double middle = chosen;
       consider(middle * step), consider(middle / step);
     }
-    return best;
+    // Someone chose it: the round number beside it, where that fits alike.
+    const double magnitude = std::pow(10, std::floor(std::log10(std::fabs(chosen))) - 1);
+    EditedForm<Form> round{from, INFINITY, best.names, 0, false};
+    number.set(round.form, std::round(chosen / magnitude) * magnitude);
+    if (budget_.spend(work_)) round.residual = measure_(round.form);
+    return round.residual <= kAlike * best.residual ? round : best;
   }
   // The most promising first.
   std::vector<size_t> order(size_t most) const {
