@@ -47,6 +47,7 @@ Json divergence_json(const Comparison& comparison, const RunView& reference, con
   out["good_inputs"] = first.good_inputs;
   out["input_unknown"] = first.input_unknown;
   out["worked_back_from"] = first.worked_back_from;
+  out["between"] = {{"starts", first.starts}, {"stages", first.stages_between}};
   out["hint"] = first.hint;
   return out;
 }

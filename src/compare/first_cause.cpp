@@ -13,10 +13,13 @@
 #include "diagnose/case/neighbours.h"
 #include "diagnose/chain/work_back.h"
 #include "diagnose/diagnose.h"
+#include "diagnose/replay/replay_search.h"
 #include "measure/region.h"
 
 namespace lockstep {
 namespace {
+
+constexpr size_t kMostCauses = 3;
 
 // A constant or a factor for each channel says what is different, not what was done.
 bool names_a_mistake(const std::vector<Finding>& causes) {
@@ -62,7 +65,8 @@ class FirstBad {
     input_ = work_back(*bad_);
     for (const auto question : {&FirstBad::ask_the_input_that_layers_agree_on, &FirstBad::ask_the_tensor_itself,
                                 &FirstBad::ask_the_input_worked_back, &FirstBad::ask_beside_what_was_not_called,
-                                &FirstBad::ask_as_the_result_of_what_was_not_called})
+                                &FirstBad::ask_as_the_result_of_what_was_not_called,
+                                &FirstBad::ask_the_stages_in_between})
       (this->*question)();
     settle_the_kind();
   }
@@ -138,6 +142,20 @@ class FirstBad {
       out_.causes = {std::move(*missing), std::move(out_.causes[0])};  // which step it was that was left out
     else if (!replaced && names_a_mistake(causes))
       out_.causes = std::move(causes);
+  }
+
+  // Several stages of the reference lie between what both recorded and the bad tensor: each is done otherwise in turn,
+  // and what it would give is compared with the bad tensor.
+  void ask_the_stages_in_between() {
+    if (!out_.first->input_unknown || names_a_mistake(out_.causes)) return;
+    Replayed replayed = search_stages_between(*bad_);
+    if (replayed.is_replayed) {
+      out_.first->stages_between = std::move(replayed.stages);
+      out_.first->starts = std::move(replayed.starts);
+    }
+    if (!replayed.finding) return;
+    out_.causes.insert(out_.causes.begin(), std::move(*replayed.finding));
+    if (out_.causes.size() > kMostCauses) out_.causes.pop_back();
   }
 
   void settle_the_kind() {
