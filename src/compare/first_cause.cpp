@@ -152,10 +152,29 @@ class FirstBad {
     if (replayed.is_replayed) {
       out_.first->stages_between = std::move(replayed.stages);
       out_.first->starts = std::move(replayed.starts);
+    } else if (by_hand_ && bad_->candidate_run().records[result_.pair.candidate].role == Role::kCheckpoint) {
+      list_what_was_not_recorded();
     }
     if (!replayed.finding) return;
     out_.causes.insert(out_.causes.begin(), std::move(*replayed.finding));
     if (out_.causes.size() > kMostCauses) out_.causes.pop_back();
+  }
+
+  // Where the stages cannot be replayed, all that may be at fault is told: what ran since the last tensor that both
+  // recorded, and in the same call before that, because a tensor that agrees says nothing of those beside it.
+  void list_what_was_not_recorded() {
+    size_t last = 0;
+    for (size_t i = 0; i < record_; ++i)
+      if (partner_(i) != SIZE_MAX) last = i;
+    std::vector<std::string>& names = out_.first->stages_between;
+    for (size_t i = 0; i < record_; ++i) {
+      if (partner_(i) != SIZE_MAX || (i < last && !same_call(reference_, i, record_) && !same_call(reference_, i, last)))
+        continue;
+      const RecordedTensor& tensor = reference_.records[i];
+      const std::string name = (tensor.role == Role::kInput ? "input " : "") + tensor.key.name;
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+    if (partner_(last) != SIZE_MAX) out_.first->starts = {reference_.records[last].key.name};
   }
 
   void settle_the_kind() {
