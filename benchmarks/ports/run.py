@@ -113,6 +113,8 @@ def only(run: Path, mode: str, folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "tensors").mkdir(parents=True)
     shutil.copy(run / "run.json", folder)
+    if mode != "by_hand" and (run / "weights.jsonl").exists():
+        shutil.copy(run / "weights.jsonl", folder)
     kept = []
     for line in (run / "records.jsonl").read_text().splitlines():
         record = json.loads(line)

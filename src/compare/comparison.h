@@ -83,6 +83,7 @@ struct Coverage {
 struct CompareOptions {
   std::vector<MapRule> map;                  // given: nothing else is looked for
   bool find_map = true;                      // where names differ and no map is given
+  std::optional<FoundMap> found;             // one that was found already
   std::map<std::string, double> tolerances;  // glob → largest relative error, in place of the noise floor
   std::string only;                          // glob of names
   const RunView* noise = nullptr;            // a second reference: its errors are the floor

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "diagnose/attention/attention_formula.h"
+#include "diagnose/attention/attention_grammar.h"
 #include "diagnose/case/neighbours.h"
 #include "diagnose/replay/stage_graph.h"
 
@@ -95,6 +96,12 @@ std::optional<Stage> find_attention(StageSources& in, size_t record) {
   std::vector<const Flat*> given;
   for (const size_t from : out.from) given.push_back(&in.values(from));
   if (!in.explains(flat_distance(out.apply(given), in.values(record)))) return std::nullopt;
+  out.numbers.push_back({"attention.scale", "scores times", other_scale(call->own().scale, call->head_size()).fix,
+                         [call](Sources from, double scale) {
+                           AttentionFormula formula = call->own();
+                           formula.scale = scale;
+                           return call->result(formula, from);
+                         }});
   for (const auto list : {attention_edits, rarer_attention_edits})
     for (const AttentionEdit& edit : list(call->own(), call->inputs(), call->head_size(), call->width())) {
       AttentionFormula formula = call->own();

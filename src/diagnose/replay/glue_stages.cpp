@@ -257,6 +257,12 @@ std::optional<Stage> find_sum(StageSources& in, size_t record) {
       const std::string a = in.name(stream), b = in.name(branch);
       out.formula = fmt::format("{} + {}{}", a, gate ? "gate * " : plain ? "" : fmt::format("{:.6g} * ", own.factor), b);
       out.edits = sum_edits(own, gate.parts, a, b);
+      out.numbers.push_back({"residual.factor", fmt::format("{} + {}{} times", a, gate ? "gate * " : "", b), "add " + out.formula,
+                             [own](Sources from, double factor) {
+                               Sum other = own;
+                               other.factor = factor;
+                               return other(from);
+                             }});
       // Another tensor in the stream's place: it becomes one more source.
       for (const size_t other : in.near(record, in.size(record)))
         if (other != stream && other != branch && out.from.size() < 8) {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "diagnose/norm/norm_search.h"
+#include "diagnose/replay/row_product.h"
 #include "diagnose/replay/stage_graph.h"
 #include "diagnose/search/functions.h"
 
@@ -24,24 +25,6 @@ std::function<Flat(Sources)> each_element(size_t function) {
   };
 }
 
-Flat product(const Flat& x, const Values& weight, const Flat& bias) {
-  const size_t n = static_cast<size_t>(weight.rows()), k = static_cast<size_t>(weight.last()), rows = x.size() / k;
-  Flat out(rows * n);
-  for (size_t row = 0; row < rows; ++row)
-    for (size_t i = 0; i < n; ++i) {
-      const float *a = x.data() + row * k, *b = weight.v.data() + i * k;
-      float sums[8] = {};
-      size_t j = 0;
-      for (; j + 8 <= k; j += 8)
-        for (size_t lane = 0; lane < 8; ++lane) sums[lane] += a[j + lane] * b[j + lane];
-      double sum = bias.empty() ? 0 : bias[i];
-      for (; j < k; ++j) sum += a[j] * b[j];
-      for (const float part : sums) sum += part;
-      out[row * n + i] = static_cast<float>(sum);
-    }
-  return out;
-}
-
 // The record that a module without parts of its own was given; SIZE_MAX where there are several, or none.
 size_t only_input(const StageSources& in, size_t record) {
   const Structure& structure = in.failing().structure();
@@ -57,8 +40,9 @@ std::vector<std::string> weights_beside(const StageSources& in, const std::strin
   std::vector<std::string> out;
   const auto& source = in.failing().weights_c ? in.failing().weights_c : in.failing().weights_r;
   std::string layer = parent_of(module);
-  for (int up = 0; up < 2 && !layer.empty() && place_of_code(leaf_of(layer)) != "#"; ++up) layer = parent_of(layer);
-  if (!source || layer.empty()) return out;
+  while (!layer.empty() && place_of_code(leaf_of(layer)) != "#") layer = parent_of(layer);
+  if (layer.empty()) layer = module.substr(0, module.find('.'));  // no list of layers: all of the model
+  if (!source) return out;
   const auto& shapes = source->shapes();
   for (auto it = shapes.lower_bound(layer + "."); it != shapes.end() && it->first.starts_with(layer + "."); ++it)
     if (it->second == shape && it->first != module + ".weight" && it->first.ends_with(".weight") &&
@@ -136,7 +120,7 @@ std::optional<Stage> find_linear(StageSources& in, size_t record) {
   const Values* of_bias = in.weight(module + ".bias");
   const Flat b = of_bias ? of_bias->v : Flat();
   const auto with = [](std::shared_ptr<const Values> matrix, Flat bias) {
-    return [=](Sources from) { return product(*from[0], *matrix, bias); };
+    return [=](Sources from) { return row_product(*from[0], *matrix, bias); };
   };
   Stage out{.from = {input}, .kind = "linear", .place = "", .formula = fmt::format("{}(x)", module), .apply = with(w, b), .work = rows * n * k};
   const Flat* given[] = {&in.values(input)};
@@ -191,6 +175,8 @@ std::optional<Stage> find_embedding(StageSources& in, size_t record) {
   if (!in.explains(flat_distance(out.apply(values), in.values(record)))) return std::nullopt;
   for (const int shift : {1, -1})
     out.edits.push_back({"embedding.offset", fmt::format("{}[ids {:+}]", module, shift), "use the ids as they are", 0.9, look_up(shift, 1)});
+  out.numbers.push_back({"affine.scale", fmt::format("{}[ids] times", module), "remove the factor",
+                         [look_up](Sources from, double factor) { return look_up(0, static_cast<float>(factor))(from); }});
   const double root = std::sqrt(static_cast<double>(width));
   for (const auto& [factor, words] : {std::pair{root, "sqrt"}, {1 / root, "1/sqrt"}})
     out.edits.push_back({"affine.scale", fmt::format("{}[ids] times {}({})", module, words, width), "remove the factor", 0.85,
@@ -218,6 +204,12 @@ std::optional<Stage> find_norm(StageSources& in, size_t record) {
       Stage out{.from = {input}, .kind = "norm", .place = "", .formula = fmt::format("{}(x)", kind_name(kind)), .apply = norm,
                 .work = 8 * in.size(record)};
       add_norm_edits(module, norm, out.edits);
+      out.numbers.push_back({"norm.eps", fmt::format("{}(x) with eps", kind_name(kind)), fmt::format("use eps {:g}", eps),
+                             [norm](Sources from, double wrong) {
+                               NormForm other = norm;
+                               other.params.eps = wrong;
+                               return other(from);
+                             }});
       return out;
     }
   return std::nullopt;

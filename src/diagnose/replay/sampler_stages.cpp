@@ -47,6 +47,11 @@ std::optional<Stage> find_guidance(StageSources& in, size_t record) {
           change(other);
           out.edits.push_back({cause, (other.exchanged ? "with the two exchanged, " : "") + formula(other.params), std::move(fix), 0.8, other});
         };
+        out.numbers.push_back({"guidance.scale", "a scale of", fmt::format("use a scale of {:.6g}", own.params.s), [own](Sources from, double s) {
+                                 Guided other = own;
+                                 other.params.s = s;
+                                 return other(from);
+                               }});
         const bool rescaled = span != Sharing::kNone;
         add("guidance.rescale", rescaled ? "scale each token back to the length of cond" : "do not rescale",
             [&](Guided& g) { g.params.span = rescaled ? Sharing::kNone : Sharing::kToken; });

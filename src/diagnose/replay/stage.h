@@ -23,6 +23,14 @@ struct StageEdit {
   Blame blame = Blame::kNone;
 };
 
+// A number of any size that the formula has none of, or another: solved for where no edit fits.
+struct StageNumber {
+  Cause cause;
+  std::string what;  // "a scale of"
+  std::string fix;
+  std::function<Flat(Sources, double)> apply;
+};
+
 struct Stage {
   size_t record = 0;             // what it makes
   std::vector<size_t> from = {};  // records of the reference
@@ -32,6 +40,7 @@ struct Stage {
   std::function<Flat(Sources)> apply{};
   int64_t work = 0;  // multiplications
   std::vector<StageEdit> edits = {};
+  std::vector<StageNumber> numbers = {};
 };
 
 // "layers.0.attn" → "layers.#.attn": what all layers share.

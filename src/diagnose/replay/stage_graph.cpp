@@ -112,28 +112,35 @@ std::vector<size_t> StageSources::vectors(size_t record, int64_t channels) const
   return out;
 }
 
-StageGraph::StageGraph(Case& failing) : in_(failing), target_(in_.origin(failing.reference_record())) {
+StageGraph::StageGraph(Case& failing, const std::vector<size_t>& targets) : in_(failing) {
   in_.set_tolerance(failing.tolerance);
-  std::set<size_t> waiting{target_}, seen;
+  for (const size_t target : targets) targets_.insert(in_.origin(target));
+  std::set<size_t> waiting = targets_, seen;
   std::map<size_t, Stage> found;
   while (!waiting.empty() && found.size() < kMostStages) {
     const size_t record = *waiting.rbegin();  // the latest first
     waiting.erase(record);
     if (!seen.insert(record).second) continue;
     check_interrupt("replay");
-    std::optional<Stage> stage = record != target_ && is_known(record) ? std::nullopt : find(record);
+    const bool known = !targets_.contains(record) && is_known(record);
+    std::optional<Stage> stage = known ? std::nullopt : find(record);
     if (!stage) {
       leaves_.push_back(record);
-      if (record != target_ && in_.size(record) > 0 && !is_known(record)) found.emplace(record, given_stage(in_, record));
+      if (!known && in_.size(record) > 0 && !targets_.contains(record)) found.emplace(record, given_stage(in_, record));
       continue;
     }
     for (size_t& from : stage->from) waiting.insert(from = in_.origin(from));
     found.emplace(record, std::move(*stage));
   }
-  for (auto& [record, stage] : found) {
-    made_by_[record] = stages_.size();
-    stages_.push_back(std::move(stage));
-  }
+  std::sort(leaves_.begin(), leaves_.end());
+  for (auto& [record, stage] : found) stages_.push_back(std::move(stage));
+}
+
+std::vector<size_t> StageGraph::targets() const {
+  std::vector<size_t> out;
+  for (const Stage& stage : stages_)
+    if (targets_.contains(stage.record)) out.push_back(stage.record);
+  return out;
 }
 
 // Recorded by the candidate as well: it came before the first bad tensor, and is right.
@@ -162,19 +169,20 @@ std::optional<Stage> StageGraph::find(size_t record) {
   return std::nullopt;
 }
 
-int64_t StageGraph::work_of(const std::vector<size_t>& changed, const std::vector<size_t>& leaves) const {
-  std::set<size_t> moved(leaves.begin(), leaves.end());
+int64_t StageGraph::work_of(const std::vector<size_t>& changed) const {
+  std::set<size_t> moved;
   int64_t work = 0;
   for (size_t i = 0; i < stages_.size(); ++i) {
-    const bool reached = std::find(changed.begin(), changed.end(), i) != changed.end() ||
-                         std::any_of(stages_[i].from.begin(), stages_[i].from.end(), [&](size_t r) { return moved.contains(r); });
+    const bool reached =
+        std::find(changed.begin(), changed.end(), i) != changed.end() ||
+        std::any_of(stages_[i].from.begin(), stages_[i].from.end(), [&](size_t r) { return moved.contains(r); });
     if (reached) work += stages_[i].work, moved.insert(stages_[i].record);
   }
   return work;
 }
 
-Flat StageGraph::replay(const std::vector<Change>& changes, const std::map<size_t, Flat>& leaves) {
-  std::map<size_t, Flat> made = leaves;
+std::map<size_t, Flat> StageGraph::replay(const std::vector<Change>& changes) {
+  std::map<size_t, Flat> made;
   for (size_t i = 0; i < stages_.size(); ++i) {
     const Stage& stage = stages_[i];
     const auto change = std::find_if(changes.begin(), changes.end(), [&](const Change& c) { return c.stage == i; });
@@ -190,8 +198,7 @@ Flat StageGraph::replay(const std::vector<Change>& changes, const std::map<size_
     if (static_cast<int64_t>(out.size()) != in_.size(stage.record)) return {};
     made[stage.record] = std::move(out);
   }
-  const auto last = made.find(target_);
-  return last != made.end() ? std::move(last->second) : in_.values(target_);
+  return made;
 }
 
 }  // namespace lockstep

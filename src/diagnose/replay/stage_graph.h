@@ -61,31 +61,30 @@ std::optional<FunctionOf> function_of(StageSources& in, size_t record);
 
 class StageGraph {
  public:
-  explicit StageGraph(Case& failing);
+  // Up to these records; each is made anew, whoever recorded it.
+  StageGraph(Case& failing, const std::vector<size_t>& targets);
 
-  const std::vector<Stage>& stages() const { return stages_; }  // in the order in which they run; the last makes the bad tensor
+  const std::vector<Stage>& stages() const { return stages_; }  // in the order in which they run
   const std::vector<size_t>& leaves() const { return leaves_; }
-  bool is_complete() const { return !stages_.empty() && stages_.back().record == target_; }
+  std::vector<size_t> targets() const;  // those that can be made
   StageSources& sources() { return in_; }
 
   struct Change {
     size_t stage = 0;
     const std::function<Flat(Sources)>* apply = nullptr;
   };
-  // The bad tensor with these stages done otherwise, or leaves of other values; empty where that cannot be done.
-  Flat replay(const std::vector<Change>& changes, const std::map<size_t, Flat>& leaves = {});
-  // Multiplications of such a replay.
-  int64_t work_of(const std::vector<size_t>& changed, const std::vector<size_t>& leaves = {}) const;
+  // What changes when these stages are done otherwise: record → values. Empty where that cannot be done.
+  std::map<size_t, Flat> replay(const std::vector<Change>& changes);
+  int64_t work_of(const std::vector<size_t>& changed) const;  // multiplications of such a replay
 
  private:
   std::optional<Stage> find(size_t record);
   bool is_known(size_t record) const;
 
   StageSources in_;
-  size_t target_;
+  std::set<size_t> targets_;
   std::vector<Stage> stages_;
   std::vector<size_t> leaves_;
-  std::map<size_t, size_t> made_by_;  // record → stage
 };
 
 }  // namespace lockstep
