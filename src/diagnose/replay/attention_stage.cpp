@@ -11,6 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kMostAttentionWork = int64_t{1} << 26;
+constexpr int64_t kSlower = 8;  // a multiplication here takes as long as so many of a linear layer's
 
 // One call of the attention with its recorded inputs, some of which are put in place by others.
 class AttentionCall {
@@ -88,7 +89,7 @@ std::optional<Stage> find_attention(StageSources& in, size_t record) {
   if (!call->find_formula()) return std::nullopt;
   // Both streams are made by one code.
   Stage out{.from = call->records(), .kind = "attention", .place = place_of_code(parent_of(module)),
-            .formula = words_of(call->own(), call->head_size()), .work = call->work()};
+            .formula = words_of(call->own(), call->head_size()), .work = kSlower * call->work()};
   const auto with = [call](const AttentionFormula& formula) {
     return [call, formula](Sources from) { return call->result(formula, from); };
   };

@@ -294,10 +294,11 @@ std::optional<Stage> find_product(StageSources& in, size_t record) {
         const double first = functions[f].f((*given[0])[0]) * (*given[1])[0];
         if (std::fabs(first - y[0]) > 1e-2 * (std::fabs(y[0]) + 1e-3)) continue;
         if (!in.explains(flat_distance(combined(f, activated_product)(given), y))) continue;
-        // The activation may be a module of its own: what it was given takes part then.
+        // The activation may be a module of its own: what it was given takes part then, whichever of the two it is.
         if (f == 0)
-          if (const auto activation = function_of(in, in.origin(gate)); activation && functions[activation->function].is_activation)
-            return gated_stage(in, activation->source, up, activation->function, in.size(record));
+          for (const auto& [active, by] : {std::pair{gate, up}, std::pair{up, gate}})
+            if (const auto made = function_of(in, in.origin(active)); made && functions[made->function].is_activation)
+              return gated_stage(in, made->source, by, made->function, in.size(record));
         return gated_stage(in, gate, up, f, in.size(record));
       }
     }
