@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "diagnose/replay/stage_graph.h"
 #include "diagnose/search/budget.h"
@@ -20,16 +21,44 @@ constexpr double kAlike = 1.5;                   // residuals that tell no two e
 // Stages that are one code: a mistake in it is made in each of them.
 using Group = std::vector<size_t>;
 
+// "txt_norm1" and "img_norm1" → "norm1": code for two streams is often one function.
+std::string without_streams(const std::string& place) {
+  std::string out, word;
+  const auto end = [&] {
+    static const std::set<std::string> kStreams{"img", "image", "txt", "text", "add", "added", "encoder", "context"};
+    if (!kStreams.contains(word)) out += word + ".";
+    word.clear();
+  };
+  for (const char c : place) {
+    if (c == '.' || c == '_' || c == ' ')
+      end();
+    else
+      word += c;
+  }
+  end();
+  return out;
+}
+
+// What is done at one place of each layer; at such places of both streams; everywhere in the same way.
 std::vector<Group> groups_of(const std::vector<Stage>& stages) {
   std::vector<Group> out;
-  for (size_t i = 0; i < stages.size(); ++i) {
-    const auto same = std::find_if(out.begin(), out.end(), [&](const Group& group) {
-      return stages[group[0]].kind == stages[i].kind && stages[group[0]].place == stages[i].place;
-    });
-    if (same == out.end())
-      out.push_back({i});
-    else
-      same->push_back(i);
+  for (const int level : {0, 1, 2}) {
+    std::map<std::string, Group> of_code;
+    std::vector<std::string> order;
+    for (size_t i = 0; i < stages.size(); ++i) {
+      if (stages[i].edits.empty() || stages[i].kind == "given") {
+        if (level == 0 && !stages[i].edits.empty()) out.push_back({i});
+        continue;
+      }
+      const std::string key = stages[i].kind + " " + (level == 0   ? stages[i].place
+                                                      : level == 1 ? without_streams(stages[i].place)
+                                                                   : std::to_string(stages[i].edits.size()));
+      const auto [group, is_new] = of_code.try_emplace(key);
+      if (is_new) order.push_back(key);
+      group->second.push_back(i);
+    }
+    for (const std::string& key : order)
+      if (std::find(out.begin(), out.end(), of_code[key]) == out.end()) out.push_back(of_code[key]);
   }
   return out;
 }
@@ -37,7 +66,7 @@ std::vector<Group> groups_of(const std::vector<Stage>& stages) {
 struct Explained {
   size_t stage = 0, edit = 0, target = 0;
   double residual = INFINITY, complexity = INFINITY;
-  bool everywhere = true;
+  size_t members = 1;  // stages that are done so
   std::optional<double> number = {};  // then `edit` counts the stage's numbers
 };
 
@@ -60,7 +89,7 @@ class Search {
       for (const size_t stage : group)
         for (size_t edit = 0; !best_ && group.size() > 1 && edit < graph_.stages()[stage].edits.size(); ++edit)
           if (graph_.stages()[stage].edits[edit].blame == Blame::kWeights && budget_.spend(graph_.work_of({stage})))
-            consider({stage}, edit, false);
+            consider({stage}, edit);
     return best_;
   }
 
@@ -73,10 +102,10 @@ class Search {
     if (is_exact() && (rare || edits.size() >= kFewEdits)) return;
     const int64_t work = graph_.work_of(group);
     for (size_t edit = 0; edit < edits.size(); ++edit)
-      if ((edits[edit].complexity > kRare) == rare && budget_.spend(work)) consider(group, edit, true);
+      if ((edits[edit].complexity > kRare) == rare && budget_.spend(work)) consider(group, edit);
   }
 
-  void consider(const Group& group, size_t edit, bool everywhere) {
+  void consider(const Group& group, size_t edit) {
     const StageEdit& first = graph_.stages()[group[0]].edits[edit];
     std::vector<StageGraph::Change> changes;
     for (const size_t stage : group) {
@@ -87,14 +116,14 @@ class Search {
     const std::map<size_t, Flat> made = graph_.replay(changes);
     for (const size_t target : targets_)
       if (const auto values = made.find(target); values != made.end())
-        take({group[0], edit, target, flat_distance(values->second, failing_.c.v), first.complexity, everywhere});
+        take({group[0], edit, target, flat_distance(values->second, failing_.c.v), first.complexity, changes.size()});
   }
 
   // On a grid of all sizes first, then ever closer.
   void solve(const Group& group, size_t which) {
     constexpr double kNumberComplexity = 1;
     const int64_t work = graph_.work_of(group);
-    Explained best{group[0], which, 0, INFINITY, kNumberComplexity, true, 1.0};
+    Explained best{group[0], which, 0, INFINITY, kNumberComplexity, group.size(), 1.0};
     const auto consider_number = [&](double x) {
       if (!budget_.spend(work)) return;
       std::vector<std::function<Flat(Sources)>> made_with;
@@ -158,13 +187,10 @@ Finding finding_of(StageGraph& graph, const Explained& found, double reference) 
   } else {
     edit = stage.edits[found.edit];
   }
-  const auto others = std::count_if(graph.stages().begin(), graph.stages().end(), [&](const Stage& s) {
-                        return s.kind == stage.kind && s.place == stage.place;
-                      }) - 1;
   return {.cause = edit.cause,
           .explanation = fmt::format("{} is not in your run; reference: {}; yours, to give what it gave: {}{}",
                                      graph.sources().name(stage.record), stage.formula, edit.yours,
-                                     found.everywhere && others ? fmt::format(" (there and in {} more)", others) : ""),
+                                     found.members > 1 ? fmt::format(" (there and in {} more)", found.members - 1) : ""),
           .fix = edit.fix,
           .look_at = graph.sources().run().records[stage.record].key.name,
           .residual_reference = reference,
