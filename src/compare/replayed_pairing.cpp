@@ -48,7 +48,7 @@ std::optional<FoundMap> map_by_replay(const RunView& reference, const RunView& c
     unknown = i;
     if (found != of_candidate.end()) partner = found->second->pair.reference;
   }
-  if (unknown == SIZE_MAX || known.empty()) return std::nullopt;
+  if (unknown == SIZE_MAX) return std::nullopt;
   const RecordedTensor& tensor = candidate.records[unknown];
   if (checked_numel(tensor.shape) > kMostReplayedElements) return std::nullopt;
   const std::vector<size_t> targets = possible_partners(reference, after, checked_numel(tensor.shape));
