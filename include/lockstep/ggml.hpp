@@ -5,8 +5,8 @@
 //
 //   #include <lockstep/ggml.hpp>
 //   lockstep::GgmlRecorder recorder("stable-diffusion.cpp");  // does nothing unless LOCKSTEP_RECORD asks
-//   for (auto& [name, tensor] : tensors) recorder.weight(name, tensor);   // where the program does not name its
-//   weights recorder.compute(backend, graph);                          // in place of ggml_backend_graph_compute
+//   for (auto& [name, tensor] : tensors) recorder.weight(name, tensor);  // where the program does not name its weights
+//   recorder.compute(backend, graph);                                    // in place of ggml_backend_graph_compute
 //
 // Programs with a scheduler (llama.cpp, whisper.cpp) set their evaluation callback instead:
 //   ggml_backend_sched_set_eval_callback(sched, lockstep::GgmlRecorder::evaluate, &recorder);
@@ -124,12 +124,15 @@ class GgmlRecorder {
     return tensor;
   }
 
+  // ggml's programs are C++17.
+  static bool ends_with(const std::string& text, const std::string& end) {
+    return text.size() > end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+  }
+
   std::string weight_name(const ggml_tensor* tensor) const {
     for (int depth = 0; tensor && depth < 4; ++depth) {
       if (const auto found = weights_.find(tensor); found != weights_.end()) return found->second;
-      const size_t length = std::strlen(tensor->name);
-      if (tensor->op == GGML_OP_NONE && length > 5 &&
-          (std::string(tensor->name).ends_with(".weight") || std::string(tensor->name).ends_with(".bias")))
+      if (tensor->op == GGML_OP_NONE && (ends_with(tensor->name, ".weight") || ends_with(tensor->name, ".bias")))
         return tensor->name;
       tensor = tensor->view_src ? tensor->view_src : moves_only(tensor) ? tensor->src[0] : nullptr;
     }

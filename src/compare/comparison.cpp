@@ -14,6 +14,7 @@
 #include "compare/pair_walk.h"
 #include "compare/pictures.h"
 #include "compare/record_plan.h"
+#include "compare/replayed_pairing.h"
 #include "compare/run_model.h"
 #include "diagnose/case/weight_names.h"
 
@@ -114,9 +115,11 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
   options.weights_candidate = named_as_in(reference, given.weights_candidate);  // cases speak in the reference's names
   if (weights_given && modules_with_weights(reference, *options.weights_reference) == 0)
     out.notes.push_back("none of the weights given has a name of this run: they are of no use here");
-  if (options.map.empty() && options.find_map && !names_agree(reference, candidate)) {
-    out.found = find_map(reference, candidate, {}, options.only, options.weights_reference.get(),
-                         given.weights_candidate.get());
+  const bool finds_map = options.map.empty() && options.find_map && !names_agree(reference, candidate);
+  if (finds_map) {
+    out.found = given.found ? *given.found
+                            : find_map(reference, candidate, {}, options.only, options.weights_reference.get(),
+                                       given.weights_candidate.get());
     for (const ProposedRule& rule : out.found.rules) options.map.push_back(rule.rule);
     out.map = options.map;
     note_what_was_found(out);
@@ -137,6 +140,12 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
       options.noise ? "a second reference run" : "dtype, length of sums, and the error of the stages before";
   forgive_the_harmless(
       reference, structure, [&](size_t i) { return walk.result_of(i); }, out);
+  if (finds_map && !given.found) {
+    CompareOptions again = given;
+    again.found =
+        map_by_replay(reference, candidate, structure, options, [&](size_t i) { return walk.is_good(i); }, out);
+    if (again.found) return compare_runs(reference, candidate, again);
+  }
   const bool any_bad = std::any_of(out.results.begin(), out.results.end(), counts_as_bad);
   const int64_t dropped_reference = dropped_records(reference), dropped_candidate = dropped_records(candidate);
   const int64_t dropped = dropped_reference + dropped_candidate;

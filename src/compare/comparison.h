@@ -50,7 +50,10 @@ struct Divergence {
   std::vector<std::string> good_inputs;       // the right tensors it was made from
   bool input_unknown = false;                 // a module whose input the candidate did not record
   std::vector<std::string> worked_back_from;  // the layers whose input was not recorded and follows from their outputs
-  std::string hint;                           // what to record to know more
+  // Where the candidate recorded a tensor here and there: the mistake is in one of these stages of the reference, which
+  // lie between tensors that agree (or that nothing is known of) and this one.
+  std::vector<std::string> stages_between, starts;
+  std::string hint;  // what to record to know more
 };
 
 struct StagePoint {  // one point of the error curve
@@ -80,6 +83,7 @@ struct Coverage {
 struct CompareOptions {
   std::vector<MapRule> map;                  // given: nothing else is looked for
   bool find_map = true;                      // where names differ and no map is given
+  std::optional<FoundMap> found;             // one that was found already
   std::map<std::string, double> tolerances;  // glob → largest relative error, in place of the noise floor
   std::string only;                          // glob of names
   const RunView* noise = nullptr;            // a second reference: its errors are the floor

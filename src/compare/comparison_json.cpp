@@ -47,6 +47,7 @@ Json divergence_json(const Comparison& comparison, const RunView& reference, con
   out["good_inputs"] = first.good_inputs;
   out["input_unknown"] = first.input_unknown;
   out["worked_back_from"] = first.worked_back_from;
+  out["between"] = {{"starts", first.starts}, {"stages", first.stages_between}};
   out["hint"] = first.hint;
   return out;
 }
@@ -98,6 +99,8 @@ Json json_from(const Comparison& comparison, const RunView& reference, const Run
     Json one = key_json(record.key);
     one["role"] = role_name(record.role);
     one["state"] = state_name(result.state);
+    one["partner"] = key_json(candidate.records[result.pair.candidate].key);
+    one["partner"]["role"] = role_name(candidate.records[result.pair.candidate].role);
     one["error"] = error_json(result.error);
     one["noise_floor"] = json_number(result.noise_floor);
     one["in_floors"] = json_number(result.in_floors);

@@ -1,5 +1,6 @@
 // The terminal's page: verdict first, then the divergence, its cause, the error curve, the table.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -147,6 +148,20 @@ std::string error_words(const PairResult& result) {
                      error.max_abs, error.cosine);
 }
 
+// The stages that were replayed, told by the first few and the last.
+std::string between_words(const Divergence& first) {
+  constexpr size_t kMost = 4;
+  const auto some = [](const std::vector<std::string>& names) {
+    if (names.size() <= kMost) return fmt::format("{}", fmt::join(names, ", "));
+    const std::vector<std::string> head(names.begin(), names.begin() + kMost - 1);
+    return fmt::format("{}, ..., {}", fmt::join(head, ", "), names.back());
+  };
+  if (first.stages_between.size() < 2) return "";
+  return fmt::format("{} stages of the reference, one of which yours does otherwise: {}; they start from {}",
+                     first.stages_between.size(), some(first.stages_between),
+                     first.starts.empty() ? "nothing" : some(first.starts));
+}
+
 Text divergence_text(const Comparison& comparison, const RunView& reference, const RunView& candidate,
                      const Paint& paint) {
   const Divergence& first = *comparison.first;
@@ -170,6 +185,7 @@ Text divergence_text(const Comparison& comparison, const RunView& reference, con
   std::string good;
   for (const std::string& name : first.good_inputs) good += (good.empty() ? "" : ", ") + name;
   line("good", good);
+  line("between", between_words(first));
   line("where", c.where.empty() ? r.where : c.where);
   line("hint", first.hint);
   out += "\n" + paint("1", "Cause") + "\n";

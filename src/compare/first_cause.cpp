@@ -13,10 +13,13 @@
 #include "diagnose/case/neighbours.h"
 #include "diagnose/chain/work_back.h"
 #include "diagnose/diagnose.h"
+#include "diagnose/replay/replay_search.h"
 #include "measure/region.h"
 
 namespace lockstep {
 namespace {
+
+constexpr size_t kMostCauses = 3;
 
 // A constant or a factor for each channel says what is different, not what was done.
 bool names_a_mistake(const std::vector<Finding>& causes) {
@@ -62,7 +65,8 @@ class FirstBad {
     input_ = work_back(*bad_);
     for (const auto question : {&FirstBad::ask_the_input_that_layers_agree_on, &FirstBad::ask_the_tensor_itself,
                                 &FirstBad::ask_the_input_worked_back, &FirstBad::ask_beside_what_was_not_called,
-                                &FirstBad::ask_as_the_result_of_what_was_not_called})
+                                &FirstBad::ask_as_the_result_of_what_was_not_called,
+                                &FirstBad::ask_the_stages_in_between})
       (this->*question)();
     settle_the_kind();
   }
@@ -138,6 +142,39 @@ class FirstBad {
       out_.causes = {std::move(*missing), std::move(out_.causes[0])};  // which step it was that was left out
     else if (!replaced && names_a_mistake(causes))
       out_.causes = std::move(causes);
+  }
+
+  // Several stages of the reference lie between what both recorded and the bad tensor: each is done otherwise in turn,
+  // and what it would give is compared with the bad tensor.
+  void ask_the_stages_in_between() {
+    if (!out_.first->input_unknown || names_a_mistake(out_.causes)) return;
+    Replayed replayed = search_stages_between(*bad_);
+    if (replayed.is_replayed) {
+      out_.first->stages_between = std::move(replayed.stages);
+      out_.first->starts = std::move(replayed.starts);
+    } else if (by_hand_ && bad_->candidate_run().records[result_.pair.candidate].role == Role::kCheckpoint) {
+      list_what_was_not_recorded();
+    }
+    if (!replayed.finding) return;
+    out_.causes.insert(out_.causes.begin(), std::move(*replayed.finding));
+    if (out_.causes.size() > kMostCauses) out_.causes.pop_back();
+  }
+
+  // Where the stages cannot be replayed, all that may be at fault is told: what ran since the last tensor that both
+  // recorded, and in the same call before that, because a tensor that agrees says nothing of those beside it.
+  void list_what_was_not_recorded() {
+    size_t last = 0;
+    for (size_t i = 0; i < record_; ++i)
+      if (partner_(i) != SIZE_MAX) last = i;
+    std::vector<std::string>& names = out_.first->stages_between;
+    for (size_t i = 0; i < record_; ++i) {
+      if (partner_(i) != SIZE_MAX || (i < last && !same_call(reference_, i, record_) && !same_call(reference_, i, last)))
+        continue;
+      const RecordedTensor& tensor = reference_.records[i];
+      const std::string name = (tensor.role == Role::kInput ? "input " : "") + tensor.key.name;
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+    if (partner_(last) != SIZE_MAX) out_.first->starts = {reference_.records[last].key.name};
   }
 
   void settle_the_kind() {

@@ -102,6 +102,10 @@ lockstep = {{ path = "{ROOT / "bindings" / "rust"}" }}
     let mut run = lockstep::Run::from_environment("theirs");
     let mut x = vec![1.0f32, 2.0];
     run.checkpoint("x", &mut x, &[2]);
+    let y: Vec<f32> = (0..7).map(|i| i as f32).collect();
+    run.record_strided("turned", &y[1..], &[3, 2], &[1, 3], &lockstep::here!()); // [2, 3] in memory
+    run.record_strided("broadcast", &y, &[2, 2], &[0, 1], &lockstep::here!());
+    run.record_strided("beyond", &y, &[3, 3], &[1, 3], &lockstep::here!());
     run.close();
 }
 """
@@ -110,7 +114,9 @@ lockstep = {{ path = "{ROOT / "bindings" / "rust"}" }}
     clean = {key: value for key, value in os.environ.items() if key not in ("LD_LIBRARY_PATH", "CARGO_TARGET_DIR")}
     done = subprocess.run([cargo, "run", "--offline"], cwd=tmp_path, env={**clean, **environment}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert latest(tmp_path / "home", "theirs")[1][0]["preview"] == [1, 2]
+    records = {record["name"]: record["preview"] for record in latest(tmp_path / "home", "theirs")[1]}
+    assert records == {"x": [1, 2], "turned": [1, 4, 2, 5, 3, 6], "broadcast": [0, 1, 0, 1]}
+    assert "beyond is not recorded: it reaches beyond its 7 elements" in done.stderr
 
 
 def test_cpp_records_what_must_not_change(tmp_path):

@@ -54,12 +54,6 @@ std::vector<AttentionFormula> reference_forms(const AttentionInputs& inputs) {
   return out;
 }
 
-EditedForm<AttentionFormula> fit_reference(const AttentionInputs& inputs, const Attention& attention,
-                                           double tolerance) {
-  return fit_reference(
-      reference_forms(inputs), [&](const AttentionFormula& p) { return attention.measure(p); }, tolerance);
-}
-
 // On the scores, on one stream's q, k or v, ...
 std::vector<FreeNumber<AttentionFormula>> free_numbers(const AttentionFormula& r, size_t streams, int64_t d) {
   std::vector<FreeNumber<AttentionFormula>> out{
@@ -176,7 +170,7 @@ std::optional<ExplainedItem> explain_item(Case& failing, const AttentionInputs& 
   // Over many keys a few rows of one head are enough to choose by; the choice is measured on more.
   Attention chooser =
       y_r.rows() > kManyRows ? Attention(c_in, y_c, d, attention_sample(y_c, y_r, d, 3, 1)) : c_attention;
-  const EditedForm<AttentionFormula> r = fit_reference(r_in, r_attention, failing.tolerance);
+  const EditedForm<AttentionFormula> r = reference_formula(r_in, r_attention, failing.tolerance);
   is_reference_known = failing.explains(r.residual);
   if (!is_reference_known) return std::nullopt;
   const double with_reference = c_attention.measure(r.form);
@@ -232,7 +226,7 @@ bool is_mask_of_item(const Case& failing, const MaskFormula& mask, int64_t item,
   const Values y = batch_item(failing.r, item, failing.r.shape[0]);
   if (!in.complete() || in.picture || in.item != item) return false;
   const Attention attention(in, y, d, attention_sample(y, y, d, 12, 4));
-  const EditedForm<AttentionFormula> r = fit_reference(in, attention, failing.tolerance);
+  const EditedForm<AttentionFormula> r = reference_formula(in, attention, failing.tolerance);
   return failing.explains(r.residual) && hide_the_same(mask, r.form.mask, attention.tokens());
 }
 
@@ -271,6 +265,12 @@ void look_at_other_masks(const Case& failing, const ExplainedItem& worst, int64_
 }
 
 }  // namespace
+
+EditedForm<AttentionFormula> reference_formula(const AttentionInputs& inputs, const Attention& attention,
+                                               double tolerance) {
+  return fit_reference(
+      reference_forms(inputs), [&](const AttentionFormula& p) { return attention.measure(p); }, tolerance);
+}
 
 void search_attention(Case& failing, Findings& out) {
   if (failing.r.rank() < 2 || !std::isfinite(failing.error)) return;

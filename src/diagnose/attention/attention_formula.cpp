@@ -94,6 +94,22 @@ double Attention::measure(const AttentionFormula& p) const {
   return unexplained.relative();
 }
 
+std::vector<float> Attention::result(const AttentionFormula& p) const {
+  if (y_.last() % head_size(p)) return {};
+  totals_by_key_.clear(), by_head_.clear(), earlier_.clear();
+  std::map<std::pair<int64_t, int64_t>, Row> attended;
+  std::vector<float> out;
+  out.reserve(y_.v.size());
+  for (int64_t row = 0; row < y_.rows(); ++row)
+    for (int64_t column = 0; column < y_.last(); ++column) {
+      const Place from = place(p, row, column);
+      Row& got = attended[{from.head, from.token}];
+      if (got.empty() && !attend(p, from.head, from.token, got)) return {};
+      out.push_back(static_cast<float>(got[static_cast<size_t>(from.channel)]));
+    }
+  return out;
+}
+
 Attention::Place Attention::place(const AttentionFormula& p, int64_t row, int64_t column) const {
   const int64_t d = head_size(p), count = heads(p), width = y_.last();
   Place out{column / d, own_begin_ + row, column % d};

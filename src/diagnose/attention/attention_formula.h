@@ -129,6 +129,7 @@ class Attention {
  public:
   Attention(const AttentionInputs& inputs, const Values& target, int64_t head_size, AttentionSample sample);
   double measure(const AttentionFormula& p) const;  // relative error; infinite where the formula cannot be applied
+  std::vector<float> result(const AttentionFormula& p) const;  // of all rows and heads; empty where it cannot be applied
   int64_t work() const;                             // multiplications of one `measure`, roughly
   // The same with other keys hidden from all queries, whichever fit best; infinitely wrong where too little is looked
   // at to tell.
@@ -188,6 +189,10 @@ class Attention {
   mutable std::map<int64_t, Row> totals_by_key_, by_head_;  // of the formula in hand
   mutable std::map<int64_t, std::array<Rows, 2>> earlier_;  // keys and values of another call, by head
 };
+
+// The first of the forms that references have which makes the recorded result, else the nearest.
+EditedForm<AttentionFormula> reference_formula(const AttentionInputs& inputs, const Attention& attention,
+                                               double tolerance);
 
 using AttentionEdit = Edit<AttentionFormula>;
 // Everything that may be different, the likeliest first; and what is to be tried when none of it fits.

@@ -169,14 +169,17 @@ void AttentionInputs::add_projections(Case& failing, bool candidate) {
       if (values && values->empty()) continue;
       AttentionStream& stream = is_second_stream(leaf) ? second : first;
       std::set<Part>& taken = &stream == &second ? second_taken : first_taken;
-      if (part == Part::kV || (part == Part::kK && !taken.contains(part)))
-        (part == Part::kV ? stream.v_record : stream.k_record) = record;
-      if (taken.insert(part).second)
+      const bool is_first = taken.insert(part).second;
+      if (is_first) {
         (part == Part::kQ ? stream.q : part == Part::kK ? stream.k : stream.v) = values;
-      else if (part == Part::kQ)
-        stream.early_q = values;
-      else if (part == Part::kK)
-        stream.early_k = values;
+        (part == Part::kQ ? stream.q_record : part == Part::kK ? stream.k_record : stream.v_record) = record;
+      } else if (part == Part::kQ) {
+        stream.early_q = values, stream.early_q_record = record;
+      } else if (part == Part::kK) {
+        stream.early_k = values, stream.early_k_record = record;
+      } else {
+        stream.v_record = record;
+      }
       if ((is_norm(leaf) || parts.is_made_from_another(record)) && !recorded.shape.empty())
         norm_widths_.push_back(recorded.shape.back());
     }

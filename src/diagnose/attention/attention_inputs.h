@@ -19,7 +19,9 @@ struct AttentionStream {
   const Values* early_k = nullptr;
   const Values* fused = nullptr;  // [tokens, 3 * width] that q, k and v are parts of
   RotaryTable table;
-  size_t k_record = SIZE_MAX, v_record = SIZE_MAX;  // of the reference, where they are outputs of modules
+  // Of the reference, where they are outputs of modules.
+  size_t q_record = SIZE_MAX, k_record = SIZE_MAX, v_record = SIZE_MAX;
+  size_t early_q_record = SIZE_MAX, early_k_record = SIZE_MAX;
 
   const Values* some_q() const { return q ? q : early_q; }
   bool complete() const { return some_q() && (k || early_k) && v; }

@@ -121,7 +121,9 @@ std::vector<size_t> Structure::records_inside(const std::string& module, size_t 
       continue;
     }
     if (!sites_[i].module.empty() && is_inside(sites_[i].module, module)) out.push_back(i);
-    if (sites_[i].module == module && run_.records[i].role == Role::kOutput) break;  // the previous call of it
+    // The previous call of it. Several outputs of one call stand side by side, and nothing ran between them.
+    const bool beside = out.empty() && sites_[before].module == module && sites_[i].slot != sites_[before].slot;
+    if (sites_[i].module == module && run_.records[i].role == Role::kOutput && !beside) break;
   }
   return out;
 }

@@ -39,6 +39,7 @@ ChannelFit fit_channels(const Values& c, const Values& r, bool with_scale, bool 
 }
 
 void add_factor(const Case& failing, double a, double residual, const Report& report) {
+  if (number(a) == "1") return;  // a difference so small is no factor that could be told
   const std::string named = constant_name(a, failing.r.shape, failing.tolerance);
   report.add(
       {"affine.scale",

@@ -1,0 +1,204 @@
+#include "diagnose/replay/stage_graph.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/interrupt.h"
+#include "measure/residual.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kMostStages = 320, kMostNear = 24;
+constexpr int64_t kMostElements = int64_t{1} << 21;  // of a tensor that is replayed
+constexpr int64_t kMostWeight = int64_t{1} << 24;
+
+}  // namespace
+
+std::string place_of_code(const std::string& name) {
+  std::string out;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const bool digit = name[i] >= '0' && name[i] <= '9', begins = i == 0 || name[i - 1] == '.';
+    if (!digit || !(begins || (!out.empty() && out.back() == '#')))
+      out += name[i];
+    else if (out.empty() || out.back() != '#')
+      out += '#';
+  }
+  return out;
+}
+
+double flat_distance(const Flat& made, const Flat& recorded) {
+  if (made.size() != recorded.size() || made.empty()) return INFINITY;
+  Residual apart;
+  for (size_t i = 0; i < made.size(); ++i) apart.add(made[i], recorded[i]);
+  return apart.relative();
+}
+
+const Flat& StageSources::values(size_t record) {
+  const auto [found, is_new] = values_.try_emplace(record);
+  if (is_new && run().records[record].load) found->second = values_from(run().records[record].load()).v;
+  return found->second;
+}
+
+const Values* StageSources::weight(const std::string& name) {
+  const auto [found, is_new] = weights_.try_emplace(name);
+  const auto& source = failing_.weights_c ? failing_.weights_c : failing_.weights_r;
+  if (is_new && source)
+    if (const auto known = source->shapes().find(name);
+        known != source->shapes().end() && checked_numel(known->second) <= kMostWeight)
+      found->second = source->find(name);
+  return found->second ? &*found->second : nullptr;
+}
+
+int64_t StageSources::size(size_t record) const {
+  const RecordedTensor& tensor = run().records[record];
+  if (!tensor.load || !is_floating(tensor.dtype) || tensor.shape.empty()) return 0;
+  const int64_t size = checked_numel(tensor.shape);
+  return size <= kMostElements ? size : 0;
+}
+
+size_t StageSources::origin(size_t record) const {
+  for (size_t at = record;;) {
+    const size_t earlier = first_with_these_values(run(), at);
+    if (earlier == at) return at;
+    at = earlier;
+  }
+}
+
+std::string StageSources::name(size_t record) const {
+  const RecordedTensor& tensor = run().records[record];
+  return (tensor.role == Role::kInput ? "input " : "") + tensor.key.name;
+}
+
+std::vector<size_t> StageSources::near(size_t record, int64_t wanted) const {
+  const Structure& structure = failing_.structure();
+  const std::string& module = structure.site(record).module;
+  const bool inside = run().records[record].role == Role::kOutput && structure.is_container(module);
+  std::vector<size_t> out;
+  const auto same = [&](size_t a, size_t b) {
+    return !run().records[a].checksum.empty() && run().records[a].checksum == run().records[b].checksum;
+  };
+  const auto add = [&](size_t i) {
+    if (i >= record || out.size() >= kMostNear || size(i) == 0 || (wanted && size(i) != wanted) || same(i, record))
+      return;
+    if (std::none_of(out.begin(), out.end(), [&](size_t other) { return same(other, i); })) out.push_back(i);
+  };
+  if (module.empty()) {  // a stage of the pipeline: what came just before, whichever pass it was in
+    for (size_t i = record, seen = 0; i-- > 0 && seen < 512; ++seen)
+      if (structure.site(i).module.empty() || parent_of(parent_of(structure.site(i).module)).empty()) add(i);
+    return out;
+  }
+  if (run().records[record].role == Role::kOutput)
+    for (const size_t i : structure.records_of(module, Role::kInput, record)) add(i);
+  if (!out.empty() && !inside) return out;
+  const std::string scope = inside ? module : parent_of(module);
+  // What the caller was given first: a residual adds to it, and much may have run since.
+  for (std::string up = scope; !up.empty() && out.empty(); up = parent_of(up))
+    for (const size_t i : structure.records_of(up, Role::kInput, record)) add(i);
+  for (const size_t i : structure.records_inside(scope, record)) add(i);
+  return out;
+}
+
+std::vector<size_t> StageSources::vectors(size_t record, int64_t channels) const {
+  constexpr size_t kMost = 24;
+  constexpr int64_t kMostParts = 12;
+  std::vector<size_t> out;
+  for (size_t i = record, seen = 0; i-- > 0 && seen < 400 && out.size() < kMost; ++seen) {
+    if (!same_call(run(), i, record) || run().records[i].role != Role::kOutput) continue;
+    const int64_t all = size(i);
+    if (all == 0 || all % channels || all / channels > kMostParts || width(i) != all) continue;
+    out.push_back(i);
+  }
+  return out;
+}
+
+StageGraph::StageGraph(Case& failing, const std::vector<size_t>& targets) : in_(failing) {
+  in_.set_tolerance(failing.tolerance);
+  for (const size_t target : targets) targets_.insert(in_.origin(target));
+  std::set<size_t> waiting = targets_, seen;
+  std::map<size_t, Stage> found;
+  while (!waiting.empty() && found.size() < kMostStages) {
+    const size_t record = *waiting.rbegin();  // the latest first
+    waiting.erase(record);
+    if (!seen.insert(record).second) continue;
+    check_interrupt("replay");
+    const bool known = !targets_.contains(record) && is_known(record);
+    std::optional<Stage> stage = known ? std::nullopt : find(record);
+    if (!stage) {
+      leaves_.push_back(record);
+      if (!known && in_.size(record) > 0 && !targets_.contains(record)) found.emplace(record, given_stage(in_, record));
+      continue;
+    }
+    for (size_t& from : stage->from) waiting.insert(from = in_.origin(from));
+    found.emplace(record, std::move(*stage));
+  }
+  std::sort(leaves_.begin(), leaves_.end());
+  for (auto& [record, stage] : found) stages_.push_back(std::move(stage));
+}
+
+std::vector<size_t> StageGraph::targets() const {
+  std::vector<size_t> out;
+  for (const Stage& stage : stages_)
+    if (targets_.contains(stage.record)) out.push_back(stage.record);
+  return out;
+}
+
+// Recorded by the candidate as well: it came before the first bad tensor, and is right.
+bool StageGraph::is_known(size_t record) const {
+  const RunView& run = in_.run();
+  const auto recorded = [&](size_t i) { return in_.failing().partner && in_.failing().partner(i) != SIZE_MAX; };
+  if (recorded(record)) return true;
+  // The same tensor handed on: under another name the candidate may have it.
+  for (size_t i = record + 1, n = 0; i < in_.failing().reference_record() && n < 64; ++i, ++n)
+    if (recorded(i) && !run.records[i].checksum.empty() && run.records[i].checksum == run.records[record].checksum)
+      return true;
+  return false;
+}
+
+std::optional<Stage> StageGraph::find(size_t record) {
+  const RecordedTensor& tensor = in_.run().records[record];
+  if (in_.size(record) == 0) return std::nullopt;
+  for (const auto finder : {find_linear, find_embedding, find_norm, find_function, find_modulation, find_attention,
+                            find_sum, find_product, find_guidance, find_part})
+    if (std::optional<Stage> stage = finder(in_, record)) {
+      stage->record = record;
+      if (stage->place.empty()) stage->place = place_of_code((tensor.role == Role::kInput ? "input " : "") + tensor.key.name);
+      if (stage->work == 0) stage->work = in_.size(record);
+      return stage;
+    }
+  return std::nullopt;
+}
+
+int64_t StageGraph::work_of(const std::vector<size_t>& changed) const {
+  std::set<size_t> moved;
+  int64_t work = 0;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const bool reached =
+        std::find(changed.begin(), changed.end(), i) != changed.end() ||
+        std::any_of(stages_[i].from.begin(), stages_[i].from.end(), [&](size_t r) { return moved.contains(r); });
+    if (reached) work += stages_[i].work, moved.insert(stages_[i].record);
+  }
+  return work;
+}
+
+std::map<size_t, Flat> StageGraph::replay(const std::vector<Change>& changes) {
+  std::map<size_t, Flat> made;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const Stage& stage = stages_[i];
+    const auto change = std::find_if(changes.begin(), changes.end(), [&](const Change& c) { return c.stage == i; });
+    const bool moved = std::any_of(stage.from.begin(), stage.from.end(), [&](size_t r) { return made.contains(r); });
+    if (change == changes.end() && !moved) continue;
+    check_interrupt("replay");
+    std::vector<const Flat*> given;
+    for (const size_t from : stage.from) {
+      const auto other = made.find(from);
+      given.push_back(other != made.end() ? &other->second : &in_.values(from));
+    }
+    Flat out = change != changes.end() ? (*change->apply)(given) : stage.apply(given);
+    if (static_cast<int64_t>(out.size()) != in_.size(stage.record)) return {};
+    made[stage.record] = std::move(out);
+  }
+  return made;
+}
+
+}  // namespace lockstep
