@@ -74,7 +74,7 @@ std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
     if (!writer->lock_.acquire(run.path)) fail(Code::kIo, "record", "cannot lock " + run.path.string());
     writer->folder_.write_manifest(new_manifest(options, run.id));
     writer->begin();
-  } catch (const Error&) {
+  } catch (...) {
     std::error_code ignored;
     fs::remove_all(run.path, ignored);  // nothing is recorded, so there is nothing to keep
     throw;
@@ -456,18 +456,21 @@ void RunWriter::close(std::string_view status, std::optional<int> exit_code) noe
     wake_->notify_one();
     thread_->join();
   }
-  const WriterCounts totals = counts();
-  Json patch{{"status", status},
-             {"finished", utc_now()},
-             {"recorded",
-              {{"records", totals.records},
-               {"tensors", totals.tensors},
-               {"tensor_bytes", totals.tensor_bytes},
-               {"skipped_tensors", totals.skipped_tensors},
-               {"lost", totals.lost},
-               {"budget_bytes", options_.budget_bytes}}}};
-  if (exit_code) patch["program"]["exit_code"] = *exit_code;
-  update(patch);
+  try {
+    const WriterCounts totals = counts();
+    Json patch{{"status", status},
+               {"finished", utc_now()},
+               {"recorded",
+                {{"records", totals.records},
+                 {"tensors", totals.tensors},
+                 {"tensor_bytes", totals.tensor_bytes},
+                 {"skipped_tensors", totals.skipped_tensors},
+                 {"lost", totals.lost},
+                 {"budget_bytes", options_.budget_bytes}}}};
+    if (exit_code) patch["program"]["exit_code"] = *exit_code;
+    update(patch);
+  } catch (const std::exception&) {  // no memory to say how it ended: whoever reads the run sees that nobody holds it
+  }
   closed_ = true;
   spool_.remove();
   folder_.close_log();

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -14,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/file_walk.h"
+#include "base/folder.h"
 #include "base/names.h"
 #include "capture/file_names.h"
 #include "capture/run_lock.h"
@@ -28,12 +31,16 @@ std::string text_field(const Json& json, const char* field) {
   return at != json.end() && at->is_string() ? at->get<std::string>() : std::string();
 }
 
+// One that is another user's says so for as long as it is there; any other refusal says nothing about a run.
+bool is_anothers(const fs::path& file) {
+  return ::access(file.c_str(), R_OK) != 0 && errno == EACCES;
+}
+
 void list_folder(const fs::path& folder, bool archived, std::vector<RunSummary>& out) {
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+  for (const fs::directory_entry& entry : folder_entries(folder, "runs")) {
     RunSummary run;
-    run.path = it->path();
-    run.id = it->path().filename().string();
+    run.path = entry.path();
+    run.id = entry.path().filename().string();
     run.archived = archived;
     try {
       const Json manifest = read_json(run.path / "run.json", kMaxManifestBytes);
@@ -41,7 +48,8 @@ void list_folder(const fs::path& folder, bool archived, std::vector<RunSummary>&
       run.name = text_field(manifest, "name");
       run.status = text_field(manifest, "status");
       run.created = text_field(manifest, "created");
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (system_refused(error) && !is_anothers(run.path / "run.json")) throw;
       continue;  // not a run, or one that is just being made
     }
     run.live = run.status == "running" && run_is_live(run.path);

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "base/interrupt.h"
 #include "base/names.h"
 #include "capture/checksum.h"
@@ -115,7 +116,7 @@ class Walk {
           checksum_text(tensor.load().contiguous().contiguous_bytes()) == tensor.checksum)
         return true;
     } catch (const Error& error) {
-      if (error.code() == Code::kCancelled || error.code() == Code::kMemory) throw;
+      if (system_refused(error)) throw;
       why = std::string("cannot be read: ") + error.what();
       result.state = PairState::kUnread;
     }
