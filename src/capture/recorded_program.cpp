@@ -235,12 +235,21 @@ std::unique_ptr<WatchedRun> begin_run(const Store& store, const Json& manifest, 
   }
 }
 
-void make_latest(const Store& store, const std::string& name, const fs::path& run) {
-  store.point_latest(name, run);
+// Where there is no memory for words either, it goes on without.
+void say(std::string_view what) noexcept {
   try {
+    print_error("lockstep: {}\n", what);
+  } catch (const std::exception&) {
+  }
+}
+
+void make_latest(const Store& store, const std::string& name, const fs::path& run) {
+  try {
+    store.point_latest(name, run);
     store.archive_older(name, 1);
-  } catch (const Error& error) {  // the program runs: an older run that stays where it is must not end its recording
-    print_error("lockstep: {}\n", error.what());
+  } catch (const std::exception& error) {
+    // The program runs: an older run that stays where it is must not end its recording, nor must a lack of memory.
+    say(error.what());
   }
 }
 

@@ -79,8 +79,8 @@ std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
     fs::remove_all(run.path, ignored);  // nothing is recorded, so there is nothing to keep
     throw;
   }
-  store.point_latest(options.name, run.path);
   try {
+    store.point_latest(options.name, run.path);
     if (options.keep_runs > 0) store.archive_older(options.name, options.keep_runs);
   } catch (const Error& error) {
     writer->warn_once("archive", error.what());

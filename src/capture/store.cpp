@@ -126,7 +126,7 @@ fs::path Store::resolve(std::string_view spec) const {
 }
 
 Store::NewRun Store::create() const {
-  std::error_code error;
+  std::error_code error, ignored;
   fs::create_directories(runs_folder(), error);
   for (int attempt = 0; !error && attempt < 100; ++attempt) {
     NewRun run;
@@ -135,6 +135,7 @@ Store::NewRun Store::create() const {
     if (fs::create_directory(run.path, error)) {
       fs::create_directory(run.path / "tensors", error);
       if (!error) return run;
+      fs::remove(run.path, ignored);
     }
   }
   fail(Code::kIo, "record", "cannot make a run in " + runs_folder().string() + ": " + error.message(),
@@ -142,13 +143,15 @@ Store::NewRun Store::create() const {
 }
 
 void Store::point_latest(std::string_view name, const fs::path& run) const {
-  std::error_code error;
+  std::error_code error, ignored;
   const fs::path folder = home_ / "latest";
-  fs::create_directories(folder, error);
   const fs::path link = folder / escape_name(name), temporary = folder / (run.filename().string() + ".tmp");
-  fs::create_symlink(fs::path("..") / "runs" / run.filename(), temporary, error);
+  fs::create_directories(folder, error);
+  if (!error) fs::create_symlink(fs::path("..") / "runs" / run.filename(), temporary, error);
   if (!error) fs::rename(temporary, link, error);
-  if (error) fs::remove(temporary, error);
+  if (!error) return;
+  fs::remove(temporary, ignored);
+  fail(Code::kIo, "record", link.string() + " does not lead to this run: " + error.message());
 }
 
 int Store::archive_older(std::string_view name, size_t keep) const {
@@ -175,7 +178,7 @@ void Store::archive(const fs::path& run) const {
     fail(Code::kBadInput, "archive", run.string() + " is not in " + runs_folder().string());
   if (run_is_live(run)) fail(Code::kBadInput, "archive", run.filename().string() + " is still being recorded");
   fs::create_directories(archive_folder(), error);
-  fs::rename(run, archive_folder() / run.filename(), error);
+  if (!error) fs::rename(run, archive_folder() / run.filename(), error);
   if (error) fail(Code::kIo, "archive", run.string() + ": " + error.message());
 }
 

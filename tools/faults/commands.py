@@ -18,11 +18,15 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
 WAIT_SECS = float(os.environ.get("LOCKSTEP_FAULT_SECS", "10"))
 
+# What has been recorded by the time that checkpoint() returns is never lost: the program says how far it has come.
 RECORDS = """
+import os
 import numpy as np
 from lockstep import checkpoint
+done = os.open("done", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 for i in range(150):
     checkpoint(f"stage.{i}", np.full((96, 128), i, "f4"))
+    os.write(done, b".")
 """
 
 FEW_RECORDS = RECORDS.replace("150", "5")
@@ -79,6 +83,8 @@ class Command:
     stdin: str = ""  # a file of the inputs
     records: bool = False  # makes runs, each of which must be whole whatever happens
     less: tuple = ()  # fields of its JSON that may be missing or null where what they are about could not be asked
+    beside: tuple = ()  # folders of another process that works for it, whose files are its own affair
+    answers: bool = False  # prints an answer a line: each is the usual one, or says that the call failed
     during: object = None  # (bench, ended) -> what is wrong while it runs, or None
     after: object = None  # (bench): puts away what it has left running
     slow: bool = False  # a second or more, so not of the sample; and allocations by place
@@ -114,7 +120,7 @@ def use_service(bench, pid, ended):
     if ended():
         return None
     try:
-        for method, path, body in (("GET", "/v1/health", None), ("POST", "/v1/runs/list", "{}"), ("POST", "/mcp", json.dumps(MESSAGES[0]))):
+        for method, path, body in (("GET", "/v1/health", None), ("GET", "/v1/runs/list", None), ("POST", "/mcp", json.dumps(MESSAGES[0]))):
             answers = []
             while len(answers) < 3 and not ended():
                 answers.append(asked(bench.folder, method, path, body))
@@ -129,6 +135,8 @@ def use_service(bench, pid, ended):
 
 
 def end_sessions(bench):
+    if not (bench.folder / "home" / "service" / "service.json").exists():
+        return
     listed = plain(bench.folder, "--json", "debug", "sessions")
     if listed.returncode == 0:
         for session in json.loads(listed.stdout)["sessions"]:
@@ -165,14 +173,16 @@ COMMANDS = [
     Command("record", ["record", "--", sys.executable, "few.py"], own_failure=125, records=True, slow=True),
     Command("serve stop", ["serve", "--stop"]),
     Command("serve", ["serve"], during=use_service, slow=True),
-    Command("mcp", ["mcp"], stdin="messages"),
-    Command("debug", ["--json", "debug", "start", "--python", sys.executable, "steps.py"], after=end_sessions, slow=True),
+    Command("mcp", ["mcp"], stdin="messages", answers=True, beside=("home/service",), after=end_sessions),
+    Command("debug", ["--json", "debug", "start", "--python", sys.executable, "steps.py"], beside=("home/sessions", "home/service"), after=end_sessions, slow=True),
     Command("generate", ["--debug", "generate", *PICTURE], records=True),
     Command("edit", ["--debug", "edit", "--input-image", "picture.png", *PICTURE], records=True),
 ]
 
 VOLATILE = (
-    (re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}"), "ID"),
+    (re.compile(r"\d{8}-\d{6}-[0-9a-z]+"), "ID"),
+    (re.compile(r"\b\d{10}\.\d+"), "TIME"),
+    (re.compile(r"\b1[34]\d{13}\b"), "THREAD"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?"), "TIME"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "TIME"),
     (re.compile(r'("(?:[a-z_]*secs|[a-z_]*pid|port|[a-z_]*peak[a-z_]*|[a-z_]*resident[a-z_]*|[a-z_]*available[a-z_]*|free[a-z_]*|taken|age)":\s*)-?[0-9.e+-]+'), r"\1N"),
