@@ -32,7 +32,8 @@ void add_npy(TensorSource& source, const std::shared_ptr<const MappedFile>& file
                         .shape = layout.shape,
                         .file = file->path(),
                         .offset_bytes = layout.data_at,
-                        .size_bytes = file->bytes().size() - layout.data_at};
+                        .size_bytes = file->bytes().size() - layout.data_at,
+                        .complex = layout.complex};
   source.add({&info, 1}, "", name, [path = file->path()](std::string_view) { return read_npy(path); });
 }
 
