@@ -31,7 +31,8 @@ const std::string_view kHeadValues[] = {"127.0.0.1",
                                         "identity, chunked",
                                         "18446744073709551616",
                                         "application/json"};
-const std::string_view kHeadBreaks[] = {"\r\n", "\n", "\r", "\r\n ", "\r\n\t", "\r\r\n", "\r\n\r\n", std::string_view("\0", 1)};
+const std::string_view kHeadBreaks[] = {"\r\n",   "\n",     "\r",       "\r\n ",
+                                        "\r\n\t", "\r\r\n", "\r\n\r\n", std::string_view("\0", 1)};
 const std::string_view kHeadColons[] = {": ", ":", " : ", "\t: ", " :", "", ":\x1b", "::"};
 const std::string_view kRequestLines[] = {"GET /v1/health HTTP/1.1", "POST /mcp HTTP/1.0", "GET  / HTTP/1.1",
                                           "GET http://a/ HTTP/1.1",  "OPTIONS * HTTP/1.1", "GET / HTTP/2",

@@ -269,11 +269,12 @@ void end_run(WatchedRun& run, RecordOutcome& outcome, int status, bool or_unreco
   outcome.id = run.made.id;
   try {
     say_how_it_ended(run, outcome, status);
-  } catch (const Error& error) {  // the disk is full by now: what the program did is not undone by that
-    if (!or_unrecorded || error.code() != Code::kIo) throw;
-    print_error("lockstep: the run does not say how its program ended: {}\n", error.what());
+    outcome.records = static_cast<int64_t>(Run::open_path(run.made.path).records().size());
+  } catch (const std::exception& error) {  // the disk is full by now: what the program did is not undone by that
+    if (!or_unrecorded) throw;
+    say("the run does not say how its program ended:");
+    say(error.what());
   }
-  outcome.records = static_cast<int64_t>(Run::open_path(run.made.path).records().size());
 }
 
 }  // namespace

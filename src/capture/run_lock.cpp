@@ -58,7 +58,7 @@ bool RunLock::acquire(const fs::path& run) {
 void RunLock::release() noexcept {
   if (fd_ < 0) return;
   const std::lock_guard guard(mutex);
-  own_runs().erase(run_.string());
+  own_runs().erase(run_.native());
   ::close(fd_);
   fd_ = -1;
 }

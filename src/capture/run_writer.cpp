@@ -400,14 +400,14 @@ void RunWriter::run_thread() {
       queue_.pop_front();
     }
     finish(pending);
-    if (pending.remembers) {
-      pending.remembers->record.stats = pending.record.stats;
-      pending.remembers->record.file = pending.record.file;
-    }
     {
       const std::lock_guard lock(mutex_);
       write_line(pending.record);
       --in_flight_;
+    }
+    if (pending.remembers) {  // moved, which takes no memory: later records of these values are linked to this file
+      pending.remembers->record.stats = pending.record.stats;
+      pending.remembers->record.file = std::move(pending.record.file);
     }
     spool_.give(pending.slot);
     done_->notify_all();

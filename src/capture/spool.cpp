@@ -138,8 +138,11 @@ void Spool::remove() noexcept {
   usable_ = false;
   slots_.clear();
   free_.clear();
-  std::error_code error;
-  fs::remove_all(folder_, error);
+  try {
+    std::error_code error;
+    fs::remove_all(folder_, error);
+  } catch (const std::exception&) {  // no memory: the files stay, which only takes room
+  }
 }
 
 void Spool::forget() noexcept {

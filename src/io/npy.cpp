@@ -189,8 +189,7 @@ std::string npy_header(DType dtype, const Shape& given, size_t alignment, bool c
   for (const int64_t size : shape) tuple += std::to_string(size) + ", ";
   if (shape.size() > 1) tuple.resize(tuple.size() - 2);
   if (shape.size() == 1) tuple.pop_back();
-  const std::string text =
-      "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': " + tuple + "), }";
+  const std::string text = "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': " + tuple + "), }";
   const size_t before = kMagic.size() + 4;
   // Room to grow, as NumPy leaves it, is not needed: the file is written once.
   const size_t total = (before + text.size() + 1 + alignment - 1) / alignment * alignment;

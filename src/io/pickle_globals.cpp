@@ -21,9 +21,15 @@ struct StorageName {
   bool complex = false;
 };
 constexpr StorageName kStorages[] = {
-    {"torch.DoubleStorage", DType::kF64},    {"torch.FloatStorage", DType::kF32}, {"torch.HalfStorage", DType::kF16},
-    {"torch.BFloat16Storage", DType::kBF16}, {"torch.CharStorage", DType::kI8},   {"torch.ShortStorage", DType::kI16},
-    {"torch.IntStorage", DType::kI32},       {"torch.LongStorage", DType::kI64},  {"torch.ByteStorage", DType::kU8},
+    {"torch.DoubleStorage", DType::kF64},
+    {"torch.FloatStorage", DType::kF32},
+    {"torch.HalfStorage", DType::kF16},
+    {"torch.BFloat16Storage", DType::kBF16},
+    {"torch.CharStorage", DType::kI8},
+    {"torch.ShortStorage", DType::kI16},
+    {"torch.IntStorage", DType::kI32},
+    {"torch.LongStorage", DType::kI64},
+    {"torch.ByteStorage", DType::kU8},
     {"torch.BoolStorage", DType::kBool},
     {"torch.ComplexFloatStorage", DType::kF32, true},
     {"torch.ComplexDoubleStorage", DType::kF64, true},

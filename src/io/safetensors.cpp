@@ -329,7 +329,8 @@ void write_safetensors(const fs::path& path, const NamedTensors& tensors,
            {.expected = "of two f32 (C64), the only ones of the format", .hint = ".npy, .npz or .pt"});
     header += quoted(name) + ":{\"dtype\":\"" +
               (pairs ? std::string("C64") : std::string(safetensors_name(tensor.dtype()))) + "\",\"shape\":[";
-    for (size_t i = 0; i < tensor.rank() - (pairs ? 1 : 0); ++i) header += (i ? "," : "") + std::to_string(tensor.shape()[i]);
+    for (size_t i = 0; i < tensor.rank() - (pairs ? 1 : 0); ++i)
+      header += (i ? "," : "") + std::to_string(tensor.shape()[i]);
     header += "],\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(at + tensor.bytes()) + "]}";
     at += tensor.bytes();
   }

@@ -110,10 +110,14 @@ int serve_mcp_stdio(McpServer& server) {
       const Json id = message["id"];
       try {
         workers->run([&, message = std::move(message)] {
-          if (const Json reply = server.answer("", message, send, gone); !reply.is_null()) send(reply);
+          try {
+            if (const Json reply = server.answer("", message, send, gone); !reply.is_null()) send(reply);
+          } catch (const std::bad_alloc&) {
+            send(McpServer::failed_call(message["id"], "[memory] the system has no more memory to give"));
+          }
         });
-      } catch (const Error&) {  // the system starts no more threads
-        send(McpServer::busy(id));
+      } catch (const Error& error) {  // the system starts no more threads
+        send(McpServer::failed_call(id, error.what()));
       }
     } else if (const Json reply = server.answer("", message, send); !reply.is_null()) {
       send(reply);

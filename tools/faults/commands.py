@@ -176,7 +176,7 @@ COMMANDS = [
     Command("mcp", ["mcp"], stdin="messages", answers=True, beside=("home/service",), after=end_sessions),
     Command("debug", ["--json", "debug", "start", "--python", sys.executable, "steps.py"], beside=("home/sessions", "home/service"), after=end_sessions, slow=True),
     Command("generate", ["--debug", "generate", *PICTURE], records=True),
-    Command("edit", ["--debug", "edit", "--input-image", "picture.png", *PICTURE], records=True),
+    Command("edit", ["--debug", "edit", "--input-image", "picture.png", *PICTURE], records=True, slow=True),
 ]
 
 VOLATILE = (

@@ -37,7 +37,7 @@ WORDS = {
     "write": "No space left|stdout cannot be written",
     "sync": "Input/output error",
     "rename": "Input/output error",
-    "map": "Cannot allocate memory|memory",
+    "map": "Cannot allocate memory|memory|bytes to give",
     "fork": "Resource temporarily unavailable",
     "socket": "Too many open files|Address already in use|refused|reset|service|answer",
     "folder": "Read-only file system",
@@ -86,6 +86,10 @@ def comparable(key, content):
     return steady(content.decode("utf-8", "replace"))
 
 
+class Unsteady(Exception):
+    """A command that cannot be judged, because it does not do the same each time where nothing fails."""
+
+
 class Bench:
     """One command in a folder of its own, which is put back after each run."""
 
@@ -117,11 +121,11 @@ class Bench:
             outcome, made = self.run("none", 0, 60 * WAIT_SECS)
             restore(self.folder, self.before)
             if outcome.status != self.command.status or outcome.wrong:
-                raise SystemExit(f"{self.command.name}: ends with {outcome.status} where nothing fails: {outcome.wrong} {outcome.stderr}")
+                raise Unsteady(f"{self.command.name}: ends with {outcome.status} where nothing fails: {outcome.wrong} {outcome.stderr}")
             seen.append((steady(outcome.stdout), {steady(key): comparable(key, made[key]) for key in made}))
         if seen[1:] != seen[:-1]:
             changed = [key for key in set(seen[0][1]) | set(seen[-1][1]) if seen[0][1].get(key) != seen[-1][1].get(key)]
-            raise SystemExit(f"{self.command.name}: its result is another each time: {changed}\n{seen[0][0]}\n{seen[-1][0]}")
+            raise Unsteady(f"{self.command.name}: its result is another each time: {changed}\n{seen[0][0]}\n{seen[-1][0]}")
         self.usual_secs = (time.monotonic() - began) / 3
         self.usual_out, self.usual_made = seen[0]
         self.calls = outcome.calls
@@ -306,7 +310,13 @@ def main():
                     continue
                 began = time.monotonic()
                 bench = make(command)
-                bench.prepare()
+                try:
+                    bench.prepare()
+                except Unsteady as why:
+                    print(why, flush=True)
+                    found.append(str(why))
+                    bench.close()
+                    continue
                 points, wrong = bench.all_points(kinds, arguments.places, arguments.begin, lambda one: print(one, flush=True))
                 bench.close()
                 print(f"{command.name}: {points} points of {sum(bench.calls[kind] for kind in kinds)} calls, {len(wrong)} wrong, {time.monotonic() - began:.0f} s", flush=True)
