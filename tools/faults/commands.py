@@ -173,9 +173,9 @@ COMMANDS = [
     Command("record", ["record", "--", sys.executable, "few.py"], own_failure=125, records=True, slow=True),
     Command("serve stop", ["serve", "--stop"]),
     Command("serve", ["serve"], during=use_service, slow=True),
-    Command("mcp", ["mcp"], stdin="messages", answers=True, beside=("home/service",), after=end_sessions),
+    Command("mcp", ["mcp"], stdin="messages", answers=True, beside=("home/service",), after=end_sessions, slow=True),
     Command("debug", ["--json", "debug", "start", "--python", sys.executable, "steps.py"], beside=("home/sessions", "home/service"), after=end_sessions, slow=True),
-    Command("generate", ["--debug", "generate", *PICTURE], records=True),
+    Command("generate", ["--debug", "generate", *PICTURE], records=True, slow=True),
     Command("edit", ["--debug", "edit", "--input-image", "picture.png", *PICTURE], records=True, slow=True),
 ]
 
