@@ -12,6 +12,31 @@
 #include "debugger/agent_socket.h"
 #include "debugger/session_fields.h"
 #include "fuzz_input.h"
+#include "structure.h"
+
+namespace {
+
+const std::vector<std::string> kWordsOfAgents = {
+    "event",  "hello",  "stopped",  "continued", "final",   "exited",   "output",   "breakpoint", "token",
+    "again",  "stops",  "thread",   "id",        "name",    "count",    "change",   "removed",    "done",
+    "ok",     "result", "resumed",  "error",     "message", "seq",      "category", "program",    "text",
+    "reason", "stop",   "location", "file",      "line",    "function", "report",   "why"};
+
+const std::vector<std::string> kExamplesOfAgents = {
+    R"({"event":"hello","token":"t","pid":1,"python":"3.11","again":true,"stops":2,"stopped":[{"event":"stopped","thread":{"id":1,"name":"Main"},"count":1}]})",
+    R"({"event":"stopped","thread":{"id":1,"name":"Main"},"reason":"breakpoint","count":1,"location":{"file":"a.py","line":1,"function":"f"}})",
+    R"({"event":"continued","thread":1})",
+    R"({"event":"breakpoint","change":"removed","breakpoint":{"id":1}})",
+    R"({"id":1,"ok":true,"result":{"resumed":[1,2]}})",
+    R"({"id":2,"ok":false,"error":{"code":"bad_input","message":"no"}})",
+    R"({"event":"output","category":"program","text":"x"})",
+    R"({"event":"exited","code":0})"};
+
+}  // namespace
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  return lockstep::mutate_json_lines(data, size, max_size, seed, 1, kWordsOfAgents, kExamplesOfAgents);
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;

@@ -7,6 +7,7 @@
 #include "base/shown_json.h"
 #include "fuzz_input.h"
 #include "mcp/mcp_server.h"
+#include "structure.h"
 
 namespace {
 
@@ -31,7 +32,83 @@ std::string framed(std::string_view given) {
   }
 }
 
+// Every name that a client can use: methods, tools, their arguments and the values that these may have.
+const std::vector<std::string>& words_of_clients() {
+  static const std::vector<std::string> words = [] {
+    std::vector<std::string> found = {"jsonrpc",
+                                      "2.0",
+                                      "id",
+                                      "method",
+                                      "params",
+                                      "name",
+                                      "arguments",
+                                      "_meta",
+                                      "requestId",
+                                      "protocolVersion",
+                                      "2025-06-18",
+                                      "2024-11-05",
+                                      "initialize",
+                                      "ping",
+                                      "tools/list",
+                                      "tools/call",
+                                      "progressToken",
+                                      "cursor",
+                                      "clientInfo",
+                                      "capabilities",
+                                      "server/discover",
+                                      "notifications/cancelled"};
+    for (const lockstep::Operation& operation : lockstep::operations()) {
+      found.push_back(joined_name(operation, '_'));
+      const lockstep::Json schema = arguments_schema(operation);
+      for (const auto& [name, described] : schema["properties"].items()) found.push_back(name);
+    }
+    return found;
+  }();
+  return words;
+}
+
+// One call of every tool, with a value of the right type for every argument.
+const std::vector<std::string>& example_messages() {
+  static const std::vector<std::string> examples = [] {
+    std::vector<std::string> found = {
+        R"({"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}})",
+        R"({"jsonrpc":"2.0","id":"x","method":"tools/list","params":{"cursor":"a"}})",
+        R"({"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}})",
+        R"([{"jsonrpc":"2.0","id":1,"method":"ping"}])"};
+    for (const lockstep::Operation& operation : lockstep::operations()) {
+      lockstep::Json arguments = lockstep::Json::object();
+      const lockstep::Json schema = arguments_schema(operation);
+      for (const auto& [name, described] : schema["properties"].items()) {
+        const lockstep::Json type = described.value("type", lockstep::Json("string"));
+        arguments[name] = type == "integer"   ? lockstep::Json(1)
+                          : type == "number"  ? lockstep::Json(0.5)
+                          : type == "boolean" ? lockstep::Json(true)
+                          : type == "array"   ? lockstep::Json::array({"a"})
+                          : type == "object"  ? lockstep::Json{{"a", "b"}}
+                                              : lockstep::Json("x.py:1");
+      }
+      found.push_back(lockstep::Json{
+          {"jsonrpc", "2.0"},
+          {"id", 1},
+          {"method", "tools/call"},
+          {"params",
+           {{"name", joined_name(operation, '_')}, {"arguments", arguments}, {"_meta", {{"progressToken", 1}}}}}}
+                          .dump());
+    }
+    return found;
+  }();
+  return examples;
+}
+
 }  // namespace
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  if (size > 0 && data[0] % 6 != 0) return LLVMFuzzerMutate(data, size, max_size);  // a piece inside a frame
+  const size_t made =
+      lockstep::mutate_json_lines(data, size, max_size, seed, 1, words_of_clients(), example_messages());
+  if (seed % 16 != 0) data[0] = 0;
+  return made;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;

@@ -27,7 +27,10 @@ bool walk_files(const fs::path& folder, const WalkLimits& limits, const char* op
       visit(*at);
     }
     at.increment(error);
-    if (error) return false;  // the folder changes under our hands: what was seen is what there is
+    if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory ||
+        error == std::errc::permission_denied)
+      return false;  // the folder changes under our hands: what was seen is what there is
+    if (error) fail(Code::kIo, operation, folder.string() + ": " + error.message());
   }
   return whole;
 }

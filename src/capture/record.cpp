@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -82,7 +84,7 @@ bool read_shape(object line, Shape& shape) {
   }
   try {
     checked_numel(shape);
-  } catch (const std::exception&) {
+  } catch (const Error&) {
     return false;
   }
   return true;

@@ -246,12 +246,21 @@ std::unique_ptr<WatchedRun> begin_run(const Store& store, const Json& manifest, 
   }
 }
 
-void make_latest(const Store& store, const std::string& name, const fs::path& run) {
-  store.point_latest(name, run);
+// Where there is no memory for words either, it goes on without.
+void say(std::string_view what) noexcept {
   try {
+    print_error("lockstep: {}\n", what);
+  } catch (const std::exception&) {
+  }
+}
+
+void make_latest(const Store& store, const std::string& name, const fs::path& run) {
+  try {
+    store.point_latest(name, run);
     store.archive_older(name, 1);
-  } catch (const Error& error) {  // the program runs: an older run that stays where it is must not end its recording
-    print_error("lockstep: {}\n", error.what());
+  } catch (const std::exception& error) {
+    // The program runs: an older run that stays where it is must not end its recording, nor must a lack of memory.
+    say(error.what());
   }
 }
 
@@ -271,11 +280,12 @@ void end_run(WatchedRun& run, RecordOutcome& outcome, int status, bool or_unreco
   outcome.id = run.made.id;
   try {
     say_how_it_ended(run, outcome, status);
-  } catch (const Error& error) {  // the disk is full by now: what the program did is not undone by that
-    if (!or_unrecorded || error.code() != Code::kIo) throw;
-    print_error("lockstep: the run does not say how its program ended: {}\n", error.what());
+    outcome.records = static_cast<int64_t>(Run::open_path(run.made.path).records().size());
+  } catch (const std::exception& error) {  // the disk is full by now: what the program did is not undone by that
+    if (!or_unrecorded) throw;
+    say("the run does not say how its program ended:");
+    say(error.what());
   }
-  outcome.records = static_cast<int64_t>(Run::open_path(run.made.path).records().size());
 }
 
 }  // namespace

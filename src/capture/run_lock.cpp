@@ -3,8 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <mutex>
 #include <set>
+
+#include "base/error.h"
 
 namespace lockstep {
 namespace {
@@ -54,7 +58,7 @@ bool RunLock::acquire(const fs::path& run) {
 void RunLock::release() noexcept {
   if (fd_ < 0) return;
   const std::lock_guard guard(mutex);
-  own_runs().erase(run_.string());
+  own_runs().erase(run_.native());
   ::close(fd_);
   fd_ = -1;
 }
@@ -68,6 +72,10 @@ bool run_is_live(const fs::path& run) {
   const std::lock_guard guard(mutex);
   if (own_runs().contains(canonical_text(run))) return true;
   const int fd = ::open((run / "lock").c_str(), O_RDWR | O_CLOEXEC);
+  // Without a file nobody holds it, and one that may not be written belongs to nobody here. Any other refusal says
+  // nothing, and a run that is being written must not be taken for one that was left.
+  if (fd < 0 && errno != ENOENT && errno != ENOTDIR && errno != EACCES && errno != EROFS)
+    fail(Code::kIo, "run", (run / "lock").string() + ": " + std::strerror(errno));
   if (fd < 0) return false;
   struct flock lock = write_lock(0, 0);
   const bool held = ::fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;

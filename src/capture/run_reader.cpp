@@ -1,5 +1,7 @@
 #include "capture/run_reader.h"
 
+#include <unistd.h>
+
 #include <cstring>
 
 #include "base/error.h"
@@ -50,7 +52,8 @@ Run Run::open_path(const fs::path& path) {
     try {
       recover_run(path);
     } catch (const Error&) {
-      // A folder that may not be written is read as it is.
+      // A folder that may not be written is read as it is. One that may holds records that have not been saved yet.
+      if (::access(path.c_str(), W_OK) == 0) throw;
     }
     run.manifest_ = read_json(path / "run.json", 16 << 20);
     if (run.status() == "running" && !run_is_live(path)) run.manifest_["status"] = "killed";

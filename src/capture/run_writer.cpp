@@ -74,13 +74,13 @@ std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
     if (!writer->lock_.acquire(run.path)) fail(Code::kIo, "record", "cannot lock " + run.path.string());
     writer->folder_.write_manifest(new_manifest(options, run.id));
     writer->begin();
-  } catch (const Error&) {
+  } catch (...) {
     std::error_code ignored;
     fs::remove_all(run.path, ignored);  // nothing is recorded, so there is nothing to keep
     throw;
   }
-  store.point_latest(options.name, run.path);
   try {
+    store.point_latest(options.name, run.path);
     if (options.keep_runs > 0) store.archive_older(options.name, options.keep_runs);
   } catch (const Error& error) {
     writer->warn_once("archive", error.what());
@@ -400,14 +400,14 @@ void RunWriter::run_thread() {
       queue_.pop_front();
     }
     finish(pending);
-    if (pending.remembers) {
-      pending.remembers->record.stats = pending.record.stats;
-      pending.remembers->record.file = pending.record.file;
-    }
     {
       const std::lock_guard lock(mutex_);
       write_line(pending.record);
       --in_flight_;
+    }
+    if (pending.remembers) {  // moved, which takes no memory: later records of these values are linked to this file
+      pending.remembers->record.stats = pending.record.stats;
+      pending.remembers->record.file = std::move(pending.record.file);
     }
     spool_.give(pending.slot);
     done_->notify_all();
@@ -456,18 +456,21 @@ void RunWriter::close(std::string_view status, std::optional<int> exit_code) noe
     wake_->notify_one();
     thread_->join();
   }
-  const WriterCounts totals = counts();
-  Json patch{{"status", status},
-             {"finished", utc_now()},
-             {"recorded",
-              {{"records", totals.records},
-               {"tensors", totals.tensors},
-               {"tensor_bytes", totals.tensor_bytes},
-               {"skipped_tensors", totals.skipped_tensors},
-               {"lost", totals.lost},
-               {"budget_bytes", options_.budget_bytes}}}};
-  if (exit_code) patch["program"]["exit_code"] = *exit_code;
-  update(patch);
+  try {
+    const WriterCounts totals = counts();
+    Json patch{{"status", status},
+               {"finished", utc_now()},
+               {"recorded",
+                {{"records", totals.records},
+                 {"tensors", totals.tensors},
+                 {"tensor_bytes", totals.tensor_bytes},
+                 {"skipped_tensors", totals.skipped_tensors},
+                 {"lost", totals.lost},
+                 {"budget_bytes", options_.budget_bytes}}}};
+    if (exit_code) patch["program"]["exit_code"] = *exit_code;
+    update(patch);
+  } catch (const std::exception&) {  // no memory to say how it ended: whoever reads the run sees that nobody holds it
+  }
   closed_ = true;
   spool_.remove();
   folder_.close_log();

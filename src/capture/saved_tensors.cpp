@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "base/json.h"
 #include "base/names.h"
 #include "base/number_text.h"
@@ -63,14 +64,11 @@ void save_tensor(const fs::path& home, std::string_view name, const Tensor& tens
 
 std::vector<SavedTensor> saved_tensors(const fs::path& home) {
   std::vector<SavedTensor> found;
-  std::error_code error;
-  for (fs::directory_iterator it(home / "saved", error), end; !error && it != end; it.increment(error)) {
+  for (const fs::directory_entry& entry : folder_entries(home / "saved", "saved")) {
     std::error_code ignored;
-    if (it->path().extension() != ".npy" || !it->is_regular_file(ignored)) continue;
-    found.push_back({unescape_name(it->path().stem().string()), it->path(), it->file_size(ignored)});
+    if (entry.path().extension() != ".npy" || !entry.is_regular_file(ignored)) continue;
+    found.push_back({unescape_name(entry.path().stem().string()), entry.path(), entry.file_size(ignored)});
   }
-  if (error && error != std::errc::no_such_file_or_directory)
-    fail(Code::kIo, "saved", (home / "saved").string() + ": " + error.message());
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return found;
 }

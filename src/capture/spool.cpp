@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "capture/file_names.h"
 
 namespace lockstep {
@@ -137,8 +138,11 @@ void Spool::remove() noexcept {
   usable_ = false;
   slots_.clear();
   free_.clear();
-  std::error_code error;
-  fs::remove_all(folder_, error);
+  try {
+    std::error_code error;
+    fs::remove_all(folder_, error);
+  } catch (const std::exception&) {  // no memory: the files stay, which only takes room
+  }
 }
 
 void Spool::forget() noexcept {
@@ -229,13 +233,14 @@ void recover_spool(const fs::path& run, std::string_view id, const std::function
     std::vector<std::shared_ptr<const MappedFile>> files;  // maps, not copies: they stay until all is written
     std::vector<SpooledRecord> records;
     std::error_code error;
-    for (fs::directory_iterator it(folder, error), end; !error && it != end && files.size() < kMostSlots;
-         it.increment(error)) {
-      if (it->is_symlink()) continue;
+    for (const fs::directory_entry& entry : folder_entries(folder, "recover")) {
+      if (files.size() == kMostSlots) break;
+      if (entry.is_symlink()) continue;
       std::shared_ptr<const MappedFile> file;
       try {
-        file = MappedFile::open(it->path());
-      } catch (const Error&) {
+        file = MappedFile::open(entry.path());
+      } catch (const Error& refused) {
+        if (system_refused(refused)) throw;  // all of it is there for whoever tries next
         continue;
       }
       const std::span<const std::byte> bytes = file->bytes();

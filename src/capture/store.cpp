@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -14,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/file_walk.h"
+#include "base/folder.h"
 #include "base/names.h"
 #include "capture/file_names.h"
 #include "capture/run_lock.h"
@@ -28,12 +31,16 @@ std::string text_field(const Json& json, const char* field) {
   return at != json.end() && at->is_string() ? at->get<std::string>() : std::string();
 }
 
+// One that is another user's says so for as long as it is there; any other refusal says nothing about a run.
+bool is_anothers(const fs::path& file) {
+  return ::access(file.c_str(), R_OK) != 0 && errno == EACCES;
+}
+
 void list_folder(const fs::path& folder, bool archived, std::vector<RunSummary>& out) {
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+  for (const fs::directory_entry& entry : folder_entries(folder, "runs")) {
     RunSummary run;
-    run.path = it->path();
-    run.id = it->path().filename().string();
+    run.path = entry.path();
+    run.id = entry.path().filename().string();
     run.archived = archived;
     try {
       const Json manifest = read_json(run.path / "run.json", kMaxManifestBytes);
@@ -41,7 +48,8 @@ void list_folder(const fs::path& folder, bool archived, std::vector<RunSummary>&
       run.name = text_field(manifest, "name");
       run.status = text_field(manifest, "status");
       run.created = text_field(manifest, "created");
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (system_refused(error) && !is_anothers(run.path / "run.json")) throw;
       continue;  // not a run, or one that is just being made
     }
     run.live = run.status == "running" && run_is_live(run.path);
@@ -118,7 +126,7 @@ fs::path Store::resolve(std::string_view spec) const {
 }
 
 Store::NewRun Store::create() const {
-  std::error_code error;
+  std::error_code error, ignored;
   fs::create_directories(runs_folder(), error);
   for (int attempt = 0; !error && attempt < 100; ++attempt) {
     NewRun run;
@@ -127,6 +135,7 @@ Store::NewRun Store::create() const {
     if (fs::create_directory(run.path, error)) {
       fs::create_directory(run.path / "tensors", error);
       if (!error) return run;
+      fs::remove(run.path, ignored);
     }
   }
   fail(Code::kIo, "record", "cannot make a run in " + runs_folder().string() + ": " + error.message(),
@@ -134,13 +143,15 @@ Store::NewRun Store::create() const {
 }
 
 void Store::point_latest(std::string_view name, const fs::path& run) const {
-  std::error_code error;
+  std::error_code error, ignored;
   const fs::path folder = home_ / "latest";
-  fs::create_directories(folder, error);
   const fs::path link = folder / escape_name(name), temporary = folder / (run.filename().string() + ".tmp");
-  fs::create_symlink(fs::path("..") / "runs" / run.filename(), temporary, error);
+  fs::create_directories(folder, error);
+  if (!error) fs::create_symlink(fs::path("..") / "runs" / run.filename(), temporary, error);
   if (!error) fs::rename(temporary, link, error);
-  if (error) fs::remove(temporary, error);
+  if (!error) return;
+  fs::remove(temporary, ignored);
+  fail(Code::kIo, "record", link.string() + " does not lead to this run: " + error.message());
 }
 
 int Store::archive_older(std::string_view name, size_t keep) const {
@@ -167,7 +178,7 @@ void Store::archive(const fs::path& run) const {
     fail(Code::kBadInput, "archive", run.string() + " is not in " + runs_folder().string());
   if (run_is_live(run)) fail(Code::kBadInput, "archive", run.filename().string() + " is still being recorded");
   fs::create_directories(archive_folder(), error);
-  fs::rename(run, archive_folder() / run.filename(), error);
+  if (!error) fs::rename(run, archive_folder() / run.filename(), error);
   if (error) fail(Code::kIo, "archive", run.string() + ": " + error.message());
 }
 

@@ -40,7 +40,7 @@ class Store {
     std::string id;
   };
   NewRun create() const;                                                // an empty folder nobody else has
-  void point_latest(std::string_view name, const fs::path& run) const;  // latest/NAME; best effort
+  void point_latest(std::string_view name, const fs::path& run) const;  // latest/NAME; Error{kIo}
   // Moves finished runs of this name, all but the newest `keep`, to the archive; returns how many.
   int archive_older(std::string_view name, size_t keep) const;
   void archive(const fs::path& run) const;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <sstream>
 #include <system_error>
 
 #include "base/error.h"
@@ -72,8 +73,10 @@ int report(const App& app, bool json, Code code, const std::string& message) noe
 
 int report_parse_error(App& app, const std::vector<std::string>& words, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) {  // --help, --version
-    const int status = app.cli.exit(error);
+    std::ostringstream shown, none;
+    const int status = app.cli.exit(error, shown, none);
     try {
+      print(Text::trusted(shown.str()));
       flush_output();
     } catch (const Error& full) {
       return report(app, false, full.code(), full.what());

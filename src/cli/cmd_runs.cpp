@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -45,7 +46,8 @@ Json verified(const Run& run) {
     bool good = false;
     try {
       good = run.checksum_matches(record);
-    } catch (const Error&) {  // a file that is gone, cut or foreign
+    } catch (const Error& error) {  // a file that is gone, cut or foreign
+      if (system_refused(error)) throw;
     }
     if (!good) bad.push_back(to_string(record.key));
   }

@@ -1,8 +1,10 @@
+#include "cli/last_words.h"
 #include "cli/run_app.h"
 #include "cli/thread_waiting.h"
 
 int main(int argc, char** argv) {
   lockstep::limit_spinning(argc, argv);
   lockstep::answer_for_openmp();
+  lockstep::install_last_words(argc, argv);
   return lockstep::run_app(argc, argv);
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "base/names.h"
 #include "capture/checksum.h"
 #include "compare/alignment.h"
@@ -104,7 +105,7 @@ bool PairWalk::is_intact(const RecordedTensor& tensor, const char* side, PairRes
         checksum_text(tensor.load().contiguous().contiguous_bytes()) == tensor.checksum)
       return true;
   } catch (const Error& error) {
-    if (error.code() == Code::kCancelled || error.code() == Code::kMemory) throw;
+    if (system_refused(error)) throw;
     why = std::string("cannot be read: ") + error.what();
     result.state = PairState::kUnread;
   }

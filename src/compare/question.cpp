@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "base/folder.h"
 #include "capture/run_reader.h"
 #include "compare/batched_passes.h"
 #include "text/tokenizer.h"
@@ -40,7 +41,8 @@ std::function<std::string(const std::vector<int32_t>&)> text_of_tokens(const fs:
     try {
       if (!tokenizer) tokenizer = std::make_shared<Tokenizer>(Tokenizer::load(folder));
       return tokenizer->decode(ids);
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (system_refused(error)) throw;
       return "";
     }
   };

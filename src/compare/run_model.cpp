@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/folder.h"
 
 namespace lockstep {
 namespace {
@@ -23,7 +24,8 @@ std::shared_ptr<const WeightSource> weights_of_run(const RunView& run) {
   if (!path.is_absolute() || !fs::exists(path, error)) return nullptr;
   try {
     return open_weights(path);
-  } catch (const Error&) {  // found by ourselves: where it cannot be read, the comparison does without
+  } catch (const Error& error) {  // found by ourselves: where it cannot be read, the comparison does without
+    if (system_refused(error)) throw;
     return nullptr;
   }
 }

@@ -45,6 +45,14 @@ void remove_left(const fs::path& path) {
   ::unlink(path.c_str());
 }
 
+// The messages that were handed on: each is handed on once, even where its use ends in an exception.
+struct Taken {
+  std::string& pending;
+  size_t bytes = 0;
+  ~Taken() { drop(); }
+  void drop() { pending.erase(0, std::exchange(bytes, 0)); }
+};
+
 }  // namespace
 
 AgentListener::AgentListener(const fs::path& session_folder) : path_(session_folder / "agent.sock") {
@@ -128,12 +136,13 @@ bool AgentSocket::receive(const std::function<void(Json)>& use) {
     if (n < 0 && errno == EAGAIN) return true;
     if (n <= 0) return false;
     pending_.append(buffer, static_cast<size_t>(n));
-    size_t from = 0;
-    for (size_t end; (end = pending_.find('\n', from)) != std::string::npos; from = end + 1) {
+    Taken taken{pending_};
+    for (size_t end; (end = pending_.find('\n', taken.bytes)) != std::string::npos;) {
+      const size_t from = std::exchange(taken.bytes, end + 1);
       auto message = json_message(std::string_view(pending_).substr(from, end - from));
       if (message && message->is_object()) use(std::move(*message));
     }
-    pending_.erase(0, from);
+    taken.drop();
     if (pending_.size() > 2 * kMostMessageBytes) return false;  // no message of ours is so long
   }
 }

@@ -278,7 +278,7 @@ Json Session::ask(const std::string& operation, const Json& arguments, double ti
   }
   const Json answer = std::move(reply->second);
   replies_.erase(reply);
-  if (!answer.value("ok", false)) refuse(operation, answer.value("error", Json::object()));
+  if (!is_true(answer, "ok")) refuse(operation, field(answer, "error"));
   return answer.value("result", Json::object());
 }
 

@@ -31,6 +31,11 @@ inline std::string text(const Json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+inline bool is_true(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_boolean() && found->get<bool>();
+}
+
 // The thread that an event is about.
 inline int64_t thread_of(const Json& event) {
   const auto thread = event.find("thread");

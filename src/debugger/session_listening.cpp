@@ -2,6 +2,8 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "base/error.h"
 #include "debugger/session.h"
@@ -24,7 +26,13 @@ bool resumes(const std::string& operation) {
 }  // namespace
 
 void Session::listen() {
-  while (look()) {
+  for (bool more = true; more;) {
+    try {
+      more = look();
+    } catch (const std::exception&) {
+      // No memory for what was said: that is lost, the program's end must not be. It is told again until it is heard.
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
   }
 }
 
@@ -99,15 +107,18 @@ bool Session::listen_again() {
 }
 
 void Session::handle(Json message) {
-  if (message.contains("event")) return handle_event(std::move(message));
+  if (const auto event = message.find("event"); event != message.end()) {
+    if (event->is_string()) handle_event(std::move(message));
+    return;
+  }
   const std::lock_guard lock(mutex_);
   const int64_t id = whole(message, "id", -1);
   const auto asked = asked_.find(id);
   if (asked == asked_.end()) return;  // whoever asked has given up
   // It goes on after this reply: from here on it is running, and the next stop is a new one.
-  if (resumes(asked->second) && message.value("ok", false) && message["result"].is_object() &&
-      message["result"].contains("resumed") && message["result"]["resumed"].is_array())
-    for (const Json& thread : message["result"]["resumed"])
+  const Json resumed = field(field(message, "result"), "resumed");
+  if (resumes(asked->second) && is_true(message, "ok") && resumed.is_array())
+    for (const Json& thread : resumed)
       if (thread.is_number_integer()) stopped_.erase(thread.get<int64_t>());
   replies_[id] = std::move(message);
   changed_.notify_all();

@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "base/names.h"
 
 namespace lockstep {
@@ -33,7 +34,7 @@ std::string timestamp() {
 std::vector<std::string> folders_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+  for (const fs::directory_entry& entry : folder_entries(folder, "debug"))
     if (entry.is_directory(error)) names.push_back(entry.path().filename().string());
   std::sort(names.rbegin(), names.rend());  // the names begin with the time
   return names;
@@ -43,7 +44,8 @@ Json earlier_record(const fs::path& folder) {
   Json record;
   try {
     record = read_json(folder / "session.json", 16 << 20);
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (system_refused(error)) throw;
     record = {{"session", folder.filename().string()}, {"id", folder.filename().string()}, {"state", "unknown"}};
   }
   if (!record.is_object()) record = Json::object();

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "base/json.h"
 #include "base/names.h"
 
@@ -22,15 +23,13 @@ struct FoundFiles {
 
 FoundFiles list_folder(const fs::path& folder) {
   FoundFiles found;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
+  for (const fs::directory_entry& entry : folder_entries(folder, "checkpoint")) {
+    const std::string name = entry.path().filename().string();
     if (name.ends_with(kIndexSuffix))
-      found.indexes.push_back(at->path());
+      found.indexes.push_back(entry.path());
     else if (name.ends_with(kExtension))
-      found.shards.push_back(at->path());
+      found.shards.push_back(entry.path());
   }
-  if (error) fail(Code::kIo, "checkpoint", folder.string() + ": " + error.message());
   std::sort(found.indexes.begin(), found.indexes.end());
   // mflux writes 0, 1, ..., 10: shorter names first keeps the numbers in order.
   std::sort(found.shards.begin(), found.shards.end(), [](const fs::path& a, const fs::path& b) {

@@ -42,4 +42,11 @@ int64_t numel_in_file(const Shape& shape, DType dtype, std::string_view operatio
   return numel;
 }
 
+void check_complex(DType dtype, const Shape& shape, std::string_view operation) {
+  if ((dtype == DType::kF32 || dtype == DType::kF64) && !shape.empty() && shape.back() == 2) return;
+  fail(
+      Code::kBadInput, operation, "no complex numbers to write",
+      {.expected = "f32 or f64 with a last axis of 2", .got = std::string(dtype_name(dtype)) + " " + to_string(shape)});
+}
+
 }  // namespace lockstep

@@ -17,4 +17,7 @@ Tensor tensor_from_bytes(std::span<const std::byte> bytes, DType dtype, const Sh
 // How many elements a shape that a file claims has; refused in the file's name when they or their bytes pass 2^62.
 int64_t numel_in_file(const Shape& shape, DType dtype, std::string_view operation, std::string_view origin);
 
+// Error{kBadInput} unless [..., 2] numbers of this dtype can be written as complex ones.
+void check_complex(DType dtype, const Shape& shape, std::string_view operation);
+
 }  // namespace lockstep

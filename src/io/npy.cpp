@@ -178,13 +178,18 @@ Tensor read_npy(const fs::path& path, std::optional<DType> void_dtype) {
   return parse_npy(file->bytes(), path.string(), file, void_dtype);
 }
 
-std::string npy_header(DType dtype, const Shape& shape, size_t alignment) {
+std::string npy_header(DType dtype, const Shape& given, size_t alignment, bool complex) {
+  Shape shape = given;
+  if (complex) {
+    check_complex(dtype, shape, "npy");
+    shape.pop_back();  // [..., 2] → [...]
+  }
+  const std::string_view descr = !complex ? descr_of(dtype) : dtype == DType::kF64 ? "<c16" : "<c8";
   std::string tuple = "(";
   for (const int64_t size : shape) tuple += std::to_string(size) + ", ";
   if (shape.size() > 1) tuple.resize(tuple.size() - 2);
   if (shape.size() == 1) tuple.pop_back();
-  const std::string text =
-      "{'descr': '" + std::string(descr_of(dtype)) + "', 'fortran_order': False, 'shape': " + tuple + "), }";
+  const std::string text = "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': " + tuple + "), }";
   const size_t before = kMagic.size() + 4;
   // Room to grow, as NumPy leaves it, is not needed: the file is written once.
   const size_t total = (before + text.size() + 1 + alignment - 1) / alignment * alignment;
@@ -196,11 +201,12 @@ std::string npy_header(DType dtype, const Shape& shape, size_t alignment) {
   return header + "\n";
 }
 
-void write_npy(const fs::path& path, const Tensor& tensor) {
+void write_npy(const fs::path& path, const Tensor& tensor, bool complex) {
   if (!tensor.defined()) fail(Code::kBadInput, "npy", "no tensor to write to " + path.string());
   const Tensor packed = tensor.contiguous();
+  const std::string header = npy_header(packed.dtype(), packed.shape(), 64, complex);
   AtomicFile file(path);
-  file.write(npy_header(packed.dtype(), packed.shape()));
+  file.write(header);
   file.write(packed.contiguous_bytes());
   file.commit();
 }

@@ -25,9 +25,9 @@ NpyLayout parse_npy_layout(std::span<const std::byte> bytes, uint64_t file_size,
 
 Tensor parse_npy(std::span<const std::byte> bytes, std::string_view origin, std::shared_ptr<const void> owner,
                  std::optional<DType> void_dtype = std::nullopt);
-void write_npy(const fs::path& path,
-               const Tensor& tensor);  // C order, little endian, atomic; strided views are packed first
+// C order, little endian, atomic; strided views are packed first. `complex`: [..., 2] reals become complex numbers.
+void write_npy(const fs::path& path, const Tensor& tensor, bool complex = false);
 // The bytes before the data, padded to a multiple of `alignment` (a power of two, 64 to 4096).
-std::string npy_header(DType dtype, const Shape& shape, size_t alignment = 64);
+std::string npy_header(DType dtype, const Shape& shape, size_t alignment = 64, bool complex = false);
 
 }  // namespace lockstep

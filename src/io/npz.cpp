@@ -29,7 +29,8 @@ std::shared_ptr<const NpzFile> NpzFile::parse(std::span<const std::byte> bytes, 
                               .shape = layout.shape,
                               .file = origin,
                               .offset_bytes = entry.data_offset + (entry.deflated ? 0 : layout.data_at),
-                              .size_bytes = entry.size_bytes - layout.data_at});
+                              .size_bytes = entry.size_bytes - layout.data_at,
+                              .complex = layout.complex});
   }
   return file;
 }
@@ -41,12 +42,12 @@ Tensor NpzFile::tensor(std::string_view name, std::optional<DType> void_dtype) c
   return parse_npy(content.bytes, archive_.origin() + ":" + entry->name, std::move(content.owner), void_dtype);
 }
 
-void write_npz(const fs::path& path, const NamedTensors& tensors) {
+void write_npz(const fs::path& path, const NamedTensors& tensors, const ComplexNames& complex) {
   ZipWriter writer(path);
   for (const auto& [name, tensor] : tensors) {
     if (!tensor.defined()) fail(Code::kBadInput, "npz", "\"" + name + "\" is not a tensor");
     const Tensor packed = tensor.contiguous();
-    const std::string header = npy_header(packed.dtype(), packed.shape());
+    const std::string header = npy_header(packed.dtype(), packed.shape(), 64, complex.contains(name));
     writer.add(name + std::string(kEnding), {std::as_bytes(std::span(header)), packed.contiguous_bytes()}, 64);
   }
   writer.commit();

@@ -26,6 +26,7 @@ class NpzFile {
   std::vector<TensorInfo> tensors_;
 };
 
-void write_npz(const fs::path& path, const NamedTensors& tensors);  // stored, as numpy.savez; atomic
+void write_npz(const fs::path& path, const NamedTensors& tensors,
+               const ComplexNames& complex = {});  // stored, as numpy.savez; atomic
 
 }  // namespace lockstep

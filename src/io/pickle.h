@@ -22,7 +22,8 @@ struct PickleStorage {
   std::string key;
   DType dtype = DType::kU8;
   bool untyped = false;  // `count` counts bytes; the tensor says its own dtype
-  uint64_t count = 0;
+  uint64_t count = 0;    // of complex numbers, their parts
+  bool complex = false;  // read as two of `dtype` each
 };
 
 struct PickleTensor {

@@ -18,18 +18,28 @@ constexpr std::string_view kRebuildTensor = "torch._utils._rebuild_tensor",
 struct StorageName {
   std::string_view name;
   DType dtype;
+  bool complex = false;
 };
 constexpr StorageName kStorages[] = {
-    {"torch.DoubleStorage", DType::kF64},    {"torch.FloatStorage", DType::kF32}, {"torch.HalfStorage", DType::kF16},
-    {"torch.BFloat16Storage", DType::kBF16}, {"torch.CharStorage", DType::kI8},   {"torch.ShortStorage", DType::kI16},
-    {"torch.IntStorage", DType::kI32},       {"torch.LongStorage", DType::kI64},  {"torch.ByteStorage", DType::kU8},
+    {"torch.DoubleStorage", DType::kF64},
+    {"torch.FloatStorage", DType::kF32},
+    {"torch.HalfStorage", DType::kF16},
+    {"torch.BFloat16Storage", DType::kBF16},
+    {"torch.CharStorage", DType::kI8},
+    {"torch.ShortStorage", DType::kI16},
+    {"torch.IntStorage", DType::kI32},
+    {"torch.LongStorage", DType::kI64},
+    {"torch.ByteStorage", DType::kU8},
     {"torch.BoolStorage", DType::kBool},
+    {"torch.ComplexFloatStorage", DType::kF32, true},
+    {"torch.ComplexDoubleStorage", DType::kF64, true},
 };
+constexpr StorageName kUntypedStorage{kUntyped, DType::kU8};
 
-std::optional<DType> storage_dtype(std::string_view name) {
+const StorageName* storage_named(std::string_view name) {
   for (const StorageName& storage : kStorages)
-    if (name == storage.name) return storage.dtype;
-  return std::nullopt;
+    if (name == storage.name) return &storage;
+  return name == kUntyped ? &kUntypedStorage : nullptr;
 }
 
 // "torch.float8_e4m3fn" and the like, as tensors of newer dtypes name theirs.
@@ -78,6 +88,34 @@ void check_extent(const PickleTensor& tensor, std::string_view origin) {
          {.expected = "elements below " + std::to_string(available), .got = "element " + std::to_string(last)});
 }
 
+// Complex numbers as two real ones each: [...] → [..., 2].
+void take_apart(PickleTensor& tensor, std::string_view origin) {
+  if (tensor.shape.size() >= kMaxRank) corrupt(origin, "too many axes for complex numbers");
+  constexpr auto kMost = static_cast<uint64_t>(INT64_MAX) / 2;
+  bool small = tensor.offset < kMost;
+  for (int64_t& stride : tensor.strides) {
+    small = small && static_cast<uint64_t>(stride) < kMost;
+    if (small) stride *= 2;
+  }
+  if (!small) corrupt(origin, "a tensor's strides overflow");
+  tensor.offset *= 2;
+  tensor.shape.push_back(2);
+  tensor.strides.push_back(1);
+}
+
+// Of a tensor that torch has not computed yet: its storage holds the conjugate, or the negative.
+void check_metadata(PickleRef ref, std::string_view origin) {
+  const auto* metadata = std::get_if<PickleDict>(&ref->value);
+  if (!metadata) return;
+  for (const auto& [key, value] : metadata->items) {
+    const auto* on = std::get_if<bool>(&value->value);
+    if (on && *on)
+      fail(Code::kUnsupported, "pickle", std::string(origin) + " holds a tensor in another form than its values",
+           {.expected = "no conjugate or negative yet to be computed",
+            .hint = "saving tensor.resolve_conj().resolve_neg()"});
+  }
+}
+
 // (storage, offset, size, stride[, requires_grad, hooks[, dtype[, metadata]]])
 PickleTensor tensor_from(const std::vector<PickleRef>& arguments, std::pair<size_t, size_t> count, bool has_dtype,
                          std::string_view origin) {
@@ -91,6 +129,8 @@ PickleTensor tensor_from(const std::vector<PickleRef>& arguments, std::pair<size
   tensor.offset = count_from(arguments[1], "a storage offset", origin);
   tensor.shape = sizes_from(arguments[2], "a size", origin);
   tensor.strides = sizes_from(arguments[3], "a stride", origin);
+  if (storage->complex) take_apart(tensor, origin);
+  if (arguments.size() == count.second && count.second > 6) check_metadata(arguments.back(), origin);
   if (has_dtype) {
     const auto* global = std::get_if<PickleGlobal>(&arguments[6]->value);
     const std::optional<DType> dtype = global ? torch_dtype(global->name) : std::nullopt;
@@ -106,7 +146,7 @@ PickleTensor tensor_from(const std::vector<PickleRef>& arguments, std::pair<size
 
 bool is_accepted_global(std::string_view name) {
   return name == kRebuildTensor || name == kRebuildTensorV2 || name == kRebuildTensorV3 || name == kRebuildParameter ||
-         name == kOrderedDict || name == kSize || name == kUntyped || storage_dtype(name) || torch_dtype(name);
+         name == kOrderedDict || name == kSize || storage_named(name) || torch_dtype(name);
 }
 
 PickleValue rebuild(const std::string& name, const std::vector<PickleRef>& arguments, std::string_view origin) {
@@ -142,11 +182,13 @@ PickleStorage storage_from_id(const PickleValue& id, std::string_view origin) {
   PickleStorage storage;
   storage.key = *text(2);
   storage.untyped = global->name == kUntyped;
-  const std::optional<DType> dtype = storage.untyped ? DType::kU8 : storage_dtype(global->name);
-  if (!dtype) corrupt(origin, global->name + " is not a storage");
-  storage.dtype = *dtype;
+  const StorageName* const named = storage_named(global->name);
+  if (!named) corrupt(origin, global->name + " is not a storage");
+  storage.dtype = named->dtype;
+  storage.complex = named->complex;
   storage.count = count_from(tuple->items[4], "the size of a storage", origin);
   if (storage.count > UINT64_MAX / 16) corrupt(origin, "the size of a storage is beyond any file");
+  if (storage.complex) storage.count *= 2;
   return storage;
 }
 

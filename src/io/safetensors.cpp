@@ -95,6 +95,9 @@ class HeaderParser {
     }
     if (!dtype || !shape || !offsets)
       corrupt("the entry of \"" + info.name + "\" is incomplete", {.expected = "dtype, shape and data_offsets"});
+    if (!info.complex) return;
+    if (info.shape.size() >= kMaxRank) corrupt("\"" + info.name + "\" has too many axes for complex numbers");
+    info.shape.push_back(2);  // [...] → [..., 2], as complex tensors are recorded
   }
 
   void read_dtype(TensorInfo& info, simdjson::dom::element field) {
@@ -105,13 +108,18 @@ class HeaderParser {
         info.dtype = static_cast<DType>(i);
         return;
       }
+    if (text == "C64") {
+      info.dtype = DType::kF32;
+      info.complex = true;
+      return;
+    }
     if (text == "F8_E8M0" || text == "F4") {
       info.dtype = DType::kF32;
       unpacked[info.name] = text == "F4" ? StoredAs::kF4 : StoredAs::kE8M0;
       return;
     }
     fail(Code::kUnsupported, "safetensors", origin_.string() + ": \"" + info.name + "\" has a dtype we do not read",
-         {.expected = "F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4 I8..I64 U8..U64 BOOL",
+         {.expected = "F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4 C64 I8..I64 U8..U64 BOOL",
           .got = std::string(text.substr(0, 40))});
   }
 
@@ -200,12 +208,13 @@ Tensor unpack(std::span<const std::byte> stored, StoredAs as, const Shape& shape
   return values;
 }
 
-// The official library's order of dtypes, widest first.
-int layout_rank(DType dtype) {
+// The official library's order of dtypes, widest first. C64 stands between F64 and F32.
+int layout_rank(DType dtype, bool complex) {
   constexpr DType kOrder[kDTypeCount] = {DType::kU64,    DType::kI64,    DType::kF64, DType::kF32, DType::kU32,
                                          DType::kI32,    DType::kBF16,   DType::kF16, DType::kU16, DType::kI16,
                                          DType::kF8E4M3, DType::kF8E5M2, DType::kI8,  DType::kU8,  DType::kBool};
-  return static_cast<int>(std::find(std::begin(kOrder), std::end(kOrder), dtype) - std::begin(kOrder));
+  const auto rank = static_cast<int>(std::find(std::begin(kOrder), std::end(kOrder), dtype) - std::begin(kOrder));
+  return 2 * rank - (complex ? 1 : 0);
 }
 
 std::string quoted(const std::string& text) {
@@ -290,11 +299,12 @@ bool SafetensorsFile::holds(const Tensor& tensor) const {
 }
 
 void write_safetensors(const fs::path& path, const NamedTensors& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+                       const std::map<std::string, std::string>& metadata, const ComplexNames& complex) {
   std::vector<const NamedTensors::value_type*> order;
   for (const auto& entry : tensors) order.push_back(&entry);
-  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-    const int x = layout_rank(a->second.dtype()), y = layout_rank(b->second.dtype());
+  std::sort(order.begin(), order.end(), [&complex](const auto* a, const auto* b) {
+    const int x = layout_rank(a->second.dtype(), complex.contains(a->first)),
+              y = layout_rank(b->second.dtype(), complex.contains(b->first));
     return x != y ? x < y : a->first < b->first;
   });
   std::string header = "{";
@@ -312,8 +322,15 @@ void write_safetensors(const fs::path& path, const NamedTensors& tensors,
     if (name == kMetadataKey || ++names[name] > 1)
       fail(Code::kBadInput, "safetensors", "the name \"" + name + "\" is taken");
     if (header.size() > 1) header += ",";
-    header += quoted(name) + ":{\"dtype\":\"" + std::string(safetensors_name(tensor.dtype())) + "\",\"shape\":[";
-    for (size_t i = 0; i < tensor.rank(); ++i) header += (i ? "," : "") + std::to_string(tensor.shape()[i]);
+    const bool pairs = complex.contains(name);
+    if (pairs) check_complex(tensor.dtype(), tensor.shape(), "safetensors");
+    if (pairs && tensor.dtype() != DType::kF32)
+      fail(Code::kUnsupported, "safetensors", "\"" + name + "\" holds complex numbers of two f64",
+           {.expected = "of two f32 (C64), the only ones of the format", .hint = ".npy, .npz or .pt"});
+    header += quoted(name) + ":{\"dtype\":\"" +
+              (pairs ? std::string("C64") : std::string(safetensors_name(tensor.dtype()))) + "\",\"shape\":[";
+    for (size_t i = 0; i < tensor.rank() - (pairs ? 1 : 0); ++i)
+      header += (i ? "," : "") + std::to_string(tensor.shape()[i]);
     header += "],\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(at + tensor.bytes()) + "]}";
     at += tensor.bytes();
   }

@@ -48,6 +48,6 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 // Sorted as the official library sorts: widest dtype first, then by name; the header is padded to 8 bytes.
 void write_safetensors(const fs::path& path, const NamedTensors& tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+                       const std::map<std::string, std::string>& metadata = {}, const ComplexNames& complex = {});
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
 // What a file says about one of its tensors before anything is read.
 #pragma once
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "base/file.h"
@@ -30,6 +32,10 @@ struct TensorInfo {
   Shape shape = {};
   SharedPath file = {};
   uint64_t offset_bytes = 0, size_bytes = 0;
+  bool complex = false;  // the last axis is real and imaginary part, which the file holds as one number
 };
+
+// Of tensors that are written: those whose last axis, [..., 2], becomes complex numbers again.
+using ComplexNames = std::set<std::string, std::less<>>;
 
 }  // namespace lockstep

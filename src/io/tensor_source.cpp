@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file_walk.h"
+#include "base/folder.h"
 #include "base/log.h"
 #include "base/names.h"
 #include "io/checkpoint.h"
@@ -31,7 +32,8 @@ void add_npy(TensorSource& source, const std::shared_ptr<const MappedFile>& file
                         .shape = layout.shape,
                         .file = file->path(),
                         .offset_bytes = layout.data_at,
-                        .size_bytes = file->bytes().size() - layout.data_at};
+                        .size_bytes = file->bytes().size() - layout.data_at,
+                        .complex = layout.complex};
   source.add({&info, 1}, "", name, [path = file->path()](std::string_view) { return read_npy(path); });
 }
 
@@ -123,9 +125,8 @@ bool repeat_names(const std::vector<fs::path>& files, const std::set<fs::path>& 
     for (const fs::path& path : files)
       if (path.extension() == ".safetensors" && path.parent_path() == folder) beside.push_back(path);
     bool indexed = false;
-    std::error_code error;
-    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-      indexed = indexed || at->path().string().ends_with(".safetensors.index.json");
+    for (const fs::directory_entry& entry : folder_entries(folder, "open"))
+      indexed = indexed || entry.path().string().ends_with(".safetensors.index.json");
     if (indexed || beside.size() < 2) continue;  // the index decides; one file cannot repeat itself
     std::set<std::string> seen;
     for (const fs::path& path : beside) {
@@ -146,6 +147,7 @@ void skip_unreadable(std::vector<fs::path>& files, std::vector<SkippedFile>& ski
       add_file(alone, path, path.stem().string(), false);
       readable.push_back(path);
     } catch (const Error& error) {
+      if (system_refused(error)) throw;
       if (!first) first = error;
       skipped.push_back({path, error.what()});
     }
@@ -189,8 +191,8 @@ std::unique_ptr<TensorSource> open_folder(const fs::path& path, std::vector<Skip
   try {
     add_folder(*source, folder, files, true);
     return source;
-  } catch (const Error&) {  // only now is each file tried alone: folders hold thousands
-    if (!skipped || files.empty()) throw;
+  } catch (const Error& error) {  // only now is each file tried alone: folders hold thousands
+    if (!skipped || files.empty() || system_refused(error)) throw;
     skip_unreadable(files, *skipped);
     if (skipped->empty()) throw;
   }

@@ -135,7 +135,7 @@ void TorchFile::read_legacy(std::span<const std::byte> bytes, std::shared_ptr<co
   std::unordered_map<std::string, uint64_t> item_bytes;  // key → element size, from the object
   for (const PickleValue& value : document_.values)
     if (const auto* storage = std::get_if<PickleStorage>(&value.value))
-      item_bytes[storage->key] = dtype_bytes(storage->dtype);
+      item_bytes[storage->key] = dtype_bytes(storage->dtype) * (storage->complex ? 2 : 1);
   for (const PickleRef item : list->items) {
     const auto* key = std::get_if<std::string>(&item->value);
     if (!key) corrupt(path_, "a storage key that is not text before offset " + std::to_string(at));
@@ -190,6 +190,7 @@ void TorchFile::list_tensors() {
       storage_bytes(tensor->storage);  // says what is wrong
     if (entry && !entry->deflated) info.offset_bytes = entry->data_offset + tensor->offset * dtype_bytes(tensor->dtype);
     info.size_bytes = static_cast<uint64_t>(checked_numel(tensor->shape)) * dtype_bytes(tensor->dtype);
+    info.complex = tensor->storage.complex;
     if (!index_.emplace(name, tensors_.size()).second)
       corrupt(path_, "two tensors are named \"" + name + "\" once their path is written with dots",
               {.expected = "each name once"});

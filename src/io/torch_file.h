@@ -44,6 +44,6 @@ class TorchFile {
 };
 
 // A flat dictionary of tensors.
-void write_torch(const fs::path& path, const NamedTensors& tensors);
+void write_torch(const fs::path& path, const NamedTensors& tensors, const ComplexNames& complex = {});
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "io/mapped_tensor.h"
 #include "io/torch_file.h"
 #include "io/utf8.h"
 #include "io/zip_writer.h"
@@ -93,8 +94,14 @@ const char* torch_name(DType dtype) {
   }
 }
 
-void write_tensor(PickleWriter& out, const Tensor& tensor, size_t key) {
+void write_tensor(PickleWriter& out, const Tensor& tensor, size_t key, bool complex) {
   const char* storage = storage_class(tensor.dtype());
+  Shape shape = tensor.shape();
+  if (complex) {
+    check_complex(tensor.dtype(), shape, "torch");
+    storage = tensor.dtype() == DType::kF64 ? "ComplexDoubleStorage" : "ComplexFloatStorage";
+    shape.pop_back();  // [..., 2] → [...]
+  }
   out.global("torch._utils", storage ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
   out.raw("((");
   out.text("storage");
@@ -104,11 +111,11 @@ void write_tensor(PickleWriter& out, const Tensor& tensor, size_t key) {
     out.global("torch.storage", "UntypedStorage");
   out.text(std::to_string(key));
   out.text("cpu");
-  out.integer(storage ? tensor.numel() : static_cast<int64_t>(tensor.bytes()));
+  out.integer(storage ? checked_numel(shape) : static_cast<int64_t>(tensor.bytes()));
   out.raw("tQ");  // the storage, by persistent id
   out.integer(0);
-  out.tuple(tensor.shape());
-  out.tuple(contiguous_strides(tensor.shape()));
+  out.tuple(shape);
+  out.tuple(contiguous_strides(shape));
   out.raw("\x89");  // requires_grad
   out.global("collections", "OrderedDict");
   out.raw(")R");  // no hooks
@@ -118,7 +125,7 @@ void write_tensor(PickleWriter& out, const Tensor& tensor, size_t key) {
 
 }  // namespace
 
-void write_torch(const fs::path& path, const NamedTensors& tensors) {
+void write_torch(const fs::path& path, const NamedTensors& tensors, const ComplexNames& complex) {
   PickleWriter pickle;
   pickle.raw("}(");
   std::vector<std::string_view> names;
@@ -128,7 +135,7 @@ void write_torch(const fs::path& path, const NamedTensors& tensors) {
     if (!is_valid_utf8(name)) fail(Code::kBadInput, "torch", "a name is not UTF-8");
     names.push_back(name);
     pickle.text(name);
-    write_tensor(pickle, tensor, i);
+    write_tensor(pickle, tensor, i, complex.contains(name));
   }
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())

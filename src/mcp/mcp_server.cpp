@@ -116,6 +116,8 @@ std::string key_of(const std::string& client, const Json& id) {
   return client + "\n" + id.dump(-1, ' ', false, Json::error_handler_t::replace);  // 1 and "1" are two requests
 }
 
+constexpr const char* kNoMemory = "[memory] the system has no more memory to give; try a smaller request";
+
 }  // namespace
 
 Json McpServer::parse_error(const std::string& what) {
@@ -124,6 +126,10 @@ Json McpServer::parse_error(const std::string& what) {
 
 Json McpServer::busy(const Json& id) {
   return success(id, tool_error("[mcp] too many calls are running; try again when one of them has been answered"));
+}
+
+Json McpServer::failed_call(const Json& id, const std::string& what) {
+  return success(id, tool_error(what));
 }
 
 bool McpServer::is_request(const Json& message) {
@@ -197,6 +203,8 @@ Json McpServer::call_tool(const std::string& client, const Json& message, const 
     result = {{"content", text_content(shown_json(answer))}, {"structuredContent", answer}, {"isError", false}};
   } catch (const Error& error) {
     result = tool_error(error.what());
+  } catch (const std::bad_alloc&) {
+    result = tool_error(kNoMemory);
   } catch (const std::exception& error) {
     result = tool_error(std::string("[internal] ") + error.what() + "; this is a bug of ours");
   }

@@ -28,6 +28,7 @@ class McpServer {
   Json answer(const std::string& client, const Json& message, const Send& notify, const Gone& gone = {});
   static Json parse_error(const std::string& what);  // the reply to what is no message at all
   static Json busy(const Json& id);                  // the reply to a call beyond what is served at a time
+  static Json failed_call(const Json& id, const std::string& what);  // and to one that could not be begun or answered
   void cancel_all(const std::string& client);
 
   static bool is_request(const Json& message);

@@ -1,6 +1,7 @@
 #include <poll.h>
 
 #include <cstdio>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -92,7 +93,7 @@ int serve_mcp_stdio(McpServer& server) {
   // Requests from a file or a pipe that has ended are answered all the same; a client that is gone has cancelled.
   std::atomic<bool> ended = false;
   const McpServer::Gone gone = [&] { return ended && stdout_hung_up(); };
-  Workers workers;
+  std::optional<Workers> workers(std::in_place);
   for (std::string line; !unwritable && read_line(line);) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     std::optional<Json> read = json_message(line);
@@ -103,24 +104,29 @@ int serve_mcp_stdio(McpServer& server) {
     Json message = std::move(*read);
     const bool tool = McpServer::is_request(message) && message["method"] == "tools/call";
     // A tool may take long: its cancellation must be read meanwhile.
-    if (tool && workers.busy() >= kMostThreads) {
+    if (tool && workers->busy() >= kMostThreads) {
       send(McpServer::busy(message["id"]));  // never on this thread: cancellations would wait behind it
     } else if (tool) {
       const Json id = message["id"];
       try {
-        workers.run([&, message = std::move(message)] {
-          if (const Json reply = server.answer("", message, send, gone); !reply.is_null()) send(reply);
+        workers->run([&, message = std::move(message)] {
+          try {
+            if (const Json reply = server.answer("", message, send, gone); !reply.is_null()) send(reply);
+          } catch (const std::bad_alloc&) {
+            send(McpServer::failed_call(message["id"], "[memory] the system has no more memory to give"));
+          }
         });
-      } catch (const Error&) {  // the system starts no more threads
-        send(McpServer::busy(id));
+      } catch (const Error& error) {  // the system starts no more threads
+        send(McpServer::failed_call(id, error.what()));
       }
     } else if (const Json reply = server.answer("", message, send); !reply.is_null()) {
       send(reply);
     }
   }
   ended = true;
+  workers.reset();  // once every call has been answered
   if (unwritable) fail(Code::kIo, "mcp", "stdout cannot be written");
-  return 0;  // once every call has been answered
+  return 0;
 }
 
 }  // namespace lockstep

@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <thread>
 
@@ -269,7 +271,7 @@ int HttpServer::bind(const std::string& host, int port) {
   httplib::Server& server = impl_->server;
   const int taken = port == 0 ? server.bind_to_any_port(host) : server.bind_to_port(host, port) ? port : -1;
   if (taken <= 0)
-    fail(Code::kIo, "serve", "cannot listen on " + host + ":" + std::to_string(port),
+    fail(Code::kIo, "serve", "cannot listen on " + host + ":" + std::to_string(port) + ": " + std::strerror(errno),
          {.hint = "another --port, or 0 for any"});
   // The library's own queue holds five: a burst of clients beyond it is not answered.
   ::listen(impl_->listening, kBacklog);

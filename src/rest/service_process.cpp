@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "capture/store.h"
 
 extern char** environ;
@@ -79,6 +80,16 @@ class StartLock {
   int fd_ = -1;
 };
 
+// Whether a service lives that has this home, answering or not.
+bool is_held(const fs::path& folder) {
+  const int fd = ::open((folder / "serving").c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0 && errno != ENOENT) fail(Code::kIo, "serve", (folder / "serving").string() + ": " + std::strerror(errno));
+  if (fd < 0) return false;
+  const bool held = ::flock(fd, LOCK_EX | LOCK_NB) != 0;
+  ::close(fd);
+  return held;
+}
+
 std::string own_program() {
   std::error_code error;
   const fs::path exe = fs::read_symlink("/proc/self/exe", error);
@@ -117,11 +128,19 @@ void start_service(const fs::path& home, const fs::path& folder) {
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   ::close(ends[1]);
+  if (error) {
+    ::close(ends[0]);
+    fail(Code::kIo, "serve", words[0] + ": " + std::strerror(error));
+  }
   char byte = 0;
   pollfd watched{ends[0], POLLIN, 0};
-  const bool ready =
-      error == 0 && ::poll(&watched, 1, static_cast<int>(kStartSecs * 1000)) > 0 && ::read(ends[0], &byte, 1) == 1;
+  const bool told = ::poll(&watched, 1, static_cast<int>(kStartSecs * 1000)) > 0;
+  const ssize_t n = told ? ::read(ends[0], &byte, 1) : 0;
+  const int reason = errno;
   ::close(ends[0]);
+  // Whether it is ready is not known: it may well run, and must not be waited for.
+  if (n < 0) fail(Code::kIo, "serve", std::string("the service's pipe: ") + std::strerror(reason));
+  const bool ready = n == 1;
   // One that another command had just begun to start was faster: ours found it running, and ended well.
   int status = 1;
   if (!ready && pid > 0 && (watched.revents & (POLLIN | POLLHUP)) && ::waitpid(pid, &status, 0) == pid &&
@@ -198,20 +217,30 @@ ServiceFiles::ServiceFiles(const fs::path& home, const std::string& host, int po
     : folder_(folder_in(home)) {
   make_private_folder(folder_);
   write_private(folder_ / "token", token + "\n");
-  write_private(
-      folder_ / "service.json",
-      Json{{"pid", ::getpid()}, {"host", host}, {"port", port}, {"version", own_version()}, {"started", utc_now()}}
-          .dump(1));
+  try {
+    write_private(
+        folder_ / "service.json",
+        Json{{"pid", ::getpid()}, {"host", host}, {"port", port}, {"version", own_version()}, {"started", utc_now()}}
+            .dump(1));
+  } catch (...) {
+    ::unlink((folder_ / "token").c_str());
+    throw;
+  }
 }
 
 ServiceFiles::~ServiceFiles() {
   try {
     if (read_json(folder_ / "service.json", 1 << 16).value("pid", Json(0)) != Json(::getpid())) return;
+  } catch (const Error& error) {
+    if (!system_refused(error)) return;  // another one has taken over
+    // What the file says cannot be known, but we hold the home: it is ours.
   } catch (const std::exception&) {
-    return;  // another one has taken over
   }
-  ::unlink((folder_ / "service.json").c_str());
-  ::unlink((folder_ / "token").c_str());
+  try {
+    ::unlink((folder_ / "service.json").c_str());
+    ::unlink((folder_ / "token").c_str());
+  } catch (const std::exception&) {  // no memory: whoever finds them sees that nobody holds the home
+  }
 }
 
 std::optional<ServiceProcess> running_service(const fs::path& home) {
@@ -237,7 +266,10 @@ std::optional<ServiceProcess> running_service(const fs::path& home) {
     }
     service.target.timeout_secs = 3600;
     return service;
-  } catch (const std::exception&) {  // no file, or not one of ours
+  } catch (const Error& error) {  // no file, or not one of ours
+    if (system_refused(error)) throw;
+    return std::nullopt;
+  } catch (const Json::exception&) {
     return std::nullopt;
   }
 }
@@ -252,7 +284,14 @@ ServiceProcess ensure_service(const fs::path& home) {
 
 bool stop_service(const fs::path& home) {
   const StartLock lock(folder_in(home));
-  const auto service = running_service(home);
+  auto service = running_service(home);
+  // One that starts or ends holds the home for a moment.
+  for (int i = 0; !service && is_held(folder_in(home)); ++i) {
+    if (i == 500)
+      fail(Code::kIo, "serve", "a service holds " + home.string() + " and does not answer", {.hint = "again"});
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    service = running_service(home);
+  }
   if (!service) return false;
   ::kill(service->pid, SIGTERM);
   for (int i = 0; i < 1000 && ::kill(service->pid, 0) == 0; ++i)

@@ -26,6 +26,8 @@ def entry(name, array):
 
 
 def torch_entry(name, tensor):
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())  # read as real and imaginary parts
     if tensor.numel() > tensor.untyped_storage().nbytes() // tensor.element_size():
         return [name, list(tensor.shape), None]
     flat = tensor.detach().clone(memory_format=torch.contiguous_format).reshape(-1)

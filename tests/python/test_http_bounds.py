@@ -69,7 +69,7 @@ def test_large_headers_take_no_memory(home):
     for thread in threads:
         thread.join(60)
     assert home.http("GET", "/v1/health")[0] == 200
-    assert resident_bytes(pid) - before < 64e6
+    wait_until(lambda: resident_bytes(pid) - before < 64e6)
 
 
 def test_memory_of_large_calls_is_given_back(home):
@@ -147,13 +147,13 @@ def test_a_refused_expectation_has_one_answer(home):
 
 
 def test_those_who_dawdle_make_room(home):
-    """Sixty heads that never end, none with a token: whoever has one is served within seconds."""
+    """Heads that never end, none with a token, on all threads three times over: whoever has one does not wait for their ten seconds each."""
     port = home.service()["port"]
-    slow = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(60)]
+    slow = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(150)]
     try:
         for connection in slow:
             connection.sendall(b"GET /v1/health HTTP/1.1\r\nX-Slow: ")
-        assert home.http("GET", "/v1/health", timeout=8)[0] == 200
+        assert home.http("GET", "/v1/health", timeout=25)[0] == 200
     finally:
         for connection in slow:
             connection.close()

@@ -82,6 +82,7 @@ def crafted_safetensors():
         (one % ("U8", "[9223372036854775808,2,0]", 0), b""), (one % ("U8", "[4611686018427387904,4]", 0), b""),
         (one % ("F32", json.dumps([1] * 64), 4), b"abcd"), (one % ("F32", json.dumps([1] * 65), 4), b"abcd"),
         (one % ("C64", "[1]", 8), b"x" * 8), (one % ("F4", "[2]", 1), b"x"), (one % ("F8_E8M0", "[1]", 1), b"x"),
+        (one % ("F6_E2M3", "[4]", 3), b"xyz"), (one % ("F6_E3M2", "[4]", 3), b"xyz"), (one % ("C64", "[2,0]", 0), b""),
         (one % ("f32", "[1]", 4), b"abcd"), (one % ("U8", "[]", 1), b"x"), (one % ("U8", "[01]", 1), b"x"),
         (one % ("U8", "[-0]", 0), b""), (one % ("U8", "[-1]", 1), b"x"), (one % ("BOOL", "[2]", 2), b"\7\0"),
         ('{"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"x"), ("\ufeff{" + a + "}", b"x"),
@@ -198,6 +199,13 @@ def crafted_torch():
                 count + b"tQ" + offset + size + stride + b"\x89ccollections\nOrderedDict\n)RtR.")
 
     yield archive(tensor())
+    yield archive(tensor(b"ComplexFloatStorage"), storages=[("0", bytes(range(16)))])
+    yield archive(tensor(b"ComplexFloatStorage", offset=b"K\1", size=b"K\1\x85"), storages=[("0", bytes(range(16)))])
+    yield archive(tensor(b"ComplexFloatStorage", size=b"K\3\x85"), storages=[("0", bytes(range(16)))])
+    yield archive(tensor(b"ComplexFloatStorage"))
+    yield archive(tensor(b"ComplexDoubleStorage"), storages=[("0", bytes(range(32)))])
+    for metadata in (b"}", b"}X\4\0\0\0conj\x88s", b"}X\3\0\0\0neg\x89s"):
+        yield archive(tensor(b"ComplexFloatStorage")[:-3] + metadata + b"tR.", storages=[("0", bytes(range(16)))])
     yield archive(tensor(), order="big")
     yield archive(tensor(), more=["constants.pkl"])
     yield archive(tensor(), storages=[("0", b"\0" * 7)])

@@ -2,195 +2,279 @@
 """Fails every system call of the program once, one at a time, and looks at what is left.
 
 For each command and each kind of call, the n-th call fails, for n = 1, 2, 3, ... until the command gets through without
-reaching it. Whatever fails, there is never a signal, a hang, a half-written file, a wrong verdict or a wrong exit status.
+reaching it. Whatever fails, the command does what it does otherwise (the same status, output and files, to the byte but
+for times and ids) or it ends with its status for failures, with words, and every file is as before or as after. Where
+the usual status stands for what the program itself did, as in `record`, the words are enough. Never a signal, a hang, a half-written file, a lost record, a wrong verdict or another status.
 
-    tools/faults/inject.py [--sample N] [--seed S] [--only COMMAND] [--kind KIND] [--jobs N]
+    tools/faults/inject.py [--sample N] [--seed S] [--only COMMAND] [--kind KIND] [--from N] [--places] [--trace]
 
---sample draws N points of all, by seed, and finds the number of calls by bisection instead of by trying each.
+--sample draws N points of all, by seed. --places fails, of allocations from one place of the program, the first alone
+(always so for commands that take a second). --trace shows where a call came from that ended badly.
 """
 
 import argparse
-import concurrent.futures
+import array
 import json
 import os
 import pathlib
 import random
+import re
 import shutil
-import subprocess
 import sys
 import tempfile
+import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PROGRAM = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
-KINDS = ("allocate", "thread", "open", "read", "write", "sync", "rename", "map", "fork", "socket", "folder")
-HANGS_SECS = float(os.environ.get("LOCKSTEP_FAULT_SECS", "10"))
-MOST_CALLS = 1 << 20
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from commands import COMMANDS, WAIT_SECS, inputs, plain, steady  # noqa: E402
+from fork_server import KINDS, ForkServer, build_shim  # noqa: E402
 
-
-class Command:
-    def __init__(self, name, words, status=0, makes=None, own_failure=3, sample=True):
-        self.name, self.words, self.status, self.makes, self.own_failure = name, words, status, makes, own_failure
-
-
-def inputs(folder):
-    """Small inputs: two runs that differ, two checkpoints, a tensor."""
-    import numpy as np
-
-    for name, value in (("good", 1.0), ("bad", 2.0)):
-        run = folder / name
-        (run / "tensors").mkdir(parents=True)
-        lines = []
-        for i in range(3):
-            array = np.full((4, 5), value if i == 1 else 1.0, np.float32)
-            np.save(run / "tensors" / f"t{i}.npy", array)
-            lines.append(json.dumps({"seq": i, "name": f"stage.{i}", "step": None, "hit": 0, "tags": {}, "role": "output", "dtype": "f32", "shape": [4, 5], "stats": None,
-                                     "preview": [], "checksum": "", "file": f"tensors/t{i}.npy", "where": None, "secs": 0}))
-        (run / "records.jsonl").write_text("\n".join(lines) + "\n")
-        (run / "run.json").write_text(json.dumps({"format": "lockstep-run", "version": 1, "id": name, "name": name, "created": "2026-01-01T00:00:00Z", "status": "finished"}))
-        np.save(folder / f"{name}.npy", np.full((4, 5), value, np.float32))
-        np.savez(folder / f"{name}.npz", a=np.full((4, 5), value, np.float32))
-        header = json.dumps({"w": {"dtype": "F32", "shape": [4, 5], "data_offsets": [0, 80]}}).encode()
-        (folder / f"{name}.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + np.full((4, 5), value, np.float32).tobytes())
-    shutil.copytree(folder / "good", folder / "home" / "runs" / "good")
+# What the words for a failure hold: the system's own, or the program's for memory and threads.
+WORDS = {
+    "allocate": "memory|bytes|threads|Cannot allocate",
+    "thread": "threads|Resource temporarily unavailable",
+    "open": "Too many open files|threads|no service|service",
+    "read": "Input/output error",
+    "write": "No space left|stdout cannot be written",
+    "sync": "Input/output error",
+    "rename": "Input/output error",
+    "map": "Cannot allocate memory|memory|bytes to give",
+    "fork": "Resource temporarily unavailable",
+    "socket": "Too many open files|Address already in use|refused|reset|service|answer",
+    "folder": "Read-only file system",
+}
 
 
-COMMANDS = [
-    Command("version", ["--version"]),
-    Command("doctor", ["--json", "doctor"]),
-    Command("tensors list", ["tensors", "list", "good.npz"]),
-    Command("tensors info", ["tensors", "info", "good.npy"]),
-    Command("tensors show", ["tensors", "show", "good.npy"]),
-    Command("tensors stats", ["tensors", "stats", "good.safetensors"]),
-    Command("tensors diff", ["tensors", "diff", "good.npy", "bad.npy"], status=1),
-    Command("tensors export", ["tensors", "export", "good.safetensors", "--output", "made.npz"], makes="made.npz"),
-    Command("weights list", ["weights", "list", "good.safetensors"]),
-    Command("weights report", ["weights", "report", "good.safetensors"]),
-    Command("weights compare", ["weights", "compare", "good.safetensors", "bad.safetensors"], status=1),
-    Command("runs list", ["runs", "list"]),
-    Command("runs show", ["runs", "show", "good", "--verify"]),
-    Command("runs limits", ["runs", "limits", "--warn", "1GB", "--refuse", "2GB"], makes="home/limits.json"),
-    Command("runs archive", ["runs", "archive", "good"]),
-    Command("runs remove", ["runs", "remove", "good"]),
-    Command("compare match", ["compare", "good", "good"]),
-    Command("compare", ["--json", "compare", "good", "bad"], status=1),
-    Command("compare report", ["--quiet", "compare", "good", "bad", "--report", "made.html"], status=1, makes="made.html"),
-    Command("record", ["record", "--", "true"], own_failure=125),
-    Command("serve stop", ["serve", "--stop"]),
-    Command("generate", ["--debug", "generate", "--prompt", "a red circle", "--seed", "1", "--steps", "2", "--width", "32", "--height", "32", "--output", "made.png"], makes="made.png"),
-]
+def state_of(folder):
+    """Every file, link and folder: its bytes, its target, or nothing."""
+    found = {}
+    for at, folders, files in os.walk(folder):
+        for name in folders + files:
+            path = os.path.join(at, name)
+            key = os.path.relpath(path, folder)
+            if os.path.islink(path):
+                found[key] = "-> " + os.readlink(path)
+            elif os.path.isdir(path):
+                found[key] = None
+            elif os.path.isfile(path):
+                with open(path, "rb") as file:
+                    found[key] = file.read()
+    return found
+
+
+def restore(folder, state):
+    now = state_of(folder)
+    for key in sorted(set(now) - set(state), reverse=True):
+        path = folder / key
+        path.rmdir() if now[key] is None else path.unlink()
+    for key in sorted(state):
+        if key in now and now[key] == state[key]:
+            continue
+        if state[key] is None:
+            (folder / key).mkdir()
+        else:
+            (folder / key).write_bytes(state[key])
+
+
+def comparable(key, content):
+    """A file under a steady name with steady content. Of what goes by the clock only the presence is compared."""
+    if content is None or isinstance(content, str):
+        return steady(content or "folder")
+    if key.endswith((".log", "lock", "serving", ".pid")):
+        return b""
+    if b"\0" in content[:4096]:
+        return content
+    return steady(content.decode("utf-8", "replace"))
+
+
+class Unsteady(Exception):
+    """A command that cannot be judged, because it does not do the same each time where nothing fails."""
 
 
 class Bench:
-    """One command with its untouched inputs, its usual result and its scratch folder."""
+    """One command in a folder of its own, which is put back after each run."""
 
     def __init__(self, command, shim, original, scratch):
-        self.command, self.shim, self.original, self.scratch = command, shim, original, scratch
-        self.usual = None
-        self.serial = 0
+        self.command = command
+        self.folder = scratch / command.name.replace(" ", "_")
+        self.out = self.folder.with_suffix(".out")
+        self.shim = shim
+        shutil.copytree(original, self.folder)
+        self.before = state_of(self.folder)
+        self.known = {key: comparable(key, content) for key, content in self.before.items()}
+        self.server = ForkServer(shim, command.words, self.folder, self.out)
+        if command.stdin:
+            shutil.copy(original / command.stdin, self.out / "stdin")
 
-    def fresh(self):
-        self.serial += 1
-        folder = self.scratch / f"{self.command.name.replace(' ', '_')}-{os.getpid()}-{self.serial}"
-        shutil.copytree(self.original, folder)
-        return folder
-
-    def run(self, kind=None, n=0):
-        folder = self.fresh()
-        hit = folder.with_suffix(".hit")
-        environment = {**os.environ, "LOCKSTEP_HOME": str(folder / "home"), "OMP_NUM_THREADS": "2", "GOMP_SPINCOUNT": "1000", "NO_COLOR": "1"}
-        if kind:
-            environment.update(LD_PRELOAD=str(self.shim), LOCKSTEP_FAULT=f"{kind}:{n}", LOCKSTEP_FAULT_HIT=str(hit))
-        try:
-            done = subprocess.run([PROGRAM, *self.command.words], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=HANGS_SECS * (1 if kind else 6))
-            result = (done.returncode, done.stdout, done.stderr)
-        except subprocess.TimeoutExpired:
-            result = (None, "", f"no end within {HANGS_SECS} s")
-        made = {}
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and not path.is_symlink():
-                made[str(path.relative_to(folder))] = path.read_bytes()
-        was_hit = hit.exists()
-        hit.unlink(missing_ok=True)
-        shutil.rmtree(folder)
-        return was_hit, result, made
+    def run(self, kind, which, most_secs=WAIT_SECS):
+        during = (lambda pid, ended: self.command.during(self, pid, ended)) if self.command.during else None
+        outcome = self.server.run(kind, which, most_secs, during)
+        if self.command.after:
+            self.command.after(self)
+        made = state_of(self.folder)
+        return outcome, {key: made[key] for key in made if not key.startswith(self.command.beside or "\0")}
 
     def prepare(self):
-        _, result, made = self.run()
-        if result[0] != self.command.status:
-            raise SystemExit(f"{self.command.name}: ends with {result[0]} where nothing fails: {result[2]}")
-        self.usual = (result, made)
+        """What the command does where nothing fails: three times the same, or what is compared is not what it should be."""
+        began = time.monotonic()
+        seen = []
+        for _ in range(3):
+            outcome, made = self.run("none", 0, 60 * WAIT_SECS)
+            restore(self.folder, self.before)
+            if outcome.status != self.command.status or outcome.wrong:
+                raise Unsteady(f"{self.command.name}: ends with {outcome.status} where nothing fails: {outcome.wrong} {outcome.stderr}")
+            seen.append((steady(outcome.stdout), {steady(key): comparable(key, made[key]) for key in made}))
+        if seen[1:] != seen[:-1]:
+            changed = [key for key in set(seen[0][1]) | set(seen[-1][1]) if seen[0][1].get(key) != seen[-1][1].get(key)]
+            raise Unsteady(f"{self.command.name}: its result is another each time: {changed}\n{seen[0][0]}\n{seen[-1][0]}")
+        self.usual_secs = (time.monotonic() - began) / 3
+        self.usual_out, self.usual_made = seen[0]
+        self.calls = outcome.calls
 
-    def problem(self, kind, n):
+    def problem(self, kind, which):
         """(whether the call was reached, what is wrong or None)"""
-        was_hit, (status, stdout, stderr), made = self.run(kind, n)
-        (_, usual_stdout, _), usual_made = self.usual
-        wrong = None
+        outcome, made = self.run(kind, which, WAIT_SECS + 10 * self.usual_secs)
+        try:
+            wrong = outcome.wrong or self.wrong_end(kind, outcome) or self.wrong_files(kind, outcome, made)
+        finally:
+            restore(self.folder, self.before)
+        return outcome.hit, wrong and f"{self.command.name}, {kind} {which}: {wrong}\n    {outcome.stderr.strip()[-2000:]}"
+
+    def wrong_end(self, kind, outcome):
+        command, status = self.command, outcome.status
         if status is None:
-            wrong = "hangs"
-        elif status < 0:
-            wrong = f"signal {-status}"
-        elif not was_hit and status != self.command.status:
-            wrong = f"status {status} where nothing failed"
-        elif status not in (self.command.status, self.command.own_failure):
-            wrong = f"status {status}"
-        elif status == self.command.own_failure != self.command.status and "lockstep: " not in stderr:
-            wrong = "a failure without words"
-        elif status == self.command.status and kind != "write" and not self.same(stdout, usual_stdout):
-            wrong = "another result under the usual status"
-        elif self.command.makes:
-            text = made.get(self.command.makes)
-            if text is not None and len(text) != len(usual_made[self.command.makes]) and self.command.makes != "made.html":
-                wrong = f"{self.command.makes} is half written ({len(text)} bytes of {len(usual_made[self.command.makes])})"
-            elif text is None and status == self.command.status:
-                wrong = f"{self.command.makes} is missing"
-        if wrong is None:
-            left = [name for name in made if ".tmp" in name or name.endswith(".new")]
-            if left:
-                wrong = f"left behind: {left}"
-        if wrong is None:  # what was recorded before is still there
-            for run in ("good/records.jsonl", "bad/records.jsonl"):
-                if made.get(run) != usual_made.get(run):
-                    wrong = f"{run} has changed"
-        return was_hit, wrong and f"{self.command.name}, {kind} {n}: {wrong}\n    {stderr.strip()[-300:]}"
+            return "hangs"
+        if status < 0:
+            return f"signal {-status}"
+        if not outcome.hit and status != command.status:
+            return f"status {status} where nothing failed"
+        if status == command.status:
+            if steady(outcome.stdout) == self.usual_out or self.says_less(outcome.stdout) or self.answers(kind, outcome.stdout):
+                return None
+            return f"another result under the usual status: {outcome.stdout[-600:]}"
+        if status != command.own_failure:
+            return f"status {status}"
+        # A failed write may be that of the words themselves.
+        if kind != "write" and not re.search(r"^lockstep: \[[^\]]+\] .*(" + WORDS[kind] + ")", outcome.stderr, re.MULTILINE):
+            return "a failure without words for it"
+        if "--json" in command.words and kind != "write" and outcome.stdout:
+            try:
+                if "error" not in json.loads(outcome.stdout):
+                    return "a failure without an error in its JSON"
+            except ValueError:
+                return f"half a JSON document: {outcome.stdout[-200:]}"
+        return None
 
-    def same(self, one, other):
-        """Times, sizes of memory and ids aside."""
-        if self.command.name in ("doctor", "record", "generate", "runs limits"):
-            return True
-        return one.replace(str(self.scratch), "") == other.replace(str(self.scratch), "") or self.command.name.startswith(("runs", "compare", "tensors", "weights")) and one.count("\n") == other.count("\n")
+    def answers(self, kind, stdout):
+        """Whether each line is the usual one, or the same call's failure with words for it."""
+        lines, usual = stdout.splitlines(), self.usual_out.splitlines()
+        if not self.command.answers or len(lines) != len(usual):
+            return False
+        for line, expected in zip(lines, usual):
+            if steady(line) == expected:
+                continue
+            said = json.loads(line)
+            failed = "error" in said or said.get("result", {}).get("isError")
+            if not failed or said["id"] != json.loads(expected.replace(":N", ":0"))["id"] or not re.search(WORDS[kind], line):
+                return False
+        return True
 
-    def calls(self, kind):
-        """How many calls of this kind the command makes, by bisection: one that is past the last is not reached."""
-        if not self.run(kind, 1)[0]:
-            return 0
-        low, high = 1, 2
-        while high < MOST_CALLS and self.run(kind, high)[0]:
-            low, high = high, high * 4
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.run(kind, middle)[0] else (low, middle)
-        return low
+    def says_less(self, stdout):
+        if not self.command.less:
+            return False
+        said, usual = json.loads(steady(stdout).replace(": N", ": 0").replace(":N", ":0")), json.loads(self.usual_out.replace(": N", ": 0").replace(":N", ":0"))
+        return all(said.get(key) == usual[key] or key in self.command.less for key in usual)
 
-
-def all_points(bench, kinds):
-    tried, found = 0, []
-    for kind in kinds:
-        n = 1
-        while True:
-            was_hit, wrong = bench.problem(kind, n)
-            tried += was_hit
+    def wrong_files(self, kind, outcome, made):
+        """Whether a file is neither as before nor as usual; where the status is the usual one, as usual, or words say why not."""
+        said = re.search("^lockstep: .*(" + WORDS[kind] + ")", outcome.stderr, re.MULTILINE)
+        now = {steady(key): comparable(key, content) for key, content in made.items()}
+        if outcome.status == self.command.status and now == self.usual_made:
+            return None
+        runs = {key.split("/")[2] for key in made if key.startswith(("home/runs/", "home/archive/"))} - {"good"}
+        if self.command.records and runs:
+            wrong = self.wrong_runs(outcome, runs)
             if wrong:
-                found.append(wrong)
-            if not was_hit:
-                break
+                return wrong
+        for key in sorted(set(now) | set(self.known) | set(self.usual_made)):
+            if self.command.records and "/ID" in key:
+                continue  # a run, looked at as such
+            as_usual = now.get(key, b"none") == self.usual_made.get(key, b"none")
+            as_before = now.get(key, b"none") == self.known.get(key, b"none")
+            if outcome.status == self.command.status and not as_usual and not said:
+                return f"{key} is not as usual under the usual status"
+            if not as_usual and not as_before:
+                return f"{key} is left behind, or half written"
+        return None
+
+    def wrong_runs(self, outcome, runs):
+        for run in sorted(runs):
+            shown = plain(self.folder, "--json", "runs", "show", run, "--verify")
+            if shown.returncode != 0:
+                return f"run {run} is not whole: {shown.returncode} {shown.stdout[-300:]} {shown.stderr[-300:]}"
+            said = json.loads(shown.stdout)["run"]["status"]
+            if said == "running":
+                return f"run {run} counts as running"
+            if said == "finished" and outcome.status not in (self.command.status, self.command.own_failure):
+                return f"run {run} counts as finished"
+        return None
+
+    def places(self, kind):
+        """The number of the first call from each place."""
+        self.run(kind, "places", 60 * WAIT_SECS)
+        restore(self.folder, self.before)
+        seen = array.array("I")
+        data = (self.out / "places").read_bytes()
+        seen.frombytes(data[: len(data) // 4 * 4])
+        first = {}
+        for call, place in enumerate(seen, 1):
+            first.setdefault(place, call)
+        return sorted(first.values())
+
+    def points(self, kind, places, begin):
+        if kind == "allocate" and (places or self.command.slow):
+            yield from (call for call in self.places(kind) if call >= begin)
+            return
+        n = begin
+        while True:  # past the last one, so that the command has got through
+            yield n
             n += 1
+
+    def all_points(self, kinds, places, begin, tell):
+        tried, found = 0, []
+        for kind in kinds:
+            for n in self.points(kind, places, begin):
+                hit, wrong = self.problem(kind, n)
+                tried += hit
+                if wrong:
+                    tell(wrong)
+                    found.append(wrong)
+                if not hit:
+                    break
+        return tried, found
+
+    def close(self):
+        self.server.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.out, ignore_errors=True)
+
+
+def sampled(make, kinds, count, chosen):
+    """`count` points: a command and a kind that it calls, then a place among the calls, early ones more often than late ones."""
+    tried, found, benches = 0, [], {}
+    quick = [command for command in COMMANDS if not command.slow]
+    while tried < count:
+        command = chosen.choice(quick)
+        if command.name not in benches:
+            benches[command.name] = make(command)
+            benches[command.name].prepare()
+        bench = benches[command.name]
+        kind = chosen.choice([kind for kind in kinds if bench.calls[kind]])
+        hit, wrong = bench.problem(kind, int(bench.calls[kind] ** chosen.random()))
+        tried += 1
+        found += [wrong] if wrong else []
+    for bench in benches.values():
+        bench.close()
     return tried, found
-
-
-def build_shim(folder):
-    shim = folder / "faults.so"
-    subprocess.run([os.environ.get("CC", "cc"), "-O1", "-fPIC", "-shared", "-o", shim, ROOT / "tools" / "faults" / "shim.c", "-ldl"], check=True)
-    return shim
 
 
 def main():
@@ -199,45 +283,46 @@ def main():
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", default="")
     parser.add_argument("--kind", default="")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--from", type=int, default=1, dest="begin")
+    parser.add_argument("--places", action="store_true")
+    parser.add_argument("--trace", action="store_true")
     arguments = parser.parse_args()
-    kinds = [kind for kind in KINDS if arguments.kind in ("", kind)]
+    kinds = [kind for kind in KINDS if not arguments.kind or kind in arguments.kind.split(",")]
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 32)
-    chosen = random.Random(seed)
+    if arguments.trace:
+        os.environ["LOCKSTEP_FAULT_TRACE"] = "1"
     with tempfile.TemporaryDirectory() as temporary:
         temporary = pathlib.Path(temporary)
         shim = build_shim(temporary)
         original = temporary / "inputs"
         original.mkdir()
         inputs(original)
-        benches = [Bench(command, shim, original, temporary) for command in COMMANDS if arguments.only in ("", command.name)]
-        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-            if arguments.sample:
-                tried, found = sampled(benches, kinds, arguments.sample, chosen, pool)
-                print(f"seed {seed}")
-            else:
-                for bench in benches:
+        make = lambda command: Bench(command, shim, original, temporary)  # noqa: E731
+        tried, found = 0, []
+        if arguments.sample:
+            print(f"seed {seed}", flush=True)
+            tried, found = sampled(make, kinds, arguments.sample, random.Random(seed))
+            for wrong in found:
+                print(wrong)
+        else:
+            for command in COMMANDS:
+                if arguments.only and command.name not in arguments.only.split(","):
+                    continue
+                began = time.monotonic()
+                bench = make(command)
+                try:
                     bench.prepare()
-                tried, found = 0, []
-                for bench, (points, wrong) in zip(benches, pool.map(lambda bench: all_points(bench, kinds), benches)):
-                    print(f"{bench.command.name}: {points} points, {len(wrong)} wrong", flush=True)
-                    tried, found = tried + points, found + wrong
-    for wrong in found:
-        print(wrong)
+                except Unsteady as why:
+                    print(why, flush=True)
+                    found.append(str(why))
+                    bench.close()
+                    continue
+                points, wrong = bench.all_points(kinds, arguments.places, arguments.begin, lambda one: print(one, flush=True))
+                bench.close()
+                print(f"{command.name}: {points} points of {sum(bench.calls[kind] for kind in kinds)} calls, {len(wrong)} wrong, {time.monotonic() - began:.0f} s", flush=True)
+                tried, found = tried + points, found + wrong
     print(f"{tried} fault points, {len(found)} wrong")
     return 1 if found else 0
-
-
-def sampled(benches, kinds, count, chosen, pool):
-    """`count` points: a command and a kind, then a place among the calls, early ones more often than late ones."""
-    plan = []
-    for _ in range(count):
-        bench, kind = chosen.choice(benches), chosen.choice(kinds)
-        plan.append((bench, kind, int(2 ** (chosen.random() * (12 if kind == "allocate" else 5)))))
-    for bench in {id(bench): bench for bench, _, _ in plan}.values():
-        bench.prepare()
-    results = list(pool.map(lambda point: point[0].problem(point[1], point[2]), plan))
-    return sum(hit for hit, _ in results), [wrong for _, wrong in results if wrong]
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 
     tools/faults/kills.py [--count 500] [--seed S] [--jobs N]
 
-The moments are drawn between the start and the usual end of each command; for those that record, most of them fall where
-records are being written, because the program writes nothing else.
+The moments are drawn between the start and the usual end of each command; for those that record, most of them where
+records are being written: after a number of them that is drawn too. Whatever the program had recorded by then is in its run.
 """
 
 import argparse
@@ -21,14 +21,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from inject import PROGRAM, ROOT, inputs  # noqa: E402
-
-RECORDS = """
-import numpy as np
-from lockstep import checkpoint
-for i in range(150):
-    checkpoint(f"stage.{i}", np.full((96, 128), i, "f4"))
-"""
+from commands import PROGRAM, environment_of, inputs, plain  # noqa: E402
 
 CONTENT = {  # kind: (share of the kills, words, file that it makes)
     "record": (40, ["record", "--", sys.executable, "records.py"], None),
@@ -40,20 +33,9 @@ CONTENT = {  # kind: (share of the kills, words, file that it makes)
 }
 
 
-def environment_of(folder):
-    return {**os.environ, "LOCKSTEP_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "1000"}
-
-
-def run(folder, *words, timeout=60):
-    return subprocess.run([PROGRAM, *words], cwd=folder, env=environment_of(folder), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
-
-
 def fresh(original, scratch, serial):
     folder = scratch / str(serial)
     shutil.copytree(original, folder)
-    (folder / "records.py").write_text(RECORDS)
-    (folder / "steps.py").write_text("import time\nfor i in range(3):\n    print(i)\n")
-    (folder / "home" / "saved").mkdir(parents=True, exist_ok=True)
     for i in range(20):
         shutil.copy(folder / "good.npy", folder / "home" / "saved" / f"s{i}.npy")
     return folder
@@ -61,37 +43,57 @@ def fresh(original, scratch, serial):
 
 def look(folder, kind, made):
     """What is wrong, in words."""
-    listed = run(folder, "--json", "runs", "list")
+    listed = plain(folder, "--json", "runs", "list")
     if listed.returncode != 0:
         return f"runs list ends with {listed.returncode}: {listed.stderr}"
     records = 0
+    done = (folder / "done").stat().st_size if (folder / "done").exists() else 0
     for one in json.loads(listed.stdout)["runs"]:
-        shown = run(folder, "--json", "runs", "show", one["id"], "--verify")
+        shown = plain(folder, "--json", "runs", "show", one["id"], "--verify")
         if shown.returncode != 0:
             return f"run {one['id']} is not whole: {shown.returncode} {shown.stdout[-300:]} {shown.stderr[-300:]}"
         document = json.loads(shown.stdout)
         if document["run"]["status"] == "running":
             return f"run {one['id']} counts as running"
-        records += document["summary"]["records"]
+        if one["id"] != "good":
+            records += document["summary"]["records"]
+    if kind == "record" and records < done:
+        return f"{records} records are left of {done}"
     if made and (folder / made).exists():
         data = (folder / made).read_bytes()
         if not (data.rstrip().endswith(b"</html>") or data[-8:-4] == b"IEND"):
             return f"{made} is half written: {len(data)} bytes"
     if kind in ("serve", "debug"):
-        again = run(folder, "--json", "debug", "sessions")
+        again = plain(folder, "--json", "debug", "sessions")
         if again.returncode != 0:
             return f"no service can be started: {again.stderr}"
         for session in json.loads(again.stdout)["sessions"]:
-            run(folder, "debug", "terminate", "--force", "--session", session["id"])
-        run(folder, "serve", "--stop")
+            plain(folder, "debug", "terminate", "--force", "--session", session["id"])
+        plain(folder, "serve", "--stop")
     return None
 
 
-def kill_once(original, scratch, serial, kind, delay):
+def wait_for_records(folder, kind, count, process):
+    """Until so many have been recorded, or it has ended."""
+    until = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < until:
+        if kind == "record":
+            now = (folder / "done").stat().st_size if (folder / "done").exists() else 0
+        else:
+            now = sum(path.read_bytes().count(b"\n") for path in (folder / "home" / "runs").glob("*-*/records.jsonl"))
+        if now >= count:
+            return
+        time.sleep(0.0005)
+
+
+def kill_once(original, scratch, serial, kind, delay, count):
     folder = fresh(original, scratch, serial)
     _, words, made = CONTENT[kind]
     process = subprocess.Popen([PROGRAM, *words], cwd=folder, env=environment_of(folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
+        if count is not None:
+            wait_for_records(folder, kind, count, process)
+            delay *= 0.02
         process.wait(delay)
         in_time = False  # it was faster
     except subprocess.TimeoutExpired:
@@ -111,7 +113,7 @@ def kill_once(original, scratch, serial, kind, delay):
     wrong = look(folder, kind, made)
     written = sum(len(path.read_bytes().splitlines()) for path in (folder / "home" / "runs").glob("*/records.jsonl"))
     shutil.rmtree(folder, ignore_errors=True)
-    return in_time, written, wrong and f"{kind} after {delay:.3f} s: {wrong}"
+    return in_time, written, wrong and f"{kind} after {delay:.3f} s, {count} records: {wrong}"
 
 
 def usual_secs(original, scratch, kind):
@@ -125,11 +127,11 @@ def usual_secs(original, scratch, kind):
         process.terminate()
         process.wait()
     else:
-        run(folder, *CONTENT[kind][1], timeout=300)
+        plain(folder, *CONTENT[kind][1], timeout=300)
         secs = time.monotonic() - began
     if kind == "debug":
-        run(folder, "debug", "terminate", "--force")
-        run(folder, "serve", "--stop")
+        plain(folder, "debug", "terminate", "--force")
+        plain(folder, "serve", "--stop")
     shutil.rmtree(folder, ignore_errors=True)
     return secs
 
@@ -138,9 +140,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}", flush=True)
     chosen = random.Random(seed)
     kinds = list(CONTENT)
     with tempfile.TemporaryDirectory() as temporary:
@@ -150,13 +153,16 @@ def main():
         inputs(original)
         usual = {kind: usual_secs(original, scratch, kind) for kind in kinds}
         plan = chosen.choices(kinds, [CONTENT[kind][0] for kind in kinds], k=arguments.count)
-        points = [(serial, kind, usual[kind] * chosen.random()) for serial, kind in enumerate(plan)]
+        most = {"record": 150, "generate": 40}
+        points = []
+        for serial, kind in enumerate(plan):
+            count = chosen.randrange(most[kind]) if kind in most and chosen.random() < 0.8 else None
+            points.append((serial, kind, usual[kind] * chosen.random(), count))
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
             results = list(pool.map(lambda point: kill_once(original, scratch, *point), points))
     found = [wrong for _, _, wrong in results if wrong]
     for wrong in found:
         print(wrong)
-    print(f"seed {seed}")
     in_time = sum(in_time for in_time, _, _ in results)
     print(f"{len(results)} kills, {in_time} before the end, {sum(written > 3 for _, written, _ in results)} with records written, {len(found)} wrong")
     return 1 if found else 0

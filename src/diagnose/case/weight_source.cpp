@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "io/checkpoint.h"
 #include "io/tensor_source.h"
 
@@ -73,7 +74,7 @@ bool is_other_file(const fs::path& path) {
 }
 
 bool holds_checkpoint(const fs::path& folder) {
-  for (const auto& entry : fs::directory_iterator(folder)) {
+  for (const fs::directory_entry& entry : folder_entries(folder, "weights")) {
     const std::string file = entry.path().filename().string();
     if (entry.path().extension() == ".safetensors" || file.ends_with(".safetensors.index.json")) return true;
   }
@@ -90,12 +91,12 @@ std::shared_ptr<const WeightSource> open_weights(const fs::path& path) {
     return out;
   }
   std::vector<fs::path> folders;
-  for (const auto& entry : fs::directory_iterator(path))
+  for (const fs::directory_entry& entry : folder_entries(path, "weights"))
     if (entry.is_directory() && holds_checkpoint(entry.path())) folders.push_back(entry.path());
   std::sort(folders.begin(), folders.end());
   for (const fs::path& folder : folders) out->add(folder.filename().string(), Checkpoint::open(folder));
   if (!folders.empty()) return out;
-  for (const auto& entry : fs::directory_iterator(path))
+  for (const fs::directory_entry& entry : folder_entries(path, "weights"))
     if (is_other_file(entry.path())) return std::make_shared<FileWeights>(path);
   fail(Code::kNotFound, "weights", "no checkpoint in " + path.string(),
        {.expected = ".safetensors files, here or one folder below, or torch or NumPy files"});

@@ -1,0 +1,57 @@
+#include "cli/last_words.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string_view>
+#include <system_error>
+
+#include "base/error.h"
+#include "cli/app.h"
+
+namespace lockstep {
+namespace {
+
+bool records = false;  // the program's status is then the recorded one's, and ours a number of its own
+
+// Memory may be what is missing: nothing is allocated here.
+void write_words(std::string_view words) {
+  static_cast<void>(!::write(STDERR_FILENO, words.data(), words.size()));
+}
+
+[[noreturn]] void end_with(std::string_view prefix, std::string_view what, Code code) {
+  write_words(prefix);
+  write_words(what);
+  write_words("\n");
+  // Files are whole or absent, and a run that nobody holds any more is recovered by its next reader: there is nothing
+  // to undo, and other threads may be anywhere.
+  ::_exit(records ? kRecordFailed : exit_status(code));
+}
+
+[[noreturn]] void say_last_words() {
+  if (const std::exception_ptr thrown = std::current_exception()) try {
+      std::rethrow_exception(thrown);
+    } catch (const Error& error) {
+      end_with("lockstep: ", error.what(), error.code());
+    } catch (const std::bad_alloc&) {
+      end_with("lockstep: ", "[memory] the system has no more memory to give; try a smaller size", Code::kMemory);
+    } catch (const std::system_error& error) {
+      end_with("lockstep: [system] ", error.what(), Code::kIo);
+    } catch (const std::exception& error) {
+      end_with("lockstep: [internal] ", error.what(), Code::kInternal);
+    } catch (...) {
+    }
+  std::abort();  // no exception at all: a bug, and a core is of more use than a status
+}
+
+}  // namespace
+
+void install_last_words(int argc, char** argv) {
+  for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) records = records || !std::strcmp(argv[i], "record");
+  std::set_terminate(say_last_words);
+}
+
+}  // namespace lockstep

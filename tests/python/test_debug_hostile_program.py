@@ -1,0 +1,58 @@
+"""A debugged program that writes to its service what no part of us ever says: the service lives, and answers the next one."""
+
+import pathlib
+
+import pytest
+from debug_service import PROGRAM, Home
+
+pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
+
+SPEAKS_FOR_ITS_AGENT = """
+import os, threading, time
+
+def sockets():
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                yield int(name)
+        except OSError:
+            pass
+
+LINES = [
+    '{"event": 5}', '{"event": null, "thread": []}', '{"event": {"a": 1}}', '{"event": "stopped", "thread": "x", "count": "many"}',
+    '{"event": "breakpoint", "change": 3, "breakpoint": []}', '{"event": "output", "category": 1, "text": {}}', '[]', '5', '"x"', '{',
+] + ['{"id": %d, "ok": "yes", "result": {"resumed": "all"}}' % i for i in range(60)] + ['{"id": "1", "ok": []}']
+ours = list(sockets())
+
+def speak():
+    while True:
+        for fd in ours:
+            try:
+                os.write(fd, ("\\n".join(LINES) + "\\n").encode())
+            except OSError:
+                pass
+        time.sleep(0.0005)
+
+threading.Thread(target=speak, daemon=True).start()
+while True:
+    time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    made = Home(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_program_that_speaks_for_its_agent_ends_no_service(home):
+    home.debug("start", "--python", home.python, "--run", home.write("speaks.py", SPEAKS_FOR_ITS_AGENT), "--max-wait", "1", check=False)
+    pid = home.service()["pid"]
+    for words in (("pause", "--max-wait", "1"), ("continue", "--max-wait", "0.2"), ("next", "--max-wait", "0.2"), ("continue", "--max-wait", "0.2"), ("eval", "1+1"), ("status",)):
+        home.run("--json", "debug", *words, check=False)  # whatever it says, in the program's name
+    for after in range(3):
+        home.run("--json", "debug", "continue", "--max-wait", "0.1", check=False)
+    assert home.http("GET", "/v1/health")[0] == 200 and home.service()["pid"] == pid, "the same service still answers"
+    home.run("debug", "terminate", "--force", check=False)
+    assert home.http("GET", "/v1/health")[0] == 200 and home.service()["pid"] == pid
