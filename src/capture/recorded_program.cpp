@@ -72,6 +72,7 @@ Environment environment_for(const RecordRequest& request, const fs::path& run, c
   set("LOCKSTEP_STATS_ONLY", request.stats_only ? "1" : "");
   set("LOCKSTEP_OPERATIONS", request.operations);
   set("LOCKSTEP_OPERATIONS_AT", request.operations_at);
+  set("LOCKSTEP_OPERATIONS_FEED", request.operations_feed);
   set("LOCKSTEP_REFERENCE", request.reference);
   set("LOCKSTEP_SUBSTITUTE", request.substitute);
   if (const fs::path library = capture_library(); !library.empty()) set("LOCKSTEP_LIBRARY", library.string());

@@ -59,7 +59,7 @@ void run_compare(App& app, const Operation& operation, const GivenWords& given, 
     write_atomically(fs::path(presentation.report).replace_extension(".map.json"),
                      json_from(comparison.found.rules).dump(2) + "\n");
   std::optional<ZoomAnswer> zoomed;
-  if (presentation.zoom && comparison.first) zoomed = answer_to(zoom_question(question), home, true);
+  if (presentation.zoom && comparison.first) zoomed = answer_to(zoom_question(question), answer, home, true);
   Json document = app.global.json ? json_from(answer) : Json();
   if (zoomed) document["zoom"] = zoom::json_from(zoomed->answer, zoomed->reference, zoomed->yours);
   if (app.global.json)

@@ -1,4 +1,6 @@
 // zoom: from the stage to the line.
+#include <algorithm>
+
 #include "compare/question.h"
 #include "service/groups.h"
 #include "service/service.h"
@@ -37,13 +39,7 @@ zoom::Call call_of(const RecordedTensor& tensor, std::string module) {
 
 // The call to look into is the first divergence's: the module itself, or the parent whose own code lies between
 // modules.
-ZoomTarget first_divergence(const ZoomQuestion& question, const fs::path& home) {
-  CompareQuestion asked;
-  asked.reference = question.reference;
-  asked.candidate = question.candidate;
-  asked.map = question.map;
-  asked.propose = question.propose;
-  const CompareAnswer answer = answer_to(asked, home);
+ZoomTarget first_divergence(const CompareAnswer& answer) {
   const Comparison& comparison = answer.comparison;
   if (!comparison.first)
     fail(Code::kNotFound, "zoom", "the two runs do not diverge", {.got = comparison.verdict, .hint = "--stage NAME"});
@@ -60,6 +56,15 @@ ZoomTarget first_divergence(const ZoomQuestion& question, const fs::path& home) 
   // Hits of a parent are not those of the child that showed the error.
   if (glue) target.reference.hit = target.candidate.hit = -1;
   return target;
+}
+
+CompareAnswer compared(const ZoomQuestion& question, const fs::path& home) {
+  CompareQuestion asked;
+  asked.reference = question.reference;
+  asked.candidate = question.candidate;
+  asked.map = question.map;
+  asked.propose = question.propose;
+  return answer_to(asked, home);
 }
 
 ZoomTarget named_target(const ZoomQuestion& question) {
@@ -89,14 +94,52 @@ ZoomQuestion zoom_question_from(const Json& arguments) {
   return question;
 }
 
-ZoomAnswer answer_to(const ZoomQuestion& question, const fs::path& home, bool quiet) {
+namespace {
+
+// The call once more with the reference's inputs in the place of its own, where these differ by more than rounding.
+void give_the_references_inputs(ZoomAnswer& out, std::vector<zoom::FedInput>& inputs, const Run& candidate,
+                                const zoom::Call& call, const fs::path& home, bool quiet) {
+  const auto can = [](const zoom::FedInput& input) { return input.why_not.empty(); };
+  if (std::none_of(inputs.begin(), inputs.end(), can)) return;
+  try {
+    out.yours = zoom::Side(zoom::tape_given(candidate, call, inputs, home, quiet));
+  } catch (const Error& error) {
+    if (error.code() != Code::kUnsupported && error.code() != Code::kNotFound) throw;
+    for (zoom::FedInput& input : inputs)
+      if (can(input)) input.why_not = error.what();
+    return;
+  }
+  const std::vector<std::string>& fed = out.yours.tape().fed;
+  for (zoom::FedInput& input : inputs)
+    if (can(input) && std::find(fed.begin(), fed.end(), input.yours) == fed.end())
+      input.why_not = "the program did not take it";
+}
+
+ZoomAnswer look_into(const ZoomQuestion& question, const ZoomTarget& target, const fs::path& home, bool quiet) {
   const Run reference = Run::open(question.reference, home), candidate = Run::open(question.candidate, home);
-  const ZoomTarget target = question.stage.empty() ? first_divergence(question, home) : named_target(question);
   ZoomAnswer out{zoom::Side(zoom::tape_of(reference, target.reference, home, quiet)),
                  zoom::Side(zoom::tape_of(candidate, target.candidate, home, quiet)),
                  {}};
-  out.answer = zoom::search(out.reference, out.yours);
+  std::vector<zoom::FedInput> inputs = zoom::inputs_to_feed(out.reference, out.yours);
+  give_the_references_inputs(out, inputs, candidate, target.candidate, home, quiet);
+  double noise = 0;  // of inputs that are the same thing and could not be given
+  for (const zoom::FedInput& input : inputs)
+    if (!input.why_not.empty() && !input.reference.empty() && input.how != "by its name")
+      noise = std::max(noise, input.distance);
+  out.answer = zoom::search(out.reference, out.yours, noise);
+  out.answer.inputs = std::move(inputs);
   return out;
+}
+
+}  // namespace
+
+ZoomAnswer answer_to(const ZoomQuestion& question, const fs::path& home, bool quiet) {
+  if (!question.stage.empty()) return look_into(question, named_target(question), home, quiet);
+  return answer_to(question, compared(question, home), home, quiet);
+}
+
+ZoomAnswer answer_to(const ZoomQuestion& question, const CompareAnswer& compared, const fs::path& home, bool quiet) {
+  return look_into(question, question.stage.empty() ? first_divergence(compared) : named_target(question), home, quiet);
 }
 
 std::vector<Operation> zoom_operations() {
@@ -118,7 +161,7 @@ std::vector<Operation> zoom_operations() {
              .help = "JSON file: names of the candidate to names of the reference",
              .path = true,
              .value = "FILE"}},
-       .result = "schema:string call:object agrees:boolean regions:array values:object output_error:any tolerance:any "
+       .result = "schema:string call:object agrees:boolean regions:array inputs:array values:object output_error:any tolerance:any "
                  "truncated:boolean jump?:object incomplete?:string",
        .slow = true,
        .examples = {"lockstep zoom latest:reference latest:port"},

@@ -142,6 +142,13 @@ Json json_from(const Answer& answer, const Side& reference, const Side& yours) {
       {"output_error", json_number(answer.output_error)},
       {"tolerance", json_number(answer.tolerance)},
       {"truncated", yours.tape().truncated || reference.tape().truncated}};
+  out["inputs"] = Json::array();
+  for (const FedInput& input : answer.inputs)
+    out["inputs"].push_back({{"yours", printable(input.yours, 200)},
+                             {"reference", printable(input.reference, 200)},
+                             {"distance", json_number(input.distance)},
+                             {"given", input.why_not.empty()},
+                             {"note", printable(input.why_not.empty() ? input.how : input.why_not, 1000)}});
   if (answer.jump.yours >= 0)
     out["jump"] = {{"error", json_number(answer.jump.error)},
                    {"yours", json_lines(yours, {answer.jump.yours}, 0, sources)},
@@ -157,6 +164,17 @@ std::string page_from(const Answer& answer, const Side& reference, const Side& y
   std::string out = fmt::format("{} against {} (reference): {} of {} values agree; output differs by {:.2g}\n",
                                 printable(yours.tape().call, 200), printable(reference.tape().call, 200),
                                 answer.matched, answer.compared, answer.output_error);
+  for (const FedInput& input : answer.inputs) {
+    const std::string name = printable(input.yours, 200);
+    if (input.why_not.empty())
+      out += fmt::format("Your call was given the reference's {} (yours differed by {:.2g}{}).\n", name, input.distance,
+                         input.how.empty() ? "" : "; " + input.how);
+    else if (!input.reference.empty())
+      out += fmt::format("{} differs from the reference's by {:.2g} and is your own: {}.\n", name, input.distance,
+                         printable(input.why_not, 1000));
+    else
+      out += fmt::format("{} is your own: {}.\n", name, printable(input.why_not, 1000));
+  }
   if (!answer.incomplete.empty()) return out + "Not answered: " + printable(answer.incomplete, 1000) + "\n";
   if (answer.agrees) {
     out += painted("32", "No divergence inside this call.", color) + "\n";

@@ -341,7 +341,7 @@ Jump largest_jump(Side& reference, Side& yours, Partners& partners) {
 
 }  // namespace
 
-Answer search(Side& reference, Side& yours) {
+Answer search(Side& reference, Side& yours, double input_noise) {
   Answer answer;
   const auto& outputs_c = yours.tape().outputs;
   const auto& outputs_r = reference.tape().outputs;
@@ -350,7 +350,7 @@ Answer search(Side& reference, Side& yours) {
     return answer;
   }
   // The roundings of both sides, a few of them in a row; the larger the divergence, the more of a difference is noise.
-  const double noise = 4 * std::max(worst_roundoff(reference), worst_roundoff(yours));
+  const double noise = std::max(4 * std::max(worst_roundoff(reference), worst_roundoff(yours)), input_noise);
   const size_t count = std::min(outputs_c.size(), outputs_r.size());
   for (size_t i = 0; i < count; ++i)
     answer.output_error =

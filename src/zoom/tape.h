@@ -54,7 +54,8 @@ struct Tape {
   std::vector<Value> values;
   std::vector<Step> steps;
   std::vector<std::pair<std::string, int>> inputs, outputs;  // by path: "0", "hidden_states", "1.0"
-  bool truncated = false;                                    // operations or values are missing
+  std::vector<std::string> fed;  // paths of inputs that were the reference's, not the program's own
+  bool truncated = false;        // operations or values are missing
 };
 
 // All calls in a run's operations.jsonl. Error{kNotFound} where the run has none, Error{kCorrupt} where a line cannot

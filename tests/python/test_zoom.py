@@ -236,3 +236,73 @@ def test_a_comparison_can_zoom_by_itself(place):
     place.record("both")
     answer = json.loads(place.run("--json", "compare", "latest:reference", "latest:both", "--zoom", status=1).stdout)
     assert any(line_of(text, "mixed = ") in lines(region) for region in answer["zoom"]["regions"])
+
+
+FED = """
+import torch, torch.nn as nn
+
+class Before(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, x):
+        hidden = self.first(x)
+        hidden = torch.tanh(hidden)
+        return self.second(hidden)
+
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.before, self.inner = Before(), Inner()
+
+    def forward(self, x):
+        return self.inner(self.before(x))
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    model, x = Whole(), torch.randn(6, 16)
+    with torch.no_grad():
+        print(model(x).double().sum().item())
+"""
+
+
+@pytest.fixture(scope="module")
+def fed(tmp_path_factory):
+    made = Place(tmp_path_factory.mktemp("fed"))
+    made.write("reference", FED)
+    made.record("reference", "--operations", "Whole.inner")
+    return made
+
+
+def test_errors_from_before_the_call_do_not_count(fed):
+    fed.write("noisy", FED, ("x * 2", "x * 2 + 0.3 * torch.sin(17 * x)"))
+    fed.record("noisy")
+    answer = fed.zoom("noisy", "--stage", "Whole.inner", status=0)
+    (given,) = answer["inputs"]
+    assert given["yours"] == "x" and given["given"] and given["distance"] > 0.05
+    assert answer["agrees"] and answer["output_error"] == 0
+
+
+def test_a_mistake_behind_an_error_from_before_is_named_alone(fed):
+    text = fed.write("both", FED.replace("torch.tanh(hidden)", "torch.sin(hidden)"), ("x * 2", "x * 2 + 0.001 * torch.sin(17 * x)"))
+    fed.record("both")
+    answer = fed.zoom("both", "--stage", "Whole.inner")
+    assert [lines(region) for region in answer["regions"]] == [[line_of(text, "torch.sin(hidden)")]]
+    assert answer["inputs"][0]["given"]
+    shown = fed.run("zoom", "latest:reference", "latest:both", "--stage", "Whole.inner", status=1).stdout
+    assert "Your call was given the reference's x (yours differed by" in shown
+
+
+def test_an_input_that_cannot_be_given_is_said_to_be_the_programs_own(fed):
+    fed.write("gone", FED, ("x * 2", "x * 2 + 0.001 * torch.sin(17 * x)"))
+    fed.record("gone", "--operations", "Whole.inner")
+    manifest = fed.folder / "home" / "latest" / "gone" / "run.json"
+    manifest.write_text(manifest.read_text().replace(json.dumps(str(fed.folder)), '"/nowhere/at/all"'))
+    answer = fed.zoom("gone", "--stage", "Whole.inner", status=0)
+    (given,) = answer["inputs"]
+    assert not given["given"] and "is gone" in given["note"]
