@@ -35,5 +35,10 @@ def record(call, folder):
     finally:
         RECORDER.operations = None
         shutil.rmtree(home, ignore_errors=True)
-    with open(folder / "operations.jsonl") as lines:
-        return folder, json.loads(next(lines))["call"]
+    return folder, name_of(folder)
+
+
+def name_of(run):
+    """The module that was traced there."""
+    with open(Path(run) / "operations.jsonl") as lines:
+        return json.loads(next(lines))["call"]

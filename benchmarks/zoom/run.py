@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import json
 import os
@@ -20,10 +21,15 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from recording import ROOT, record  # noqa: E402  first: it must see the frameworks being imported
+from recording import ROOT, name_of, record  # noqa: E402  first: it must see the frameworks being imported
 from cases import MISTAKES, REWRITES, in_dtype, line_with, loaded, planted, reference_of  # noqa: E402 # isort: skip
 
 BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
+
+
+def recorded(call, folder, reuse):
+    """(run, name of the traced module)"""
+    return (folder, name_of(folder)) if reuse and folder.exists() else record(call, folder)
 
 
 def zoom(reference, candidate, as_json=True):
@@ -55,6 +61,9 @@ def main() -> int:
     parser.add_argument("--dtype", default="f32", choices=("f32", "bf16"))
     parser.add_argument("--only", default="*", help="glob of rewrites")
     parser.add_argument("--show", action="store_true", help="print what zoom says")
+    parser.add_argument("--keep", metavar="DIR", help="keep the recordings there")
+    parser.add_argument("--reuse", action="store_true", help="ask again about what --keep has kept")
+    parser.add_argument("--record-only", action="store_true", help="record for --keep, and ask nothing")
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
     arguments = parser.parse_args()
 
@@ -62,8 +71,10 @@ def main() -> int:
 
     torch.set_num_threads(1)
     rows, clean, seconds, references = [], [], [], {}
-    with tempfile.TemporaryDirectory(prefix="lockstep-zoom-") as folder, torch.no_grad():
-        folder = Path(folder)
+    with contextlib.ExitStack() as scope:
+        scope.enter_context(torch.no_grad())
+        folder = Path(arguments.keep or scope.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-zoom-")))
+        folder.mkdir(parents=True, exist_ok=True)
         for mistake in MISTAKES:
             if not fnmatch.fnmatchcase(mistake.rewrite, arguments.only):
                 continue
@@ -71,12 +82,16 @@ def main() -> int:
             if family not in references:
                 module, weights, inputs, keep = reference_of(family)
                 module, given = in_dtype(module, inputs, keep, arguments.dtype)
-                references[family] = record(lambda: module(*given), folder / f"{family}.reference"), weights, inputs, keep
+                run = recorded(lambda: module(*given), folder / f"{family}.reference", arguments.reuse)
+                references[family] = run, weights, inputs, keep
             reference, weights, inputs, keep = references[family]
             wrong, lines = planted(mistake, folder)
             for file in (REWRITES / f"{mistake.rewrite}.py", wrong):
                 rewrite, given = in_dtype(loaded(file).build(weights), inputs, keep, arguments.dtype)
-                candidate = record(lambda: rewrite(*given), folder / "candidate")
+                kept = f"{mistake.rewrite.replace('/', '.')}.{'wrong' if file == wrong else 'right'}" if arguments.keep else "candidate"
+                candidate = recorded(lambda: rewrite(*given), folder / kept, arguments.reuse)
+                if arguments.record_only:
+                    continue
                 started = time.monotonic()
                 answer = zoom(reference, candidate)
                 seconds.append(time.monotonic() - started)
@@ -86,9 +101,13 @@ def main() -> int:
                     rows.append({"rewrite": mistake.rewrite} | score(mistake, file, lines, answer))
                 else:
                     clean.append({"rewrite": mistake.rewrite, "lines": len(named(answer, "yours")), "jump": "jump" in answer})
+            if arguments.record_only:
+                continue
             row, right = rows[-1], clean[-1]
             print(f"{mistake.rewrite:<36} {'found' if row['found'] else 'MISLED' if row['misleading'] else 'MISSED':<7} lines {row['lines']:<3}"
                   f" {', '.join(row['kinds']):<40} right one: {right['lines'] or 'nothing'}{' + a jump' if right['jump'] else ''}", flush=True)  # fmt: skip
+    if arguments.record_only:
+        return 0
     lines = sorted(row["lines"] for row in rows)
     print(f"\n{arguments.dtype}: line named in {sum(row['found'] for row in rows)} of {len(rows)}; misleading {sum(row['misleading'] for row in rows)}; "
           f"lines named: median {statistics.median(lines)}, 90th percentile {lines[int(0.9 * (len(lines) - 1))]}, most {lines[-1]}")  # fmt: skip

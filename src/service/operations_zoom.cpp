@@ -6,12 +6,15 @@
 #include "service/service.h"
 #include "service/zoom_question.h"
 #include "zoom/answer_text.h"
+#include "zoom/cause.h"
 #include "zoom/rerun.h"
 
 namespace lockstep {
 namespace {
 
 using enum ArgumentType;
+
+constexpr size_t kMostCausesAsked = 4;  // regions that known causes are looked for in
 
 struct ZoomTarget {
   zoom::Call reference, candidate;
@@ -79,6 +82,47 @@ Json answer_zoom(Service& service, const Json& arguments, CallControl&) {
   return zoom::json_from(found.answer, found.reference, found.yours);
 }
 
+// Stops where zoom points: at the first line of yours in each region.
+Json debug_zoom(Service& service, const Json& arguments, CallControl& control) {
+  const std::string session = text_argument(arguments, "session");
+  service.sessions().find(session);  // what is wrong with it is said before programs are run again
+  const Json found = answer_zoom(service, arguments, control);
+  Json breakpoints = Json::array();
+  for (const Json& region : found["regions"]) {
+    if (region["yours"].empty()) continue;
+    const Json& line = region["yours"].front();
+    const std::string where =
+        line["file"].get<std::string>() + ":" + std::to_string(line["line"].get<int64_t>());
+    const bool known = std::any_of(breakpoints.begin(), breakpoints.end(), [&](const Json& breakpoint) {
+      return breakpoint.value("where", std::string()) == where;
+    });
+    if (known) continue;
+    Json wanted{{"where", where}};
+    if (!session.empty()) wanted["session"] = session;
+    breakpoints.push_back(set_breakpoint(service, wanted, control).value("breakpoint", Json::object()));
+  }
+  return {{"breakpoints", breakpoints},
+          {"note", "the breakpoints are in your program; a session beside it that stops in the reference does not exist"},
+          {"zoom", found}};
+}
+
+std::vector<Argument> zoom_arguments() {
+  return {{.name = "reference",
+           .help = "the run that is right: an id, latest:NAME, or a folder",
+           .required = true,
+           .positional = true},
+          {.name = "candidate", .help = "the run to fix", .required = true, .positional = true},
+          {.name = "stage", .help = "the module to look into (default: the first divergence)", .value = "NAME"},
+          {.name = "candidate_stage", .help = "its name in the candidate, where that differs", .value = "NAME"},
+          {.name = "step", .type = kInteger, .help = "the denoising step of the call", .value = "N"},
+          {.name = "hit", .type = kInteger, .help = "which call in that step, from 0", .value = "N"},
+          {.name = "pass", .help = "cond or uncond", .value = "PASS"},
+          {.name = "map",
+           .help = "JSON file: names of the candidate to names of the reference",
+           .path = true,
+           .value = "FILE"}};
+}
+
 }  // namespace
 
 ZoomQuestion zoom_question_from(const Json& arguments) {
@@ -128,6 +172,11 @@ ZoomAnswer look_into(const ZoomQuestion& question, const ZoomTarget& target, con
       noise = std::max(noise, input.distance);
   out.answer = zoom::search(out.reference, out.yours, noise);
   out.answer.inputs = std::move(inputs);
+  const size_t asked = std::min(out.answer.regions.size(), kMostCausesAsked);
+  for (size_t i = 0; i < asked; ++i) {
+    zoom::Region& region = out.answer.regions[i];
+    region.cause = zoom::cause_of(region, out.reference, out.yours, out.answer.tolerance);
+  }
   return out;
 }
 
@@ -143,29 +192,24 @@ ZoomAnswer answer_to(const ZoomQuestion& question, const CompareAnswer& compared
 }
 
 std::vector<Operation> zoom_operations() {
+  std::vector<Argument> in_a_session = zoom_arguments();
+  in_a_session.push_back(session_argument());
   return {
       {.name = "zoom",
        .help = "trace every operation inside the first call that diverges, on both sides, and name the lines to fix",
-       .arguments =
-           {{.name = "reference",
-             .help = "the run that is right: an id, latest:NAME, or a folder",
-             .required = true,
-             .positional = true},
-            {.name = "candidate", .help = "the run to fix", .required = true, .positional = true},
-            {.name = "stage", .help = "the module to look into (default: the first divergence)", .value = "NAME"},
-            {.name = "candidate_stage", .help = "its name in the candidate, where that differs", .value = "NAME"},
-            {.name = "step", .type = kInteger, .help = "the denoising step of the call", .value = "N"},
-            {.name = "hit", .type = kInteger, .help = "which call in that step, from 0", .value = "N"},
-            {.name = "pass", .help = "cond or uncond", .value = "PASS"},
-            {.name = "map",
-             .help = "JSON file: names of the candidate to names of the reference",
-             .path = true,
-             .value = "FILE"}},
-       .result = "schema:string call:object agrees:boolean regions:array inputs:array values:object output_error:any tolerance:any "
-                 "truncated:boolean jump?:object incomplete?:string",
+       .arguments = zoom_arguments(),
+       .result = "schema:string call:object agrees:boolean regions:array inputs:array values:object output_error:any "
+                 "tolerance:any truncated:boolean jump?:object incomplete?:string",
        .slow = true,
        .examples = {"lockstep zoom latest:reference latest:port"},
        .call = &answer_zoom},
+      {.name = "debug zoom",
+       .help = "zoom, and stop the session's program at the lines that it names",
+       .arguments = std::move(in_a_session),
+       .result = "breakpoints:objects note:string zoom:object",
+       .slow = true,
+       .examples = {"lockstep debug zoom latest:reference latest:port"},
+       .call = &debug_zoom},
   };
 }
 

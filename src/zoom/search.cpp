@@ -21,6 +21,12 @@ bool is_commutative(const Step& step) {
   return step.kind == "add" || step.kind == "mul" || step.kind == "maximum" || step.kind == "minimum";
 }
 
+// Takes some of the elements of its input, whatever a framework calls it.
+bool selects(const Step& step) {
+  static const std::set<std::string_view> kKinds{"getitem", "split", "narrow", "select", "index_select", "real", "imag"};
+  return kKinds.contains(step.kind) && step.operand("input") >= 0;
+}
+
 class Search : public Blame {
  public:
   using Blame::Blame;
@@ -81,13 +87,13 @@ class Search : public Blame {
     const Step step_c = yours_.step(maker_c), step_r = reference_.step(maker_r);
     if (is_sum(step_c) && is_sum(step_r)) return by_terms(c, r, maker_c, maker_r, true);
     if (is_product(step_c) && is_product(step_r)) return by_terms(c, r, maker_c, maker_r, false);
+    if (selects(step_c) && selects(step_r)) return by_selection(c, r, maker_c, maker_r);
     if (step_c.kind != step_r.kind || step_c.outputs.size() != step_r.outputs.size()) return false;
     std::vector<std::pair<int, int>> different;
     std::vector<Partner> partners;
     std::vector<ArgumentDifference> arguments = argument_differences(step_c, step_r);
     std::vector<Operand> left = step_c.operands, right = step_r.operands;
-    if (is_commutative(step_c) && left.size() == 2 && right.size() == 2 &&
-        partners_.agree(left[0].value, right[1].value))
+    if (left.size() == 2 && right.size() == 2 && are_crossed(step_c, left, right))
       std::swap(right[0].value, right[1].value);
     for (size_t i = 0; i < left.size(); ++i) {
       const int other = operand_like(left[i], i, left.size(), right);
@@ -110,6 +116,28 @@ class Search : public Blame {
       return true;
     }
     for (const auto& [mine, theirs] : different) locate(mine, theirs, maker_c, maker_r);
+    return true;
+  }
+
+  // The operands stand in each other's places: of a sum that says nothing, and of a product of matrices, which may have
+  // been transposed as a whole, only where they fit no other way.
+  bool are_crossed(const Step& step, const std::vector<Operand>& left, const std::vector<Operand>& right) {
+    if (is_commutative(step)) return partners_.agree(left[0].value, right[1].value);
+    return step.kind == "matmul" && !partners_.agree(left[0].value, right[0].value) &&
+           !partners_.agree(left[1].value, right[1].value) &&
+           (partners_.agree(left[0].value, right[1].value) || partners_.agree(left[1].value, right[0].value));
+  }
+
+  // Parts of something: of the same thing they were cut otherwise, else that is followed.
+  bool by_selection(int c, int r, int maker_c, int maker_r) {
+    const int whole_c = yours_.step(maker_c).operand("input"), whole_r = reference_.step(maker_r).operand("input");
+    const Agreement agreement = partners_.agreement(whole_c, whole_r);
+    if (!agreement && checked_numel(yours_.value(whole_c).shape) != checked_numel(reference_.value(whole_r).shape))
+      return false;
+    if (agreement)
+      blame_step(c, r, maker_c, maker_r, {{"input", whole_c, whole_r, agreement}}, {});
+    else
+      locate(whole_c, whole_r, maker_c, maker_r);
     return true;
   }
 
@@ -356,6 +384,8 @@ Answer search(Side& reference, Side& yours, double input_noise) {
     answer.output_error =
         std::max(answer.output_error, distance(yours, outputs_c[i].second, reference, outputs_r[i].second));
   answer.tolerance = std::clamp(std::sqrt(noise * answer.output_error), 2 * noise, 0.02);
+  expand_complex_products(reference);
+  expand_complex_products(yours);
   Search searching(reference, yours, answer.tolerance);
   for (size_t i = 0; i < count; ++i) searching.look_at_output(outputs_c[i].second, outputs_r[i].second);
   answer.regions = searching.take_regions();

@@ -26,6 +26,7 @@ struct Value {
   Shape shape;             // known even where the value is not
   int step = -1;           // what made it; -1: it was there before
   int expanded = -1;       // the last of the simple steps that a fused step stands for; -1: none
+  bool is_complex = false;  // the last axis holds the two parts
   bool made_here = false;  // not recorded: computed while a fused step was taken apart
 };
 

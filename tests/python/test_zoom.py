@@ -238,6 +238,41 @@ def test_a_comparison_can_zoom_by_itself(place):
     assert any(line_of(text, "mixed = ") in lines(region) for region in answer["zoom"]["regions"])
 
 
+def test_the_answer_is_what_the_schema_says(place):
+    from test_json_schemas import check
+
+    place.write("schema", REFERENCE, ("(q, k, v)\n", "(q, k, v, scale=0.7)\n"))
+    place.record("schema", "--operations", "Block")
+    check("zoom", place.zoom("schema", "--stage", "Block"))
+    check("zoom", place.zoom("reference", "--stage", "Block", status=0))
+
+
+def test_the_report_shows_both_sources(place):
+    place.write("reported", REFERENCE, ("(q, k, v)\n", "(q, k, v, scale=0.7)\n"))
+    place.record("reported")
+    place.run("compare", "latest:reference", "latest:reported", "--zoom", "--report", "out.html", status=1)
+    page = (place.folder / "out.html").read_text()
+    assert page.count("mixed = F.scaled_dot_product_attention(q, k, v, scale=0.7)") >= 1 and '"inside":{' in page
+
+
+def test_a_session_stops_where_zoom_points(place, tmp_path):
+    from debug_service import Home
+
+    text = place.write("stopped", REFERENCE, ("(q, k, v)\n", "(q, k, v, scale=0.7)\n"))
+    home = Home(tmp_path)
+    try:
+        for name in ("reference", "stopped"):
+            words = ["record", "--operations", "Block", "--name", name, "--", sys.executable, f"{name}.py"]
+            subprocess.run([PROGRAM, "--home", str(home.home), "--quiet", *words], cwd=place.folder, check=True, capture_output=True, timeout=300)
+        home.debug("start", "--python", sys.executable, str(place.folder / "stopped.py"))
+        made = home.debug("zoom", "latest:reference", "latest:stopped", "--stage", "Block")
+        assert [one["line"] for one in made["breakpoints"]] == [line_of(text, "mixed = ")] and "reference" in made["note"]
+        stop = home.debug("continue", "--max-wait", "60")["stop"]
+        assert stop["location"]["line"] == line_of(text, "mixed = ") and stop["location"]["file"].endswith("stopped.py")
+    finally:
+        home.close()
+
+
 FED = """
 import torch, torch.nn as nn
 

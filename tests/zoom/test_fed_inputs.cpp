@@ -22,7 +22,7 @@ Side side_with(const std::vector<std::pair<std::string, Numbers>>& inputs) {
   for (const auto& [name, numbers] : inputs) {
     tape.inputs.emplace_back(name, static_cast<int>(tape.values.size()));
     tape.values.push_back({Origin::kInput, name, Tensor::from<float>(numbers.shape, numbers.values), numbers.shape, -1,
-                           -1, false});
+                           -1, false, false});
   }
   return Side(std::move(tape));
 }
