@@ -199,7 +199,7 @@ std::vector<Operation> zoom_operations() {
        .help = "trace every operation inside the first call that diverges, on both sides, and name the lines to fix",
        .arguments = zoom_arguments(),
        .result = "schema:string call:object agrees:boolean regions:array inputs:array values:object output_error:any "
-                 "tolerance:any truncated:boolean jump?:object incomplete?:string",
+                 "tolerance:any truncated:boolean uncompiled:boolean jump?:object incomplete?:string",
        .slow = true,
        .examples = {"lockstep zoom latest:reference latest:port"},
        .call = &answer_zoom},

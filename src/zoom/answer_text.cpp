@@ -152,6 +152,7 @@ Json json_from(const Answer& answer, const Side& reference, const Side& yours) {
       {"output_error", json_number(answer.output_error)},
       {"tolerance", json_number(answer.tolerance)},
       {"truncated", yours.tape().truncated || reference.tape().truncated}};
+  out["uncompiled"] = yours.tape().uncompiled || reference.tape().uncompiled;
   out["inputs"] = Json::array();
   for (const FedInput& input : answer.inputs)
     out["inputs"].push_back({{"yours", printable(input.yours, 200)},
@@ -174,6 +175,11 @@ std::string page_from(const Answer& answer, const Side& reference, const Side& y
   std::string out = fmt::format("{} against {} (reference): {} of {} values agree; output differs by {:.2g}\n",
                                 printable(yours.tape().call, 200), printable(reference.tape().call, 200),
                                 answer.matched, answer.compared, answer.output_error);
+  if (yours.tape().uncompiled || reference.tape().uncompiled)
+    out += fmt::format("What torch.compile makes was run uncompiled{}.\n",
+                       !reference.tape().uncompiled ? " in yours"
+                       : !yours.tape().uncompiled   ? " in the reference"
+                                                    : "");
   for (const FedInput& input : answer.inputs) {
     const std::string name = printable(input.yours, 200);
     if (input.why_not.empty())

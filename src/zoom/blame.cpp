@@ -57,12 +57,6 @@ std::string described(const Side& side, int value) {
   return text;
 }
 
-bool only_moves(const Step& step) {
-  static const std::set<std::string_view> kKinds{"reshape", "transpose", "permute", "unsqueeze",
-                                                 "squeeze", "copy",      "to",      "expand"};
-  return kKinds.contains(step.kind);
-}
-
 std::vector<ArgumentDifference> argument_differences(const Step& yours, const Step& reference) {
   std::vector<ArgumentDifference> out;
   for (const auto& [name, value] : yours.arguments.items()) {
@@ -179,6 +173,56 @@ void Blame::blame_step(int c, int r, int maker_c, int maker_r, std::vector<Partn
   region.partners = std::move(partners);
 }
 
+// Back from a value that lies otherwise than the reference's, for as long as what it was made of does too.
+void Blame::add_makers_of_arrangement(int value, std::vector<int>& out) {
+  std::vector<int> pending{value};
+  std::set<int> seen;
+  while (!pending.empty() && seen.size() < 32) {
+    const int at = pending.back();
+    pending.pop_back();
+    const int maker = yours_.value(at).step;
+    if (maker < 0 || !seen.insert(at).second) continue;
+    const std::vector<Match> matches = partners_.of_yours(at);
+    if (matches.empty() || matches.front().agreement.arrangement >= Arrangement::kFlat) continue;
+    out.push_back(maker);
+    for (const Operand& operand : yours_.step(maker).operands) pending.push_back(operand.value);
+  }
+}
+
+namespace {
+
+// Its result depends on which axis is which: elements of other places are put together.
+bool looks_at_places(const Step& step) {
+  return step.kind == "conv" || step.kind == "unfold" || step.kind == "getitem" || step.kind == "cumsum" ||
+         step.kind.ends_with("pool2d") || step.kind == "embedding";
+}
+
+}  // namespace
+
+void Blame::add_rearranging_steps(Region& region) {
+  std::set<int> made;
+  for (const int step : region.yours)
+    for (const int output : yours_.step(step).outputs) made.insert(output);
+  std::vector<int> found;
+  for (const int step : region.yours)
+    for (const Operand& operand : yours_.step(step).operands) {
+      if (made.contains(operand.value) || yours_.value(operand.value).step < 0) continue;
+      const std::vector<Match> matches = partners_.of_yours(operand.value);
+      if (matches.empty()) continue;
+      const Match& best = matches.front();
+      const bool same_shape = yours_.value(operand.value).shape == reference_.value(best.value).shape;
+      if (best.agreement.arrangement == Arrangement::kReordered ||
+          (best.agreement.arrangement == Arrangement::kPermuted && same_shape)) {
+        add_makers_of_arrangement(operand.value, found);
+      } else if (best.agreement.arrangement == Arrangement::kPermuted && looks_at_places(yours_.step(step))) {
+        std::vector<int> moves;
+        stripped(yours_, operand.value, moves);
+        found.insert(found.end(), moves.begin(), moves.end());
+      }
+    }
+  region.yours.insert(region.yours.end(), found.begin(), found.end());
+}
+
 bool Blame::same_shapes(const Partner& partner) const {
   return yours_.value(partner.yours).shape == reference_.value(partner.reference).shape;
 }
@@ -201,6 +245,7 @@ Region& Blame::blame_chain(Kind kind, int c, int r, const Terms& left, const Ter
   region.yours = left.steps;
   region.reference = right.steps;
   region.partners = std::move(partners);
+  if (kind == Kind::kOperation) add_rearranging_steps(region);
   return region;
 }
 

@@ -272,9 +272,7 @@ class Evaluation {
 
 class Replay {
  public:
-  Replay(const Side& side, int changed, std::shared_ptr<const Numbers> given) : side_(side) {
-    made_[changed] = std::move(given);
-  }
+  Replay(const Side& side, Given given) : side_(side), made_(std::move(given)) {}
 
   std::shared_ptr<const Numbers> value(int index) {
     if (const auto at = made_.find(index); at != made_.end()) return at->second;
@@ -297,7 +295,7 @@ class Replay {
   }
 
   const Side& side_;
-  std::map<int, std::shared_ptr<const Numbers>> made_;
+  Given made_;
   std::map<int, bool> depends_;
 };
 
@@ -346,7 +344,11 @@ std::optional<Numbers> evaluate(const Side& side, const Step& step, int output, 
 }
 
 std::optional<Numbers> replay(const Side& side, int value, int changed, std::shared_ptr<const Numbers> given) {
-  const auto made = Replay(side, changed, std::move(given)).value(value);
+  return replay(side, value, Given{{changed, std::move(given)}});
+}
+
+std::optional<Numbers> replay(const Side& side, int value, const Given& given) {
+  const auto made = Replay(side, given).value(value);
   if (!made) return std::nullopt;
   return *made;
 }

@@ -1,6 +1,7 @@
 // A recorded step computed again, from other operands than it had: what would the reference have made of yours?
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -16,6 +17,10 @@ std::optional<Numbers> evaluate(const Side& side, const Step& step, int output, 
 
 // `value` computed from `given` in the place of `changed`: only steps that depend on `changed` are computed.
 std::optional<Numbers> replay(const Side& side, int value, int changed, std::shared_ptr<const Numbers> given);
+
+// The same with several values given at once.
+using Given = std::map<int, std::shared_ptr<const Numbers>>;
+std::optional<Numbers> replay(const Side& side, int value, const Given& given);
 
 // Arguments that are no tensors, where they are of that sort.
 double number_or(const Step& step, const char* name, double otherwise);

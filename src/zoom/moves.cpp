@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <functional>
+#include <set>
 #include <unordered_map>
 
 namespace lockstep::zoom {
@@ -69,6 +70,39 @@ std::optional<Numbers> by_value(const Numbers& from, const Numbers& to, const Nu
 }
 
 }  // namespace
+
+bool only_moves(const Step& step) {
+  static const std::set<std::string_view> kKinds{"reshape", "transpose", "permute", "unsqueeze",
+                                                 "squeeze", "copy",      "to",      "expand"};
+  return kKinds.contains(step.kind);
+}
+
+bool moves_some_or_joins(const Step& step) {
+  static const std::set<std::string_view> kKinds{"getitem", "split", "narrow", "select", "concatenate",
+                                                 "stack",   "flip",  "roll",   "real",   "imag"};
+  return kKinds.contains(step.kind) || only_moves(step);
+}
+
+int moved_from(const Side& side, int value, std::vector<int>& steps) {
+  std::vector<int> pending{value};
+  std::set<int> sources, seen;
+  while (!pending.empty()) {
+    const int at = pending.back();
+    pending.pop_back();
+    if (!seen.insert(at).second) continue;
+    const int maker = side.value(at).step;
+    if (maker < 0 || side.step(maker).in_place || !moves_some_or_joins(side.step(maker))) {
+      sources.insert(at);
+      if (sources.size() > 1) return -1;
+      continue;
+    }
+    steps.push_back(maker);
+    for (const Operand& operand : side.step(maker).operands) pending.push_back(operand.value);
+  }
+  const int source = sources.empty() ? -1 : *sources.begin();
+  if (source < 0 || checked_numel(side.value(source).shape) != checked_numel(side.value(value).shape)) return -1;
+  return source;
+}
 
 std::optional<Numbers> moved(const Side& side, const Step& step, int output, const Numbers& given) {
   const int first = step.operands.front().value;

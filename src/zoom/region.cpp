@@ -79,6 +79,16 @@ bool meet_in_one_function(const Side& reference, const Side& yours, Region& regi
   return false;
 }
 
+// Steps of several lines that all happen in one call: the line of that call says what is missing.
+int frame_of_one_line(const Side& side, const std::vector<int>& steps) {
+  size_t depth = SIZE_MAX;  // of the shallowest chain
+  for (const int step : steps) depth = std::min(depth, side.step(step).where.size());
+  if (steps.empty() || depth == SIZE_MAX || lines_of(side, steps, 0).size() < 2) return 0;
+  for (size_t back = 1; back < depth; ++back)
+    if (lines_of(side, steps, static_cast<int>(back)).size() == 1) return static_cast<int>(back);
+  return 0;
+}
+
 // Several parts of one result, each used where another belongs: they were unpacked in the wrong order.
 void blame_the_unpacking(std::vector<Region>& regions, const Side& yours) {
   std::map<int, std::vector<size_t>> by_maker;
@@ -91,9 +101,15 @@ void blame_the_unpacking(std::vector<Region>& regions, const Side& yours) {
     std::set<Line> lines;
     for (const size_t i : of)
       for (const Place& place : lines_of(yours, regions[i].yours, 0)) lines.emplace(place.file, place.line);
-    if (lines.size() < 2) continue;
+    std::set<int> parts;
+    for (const size_t i : of) parts.insert(regions[i].yours_value);
+    if (lines.size() < 2 && parts.size() < 2) continue;
     for (const size_t i : of) {
-      regions[i].yours = {maker};
+      // Used in one line alone, they may have been exchanged there as well.
+      if (lines.size() < 2)
+        regions[i].yours.push_back(maker);
+      else
+        regions[i].yours = {maker};
       regions[i].note = "the parts are used in each other's places; " + regions[i].note;
     }
   }
@@ -145,6 +161,7 @@ void tidy(std::vector<Region>& regions, const Side& reference, const Side& yours
     std::sort(region.reference.begin(), region.reference.end());
     region.reference.erase(std::unique(region.reference.begin(), region.reference.end()), region.reference.end());
     if (region.same_function && meet_in_one_function(reference, yours, region)) continue;
+    if (region.kind == Kind::kMissingStep) region.reference_frame = frame_of_one_line(reference, region.reference);
     if (region.same_function && !region.yours.empty() && !yours.step(region.yours.back()).where.empty())
       keep_steps_in(yours, yours.step(region.yours.back()).where.front(), region);
     region.frame = acquitted_frame(yours, region, partners);

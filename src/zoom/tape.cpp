@@ -172,6 +172,7 @@ class TapeReader {
     if (const auto at = line.find("outputs"); at != line.end())
       for (const Operand& one : operands(*at)) to.outputs.emplace_back(one.parameter, one.value);
     if (const auto at = line.find("truncated"); at != line.end()) to.truncated = *at == Json(true);
+    if (const auto at = line.find("uncompiled"); at != line.end()) to.uncompiled = *at == Json(true);
     ended_ = true;
   }
 

@@ -57,6 +57,7 @@ struct Tape {
   std::vector<std::pair<std::string, int>> inputs, outputs;  // by path: "0", "hidden_states", "1.0"
   std::vector<std::string> fed;  // paths of inputs that were the reference's, not the program's own
   bool truncated = false;        // operations or values are missing
+  bool uncompiled = false;       // what torch.compile or MLX would have compiled was run as it was written
 };
 
 // All calls in a run's operations.jsonl. Error{kNotFound} where the run has none, Error{kCorrupt} where a line cannot

@@ -341,3 +341,70 @@ def test_an_input_that_cannot_be_given_is_said_to_be_the_programs_own(fed):
     answer = fed.zoom("gone", "--stage", "Whole.inner", status=0)
     (given,) = answer["inputs"]
     assert not given["given"] and "is gone" in given["note"]
+
+
+TABLE = """
+import numpy as np, torch, torch.nn as nn
+
+class Table(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(16, 8)
+
+    def forward(self, t):
+        angles = torch.outer(t, torch.exp(-torch.arange(8) / 3))
+        return self.out(torch.cat([torch.cos(angles), torch.sin(angles)], -1))
+
+class WithNumpy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(16, 8)
+
+    def forward(self, t):
+        angles = t.numpy()[:, None] * np.exp(-np.arange(8) / 3)
+        table = np.concatenate([np.cos(angles), np.sin(angles)], -1)
+        return self.out(torch.from_numpy(table.astype(np.float32)))
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    model = KIND()
+    before = np.exp, np.concatenate, np.cos, torch.from_numpy
+    with torch.no_grad():
+        print(model(torch.linspace(0.1, 3, 6)).double().sum().item())
+    assert before == (np.exp, np.concatenate, np.cos, torch.from_numpy)
+"""
+
+
+def test_numpy_inside_a_call_is_seen_by_its_functions(tmp_path):
+    place = Place(tmp_path)
+    place.write("reference", TABLE, ("KIND()", "Table()"))
+    text = place.write("right", TABLE, ("KIND()", "WithNumpy()"))
+    place.write("wrong", text, ("[np.cos(angles), np.sin(angles)]", "[np.sin(angles), np.cos(angles)]"))
+    for name, stage in (("reference", "Table"), ("right", "WithNumpy"), ("wrong", "WithNumpy")):
+        place.record(name, "--operations", stage)
+        plain = subprocess.run([sys.executable, f"{name}.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert (tmp_path / "home" / "latest" / name / "output.log").read_text() == plain.stdout
+    stages = ("--stage", "Table", "--candidate-stage", "WithNumpy")
+    assert place.zoom("right", *stages, status=0)["agrees"]
+    answer = place.zoom("wrong", *stages)
+    assert any(line_of(text, "table = ") in lines(region) for region in answer["regions"])
+
+
+def test_what_was_compiled_is_run_as_it_was_written(fed):
+    text = fed.write("compiled", FED.replace("torch.tanh(hidden)", "torch.sin(hidden)"), ("model, x = Whole(),", "model, x = torch.compile(Whole()),"))
+    fed.record("compiled", "--operations", "*inner")
+    stage = json.loads((fed.folder / "home" / "latest" / "compiled" / "operations.jsonl").read_text().partition("\n")[0])["call"]
+    answer = fed.zoom("compiled", "--stage", "Whole.inner", "--candidate-stage", stage)
+    assert answer["uncompiled"] and [lines(region) for region in answer["regions"]] == [[line_of(text, "torch.sin(hidden)")]]
+
+
+def test_autocast_changes_nothing_that_is_seen(fed):
+    change = ("with torch.no_grad():", "with torch.no_grad(), torch.autocast('cpu', torch.bfloat16):")
+    fed.write("autocast_plain", FED, change)
+    text = fed.write("autocast_wrong", FED.replace("torch.tanh(hidden)", "torch.sin(hidden)"), change)
+    for name in ("autocast_plain", "autocast_wrong"):
+        fed.record(name, "--operations", "Whole.inner")
+        plain = subprocess.run([sys.executable, f"{name}.py"], cwd=fed.folder, capture_output=True, text=True, check=True)
+        assert (fed.folder / "home" / "latest" / name / "output.log").read_text() == plain.stdout
+    answer = json.loads(fed.run("--json", "zoom", "latest:autocast_plain", "latest:autocast_wrong", "--stage", "Whole.inner", status=1).stdout)
+    assert [lines(region) for region in answer["regions"]] == [[line_of(text, "torch.sin(hidden)")]]

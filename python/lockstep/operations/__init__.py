@@ -5,6 +5,7 @@ import fnmatch
 import os
 
 from .. import _session
+from . import numpy_border
 from .fed_inputs import FedInputs, named
 from .tape import Tape
 
@@ -25,6 +26,7 @@ class Operations:
         self._pass = pass_name or None
         self._feed = FedInputs.from_environment()
         self._tape = None
+        self.uncompiled = False  # something of torch.compile's was met, and is run as it was written
         self._open = False  # a call is being traced: those inside it belong to it
 
     @property
@@ -60,7 +62,7 @@ class Operations:
                 self._open = False
         try:
             if traced:
-                self._tape.end_call(output)
+                self._tape.end_call(output, self.uncompiled)
         except Exception as error:
             _session.warn_once(("operations", type(error)), f"the operations of {name} are not complete: {error}")
         return output
@@ -82,4 +84,5 @@ class Operations:
         for path, value in named(args, kwargs, parameters):
             self._tape.name_input(path, value)
         scope.enter_context(frontend.scope(self._tape))
+        scope.enter_context(numpy_border.scope(self._tape))
         return True

@@ -66,10 +66,10 @@ class Tape:
     def name_input(self, path, value):
         opened(path, value, lambda one, array: self.leaf(array, "input", one))
 
-    def end_call(self, output):
+    def end_call(self, output, uncompiled=False):
         outputs = []
         opened("", output, lambda path, array: (outputs.append([path.lstrip("."), self.value_of(array)]), array)[1])
-        self._write({"end": True, "outputs": outputs, "truncated": self.truncated})
+        self._write({"end": True, "outputs": outputs, "truncated": self.truncated, **({"uncompiled": True} if uncompiled else {})})
         self._lines.flush()
         self._bytes.flush()
         self.values = None
