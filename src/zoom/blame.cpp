@@ -21,6 +21,13 @@ bool same_argument(const Json& a, const Json& b) {
   return a == b;
 }
 
+// Of one shape but for axes of size 1.
+bool same_sizes(Shape a, Shape b) {
+  std::erase(a, 1);
+  std::erase(b, 1);
+  return a == b;
+}
+
 // The last step on the way to a value that took a parameter; -1: none.
 int nearest_parameter_use(const Side& side, int value) {
   std::vector<int> pending{value};
@@ -193,7 +200,7 @@ namespace {
 
 // Its result depends on which axis is which: elements of other places are put together.
 bool looks_at_places(const Step& step) {
-  return step.kind == "conv" || step.kind == "unfold" || step.kind == "getitem" || step.kind == "cumsum" ||
+  return step.kind == "conv" || step.kind == "unfold" || step.kind == "reshape" || step.kind == "getitem" || step.kind == "cumsum" ||
          step.kind.ends_with("pool2d") || step.kind == "embedding";
 }
 
@@ -210,7 +217,7 @@ void Blame::add_rearranging_steps(Region& region) {
       const std::vector<Match> matches = partners_.of_yours(operand.value);
       if (matches.empty()) continue;
       const Match& best = matches.front();
-      const bool same_shape = yours_.value(operand.value).shape == reference_.value(best.value).shape;
+      const bool same_shape = same_sizes(yours_.value(operand.value).shape, reference_.value(best.value).shape);
       if (best.agreement.arrangement == Arrangement::kReordered ||
           (best.agreement.arrangement == Arrangement::kPermuted && same_shape)) {
         add_makers_of_arrangement(operand.value, found);
@@ -224,7 +231,7 @@ void Blame::add_rearranging_steps(Region& region) {
 }
 
 bool Blame::same_shapes(const Partner& partner) const {
-  return yours_.value(partner.yours).shape == reference_.value(partner.reference).shape;
+  return same_sizes(yours_.value(partner.yours).shape, reference_.value(partner.reference).shape);
 }
 
 bool Blame::is_narrower(int maker_c, int maker_r) const {

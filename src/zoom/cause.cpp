@@ -118,6 +118,14 @@ class AsModule {
                                  weights_c_ = std::make_shared<MemoryWeights>();
 };
 
+// A factor for each channel says what is different, not what was done; and what happens around a model (its noise, its
+// schedule, its pictures) does not happen inside one of its calls.
+bool speaks_of_operations(Cause cause) {
+  static constexpr std::string_view kAround[] = {"latents", "scheduler", "guidance", "tokens",   "text",
+                                                 "picture", "image",     "capture",  "timestep", "stage"};
+  return !cause.is_effect() && std::find(std::begin(kAround), std::end(kAround), cause.family()) == std::end(kAround);
+}
+
 }  // namespace
 
 std::optional<RegionCause> cause_of(const Region& region, const Side& reference, const Side& yours, double tolerance) {
@@ -125,7 +133,7 @@ std::optional<RegionCause> cause_of(const Region& region, const Side& reference,
   AsModule module(region, reference, yours, tolerance);
   if (!module.add_results(region.yours_value, region.reference_value)) return std::nullopt;
   for (const Finding& finding : module.causes(std::max(region.error, 4 * kFit)))
-    if (!finding.cause.is_effect())  // a factor for each channel says what is different, not what was done
+    if (speaks_of_operations(finding.cause))
       return RegionCause{std::string(finding.cause.id()), finding.explanation, finding.fix, finding.residual};
   return std::nullopt;
 }

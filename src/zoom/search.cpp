@@ -33,6 +33,7 @@ bool selects(const Step& step) {
 class Search : public Blame {
  public:
   using Blame::Blame;
+  double roundoff = unit_roundoff(DType::kF32);  // of the coarser side
 
   // What made c differ from r. `user_c`, `user_r`: the steps that take them; -1: they are the call's outputs.
   void locate(int c, int r, int user_c, int user_r) {
@@ -295,7 +296,19 @@ class Search : public Blame {
     }
     if (given.empty()) return false;
     const auto made = replay(reference_, r, given);
-    return made && static_cast<bool>(agreement_of(*mine, *made, partners_.tolerance()));
+    if (!made) return false;
+    if (agreement_of(*mine, *made, partners_.tolerance())) return true;
+    // Values in between may have been rounded otherwise, or not at all: one more rounding of what goes in is as good.
+    for (auto& [value, numbers] : given) {
+      Numbers shaken = *numbers;
+      for (size_t i = 0; i < shaken.values.size(); ++i)
+        shaken.values[i] *= 1 + static_cast<float>((i * 2654435761U >> 7 & 1 ? 1 : -1) * roundoff);
+      numbers = std::make_shared<Numbers>(std::move(shaken));
+    }
+    const auto other = replay(reference_, r, given);
+    if (!other || other->count() != made->count()) return false;
+    const double shift = relative_distance(other->values.data(), made->values.data(), made->count());
+    return shift > partners_.tolerance() && static_cast<bool>(agreement_of(*mine, *theirs, 4 * shift));
   }
 
   // Fused on one side, written out on the other: the fused one is taken apart.
@@ -442,6 +455,7 @@ Answer search(Side& reference, Side& yours, double input_noise) {
   expand_complex_products(reference);
   expand_complex_products(yours);
   Search searching(reference, yours, answer.tolerance);
+  searching.roundoff = std::max(worst_roundoff(reference), worst_roundoff(yours));
   for (size_t i = 0; i < count; ++i) searching.look_at_output(outputs_c[i].second, outputs_r[i].second);
   answer.regions = searching.take_regions();
   tidy(answer.regions, reference, yours, searching.partners());
