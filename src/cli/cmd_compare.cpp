@@ -67,12 +67,10 @@ void run_compare(App& app, const Operation& operation, const GivenWords& given, 
   if (app.global.json)
     print_json(document);
   else if (!app.global.quiet || comparison.verdict != "match")
-    print("{}",
-          text_from(comparison, answer.reference, answer.candidate, presentation.all, terminal.color()));
+    print("{}", text_from(comparison, answer.reference, answer.candidate, presentation.all, terminal.color()));
   if (zoomed && !app.global.json)
-    print("\nInside that call:\n{}",
-          zoom::text_from(zoomed->answer, zoomed->reference, zoomed->yours, terminal.color(),
-                          terminal.interactive() ? terminal.width() : 0));
+    print("\nInside that call:\n{}", zoom::text_from(zoomed->answer, zoomed->reference, zoomed->yours, terminal.color(),
+                                                     terminal.interactive() ? terminal.width() : 0));
   app.status = comparison.verdict == "match" ? 0 : 1;
   if (comparison.verdict != "nothing_compared") return;
   app.status = exit_status(Code::kBadInput);

@@ -28,7 +28,8 @@ void add_zoom(App& app) {
     if (app.global.json)
       print_json(zoom::json_from(found.answer, found.reference, found.yours));
     else
-      print("{}", zoom::text_from(found.answer, found.reference, found.yours, terminal.color(), terminal.interactive() ? terminal.width() : 0));
+      print("{}", zoom::text_from(found.answer, found.reference, found.yours, terminal.color(),
+                                  terminal.interactive() ? terminal.width() : 0));
     app.status = found.answer.agrees ? 0 : 1;
   });
 }

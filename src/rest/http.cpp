@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kNewcomer{1000};  // to send something, while others wait
-constexpr int kBacklog = 512;  // connections that the system holds while all threads are busy
+constexpr int kBacklog = 512;                         // connections that the system holds while all threads are busy
 
 // Of the request that this thread is serving.
 thread_local int served_socket = -1;

@@ -91,8 +91,7 @@ Json debug_zoom(Service& service, const Json& arguments, CallControl& control) {
   for (const Json& region : found["regions"]) {
     if (region["yours"].empty()) continue;
     const Json& line = region["yours"].front();
-    const std::string where =
-        line["file"].get<std::string>() + ":" + std::to_string(line["line"].get<int64_t>());
+    const std::string where = line["file"].get<std::string>() + ":" + std::to_string(line["line"].get<int64_t>());
     const bool known = std::any_of(breakpoints.begin(), breakpoints.end(), [&](const Json& breakpoint) {
       return breakpoint.value("where", std::string()) == where;
     });
@@ -101,9 +100,10 @@ Json debug_zoom(Service& service, const Json& arguments, CallControl& control) {
     if (!session.empty()) wanted["session"] = session;
     breakpoints.push_back(set_breakpoint(service, wanted, control).value("breakpoint", Json::object()));
   }
-  return {{"breakpoints", breakpoints},
-          {"note", "the breakpoints are in your program; a session beside it that stops in the reference does not exist"},
-          {"zoom", found}};
+  return {
+      {"breakpoints", breakpoints},
+      {"note", "the breakpoints are in your program; a session beside it that stops in the reference does not exist"},
+      {"zoom", found}};
 }
 
 std::vector<Argument> zoom_arguments() {

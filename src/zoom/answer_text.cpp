@@ -124,19 +124,19 @@ Json json_from(const Answer& answer, const Side& reference, const Side& yours) {
     for (const Partner& one : region.partners)
       partners.push_back(
           {{"parameter", printable(one.parameter, 80)}, {"words", partner_words(one, reference, yours)}});
-    regions.push_back({{"kind", kind_name(region.kind)},
-                       {"error", json_number(region.error)},
-                       {"rest_is_proven", region.proven},
-                       {"note", printable(region.note, 1000)},
-                       {"yours", json_lines(yours, region.yours, region.frame, sources)},
-                       {"call_chain", json_chain(yours, region.yours)},
-                       {"reference", json_lines(reference, region.reference, region.reference_frame, sources)},
-                       {"source",
-                        {{"yours", json_source(sources.around(lines_of(yours, region.yours, region.frame)))},
-                         {"reference", json_source(sources.around(
-                                           lines_of(reference, region.reference, region.reference_frame)))}}},
-                       {"arguments", arguments},
-                       {"inputs", partners}});
+    regions.push_back(
+        {{"kind", kind_name(region.kind)},
+         {"error", json_number(region.error)},
+         {"rest_is_proven", region.proven},
+         {"note", printable(region.note, 1000)},
+         {"yours", json_lines(yours, region.yours, region.frame, sources)},
+         {"call_chain", json_chain(yours, region.yours)},
+         {"reference", json_lines(reference, region.reference, region.reference_frame, sources)},
+         {"source",
+          {{"yours", json_source(sources.around(lines_of(yours, region.yours, region.frame)))},
+           {"reference", json_source(sources.around(lines_of(reference, region.reference, region.reference_frame)))}}},
+         {"arguments", arguments},
+         {"inputs", partners}});
     if (region.cause)
       regions.back()["cause"] = {{"cause", region.cause->id},
                                  {"explanation", printable(region.cause->explanation, 1000)},
@@ -176,10 +176,10 @@ std::string page_from(const Answer& answer, const Side& reference, const Side& y
                                 printable(yours.tape().call, 200), printable(reference.tape().call, 200),
                                 answer.matched, answer.compared, answer.output_error);
   if (yours.tape().uncompiled || reference.tape().uncompiled)
-    out += fmt::format("What torch.compile makes was run uncompiled{}.\n",
-                       !reference.tape().uncompiled ? " in yours"
-                       : !yours.tape().uncompiled   ? " in the reference"
-                                                    : "");
+    out +=
+        fmt::format("What torch.compile makes was run uncompiled{}.\n", !reference.tape().uncompiled ? " in yours"
+                                                                        : !yours.tape().uncompiled ? " in the reference"
+                                                                                                   : "");
   for (const FedInput& input : answer.inputs) {
     const std::string name = printable(input.yours, 200);
     if (input.why_not.empty())

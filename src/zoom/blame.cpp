@@ -200,8 +200,8 @@ namespace {
 
 // Its result depends on which axis is which: elements of other places are put together.
 bool looks_at_places(const Step& step) {
-  return step.kind == "conv" || step.kind == "unfold" || step.kind == "reshape" || step.kind == "getitem" || step.kind == "cumsum" ||
-         step.kind.ends_with("pool2d") || step.kind == "embedding";
+  return step.kind == "conv" || step.kind == "unfold" || step.kind == "reshape" || step.kind == "getitem" ||
+         step.kind == "cumsum" || step.kind.ends_with("pool2d") || step.kind == "embedding";
 }
 
 }  // namespace
@@ -216,12 +216,14 @@ void Blame::add_rearranging_steps(Region& region) {
       if (made.contains(operand.value) || yours_.value(operand.value).step < 0) continue;
       const std::vector<Match> matches = partners_.of_yours(operand.value);
       if (matches.empty()) continue;
-      const Match& best = matches.front();
-      const bool same_shape = same_sizes(yours_.value(operand.value).shape, reference_.value(best.value).shape);
-      if (best.agreement.arrangement == Arrangement::kReordered ||
-          (best.agreement.arrangement == Arrangement::kPermuted && same_shape)) {
+      const Arrangement best = matches.front().agreement.arrangement;
+      const bool lies_otherwise = std::any_of(matches.begin(), matches.end(), [&](const Match& match) {
+        return match.agreement.arrangement == Arrangement::kReordered ||
+               same_sizes(yours_.value(operand.value).shape, reference_.value(match.value).shape);
+      });
+      if (best < Arrangement::kFlat && lies_otherwise) {
         add_makers_of_arrangement(operand.value, found);
-      } else if (best.agreement.arrangement == Arrangement::kPermuted && looks_at_places(yours_.step(step))) {
+      } else if (best == Arrangement::kPermuted && looks_at_places(yours_.step(step))) {
         std::vector<int> moves;
         stripped(yours_, operand.value, moves);
         found.insert(found.end(), moves.begin(), moves.end());

@@ -86,8 +86,8 @@ class AsModule {
     for (const Operand& other : mine) {
       const auto numbers = yours_.numbers(other.value);
       if (!is_small(numbers) || numbers->count() != theirs->count()) continue;
-      const bool answers = is_weight && other.parameter == operand.parameter &&
-                           yours_.value(other.value).origin == Origin::kParameter;
+      const bool answers =
+          is_weight && other.parameter == operand.parameter && yours_.value(other.value).origin == Origin::kParameter;
       if (const Agreement agreement = agreement_of(*theirs, *numbers, tolerance_))
         beside = arranged_like(*numbers, *theirs, agreement);
       else if (answers && numbers->shape == theirs->shape)

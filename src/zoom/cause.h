@@ -1,5 +1,5 @@
-// A known cause for a region: the search of causes, given the region's own operands and results, which lie far closer to
-// the mistake than the module's do.
+// A known cause for a region: the search of causes, given the region's own operands and results, which lie far closer
+// to the mistake than the module's do.
 #pragma once
 #include "zoom/region.h"
 

@@ -74,8 +74,7 @@ std::optional<Numbers> einsum(const std::string& equation, const std::vector<con
     return strides;
   };
   std::vector<Strides> strides;
-  for (size_t i = 0; i < operands.size(); ++i)
-    strides.push_back(strides_of(letters->operands[i], operands[i]->shape));
+  for (size_t i = 0; i < operands.size(); ++i) strides.push_back(strides_of(letters->operands[i], operands[i]->shape));
   strides.push_back(strides_of(letters->output, out.shape));
   std::vector<int64_t> place(order.size(), 0), at(strides.size(), 0);
   for (int64_t n = 0; n < products; ++n) {

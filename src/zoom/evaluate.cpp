@@ -206,8 +206,8 @@ class Evaluation {
   }
 
   Numbers extreme(bool largest) const {
-    return reduce(*need("input"), axes_of(step_), flag_of(step_, "keepdim"), kBinary.at(largest ? "maximum" : "minimum"),
-                  largest ? -INFINITY : INFINITY);
+    return reduce(*need("input"), axes_of(step_), flag_of(step_, "keepdim"),
+                  kBinary.at(largest ? "maximum" : "minimum"), largest ? -INFINITY : INFINITY);
   }
 
   Numbers chosen() const {

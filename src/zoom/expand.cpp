@@ -131,8 +131,8 @@ void expand_norm(Writer& write, const Step& step) {
   int x = step.operand("input");
   if (centre) x = write.make("sub", {{"input", x}, {"other", write.make("mean", {{"input", x}}, last)}});
   const int squares = write.make("mean", {{"input", write.make("square", {{"input", x}})}}, last);
-  const int raised =
-      write.make("add", {{"input", squares}}, {{"other", number_or(step, "eps", centre ? 1e-5 : 1.1920928955078125e-07)}});
+  const int raised = write.make("add", {{"input", squares}},
+                                {{"other", number_or(step, "eps", centre ? 1e-5 : 1.1920928955078125e-07)}});
   std::vector<Operand> operands{{"input", x}, {"other", write.make("rsqrt", {{"input", raised}})}};
   std::string kind = "mul";
   for (const char* parameter : {"weight", "bias"})
@@ -215,8 +215,7 @@ void expand_variance(Writer& write, const Side& side, const Step& step) {
   const Json asked{{"dim", axes_of(step)}, {"keepdim", flag_of(step, "keepdim")}};
   const int centred = write.make("sub", {{"input", x}, {"other", write.make("mean", {{"input", x}}, kept)}});
   const int squares = write.make("square", {{"input", centred}});
-  if (correction_of(step, side.tape().framework) == 0)
-    return write.finish("mean", {{"input", squares}}, asked);
+  if (correction_of(step, side.tape().framework) == 0) return write.finish("mean", {{"input", squares}}, asked);
   const int total = write.make("sum", {{"input", squares}}, asked);
   if (total < 0) return;
   const auto numbers = side.numbers(total), all = side.numbers(x);
@@ -301,9 +300,10 @@ bool expand(Side& side, int value, double tolerance) {
     else if (step.kind == "var")
       expand_variance(write, side, step);
     else if (step.kind == "addcmul" && !step.arguments.contains("value"))
-      write.finish("add", {{"input", step.operand("input")},
-                           {"other", write.make("mul", {{"input", step.operand("tensor1")},
-                                                        {"other", step.operand("tensor2")}})}});
+      write.finish(
+          "add",
+          {{"input", step.operand("input")},
+           {"other", write.make("mul", {{"input", step.operand("tensor1")}, {"other", step.operand("tensor2")}})}});
     else if (step.kind == "einsum" && step.operands.size() == 2)
       write.finish_as_recorded("matmul", {{"input", step.operands[0].value}, {"other", step.operands[1].value}});
   } catch (const Error&) {

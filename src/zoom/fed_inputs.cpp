@@ -13,7 +13,7 @@
 namespace lockstep::zoom {
 namespace {
 
-constexpr double kSameThing = 0.1;       // an input this near is the same one, with noise
+constexpr double kSameThing = 0.1;         // an input this near is the same one, with noise
 constexpr double kLargestResidual = 1e-2;  // of an input that is the other one times a number
 
 bool is_floating_value(const Value& value) {

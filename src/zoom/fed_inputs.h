@@ -1,5 +1,5 @@
-// What your call is given in the place of its own inputs: the reference's, in your layout, so that noise and errors from
-// before the call do not count inside it.
+// What your call is given in the place of its own inputs: the reference's, in your layout, so that noise and errors
+// from before the call do not count inside it.
 #pragma once
 #include <string>
 #include <vector>

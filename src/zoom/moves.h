@@ -11,7 +11,7 @@ namespace lockstep::zoom {
 std::optional<Numbers> moved(const Side& side, const Step& step, int output, const Numbers& given);
 
 // Only moves the elements of one value, or of several: reshape, transpose, getitem, concatenate, ...
-bool only_moves(const Step& step);       // all of one
+bool only_moves(const Step& step);  // all of one
 bool moves_some_or_joins(const Step& step);
 
 // The one value that all elements of `value` come from by such steps, each exactly once; `value` itself where there is

@@ -79,8 +79,8 @@ bool meet_in_one_function(const Side& reference, const Side& yours, Region& regi
   return false;
 }
 
-// Steps of several lines that all happen in one call, or in a function whose other calls yours makes too: the line of the
-// call says what is missing.
+// Steps of several lines that all happen in one call, or in a function whose other calls yours makes too: the line of
+// the call says what is missing.
 int frame_of_the_call(const Side& side, const std::vector<int>& steps, Partners& partners) {
   size_t depth = SIZE_MAX;  // of the shallowest chain
   for (const int step : steps) depth = std::min(depth, side.step(step).where.size());
@@ -179,7 +179,8 @@ void tidy(std::vector<Region>& regions, const Side& reference, const Side& yours
     std::sort(region.reference.begin(), region.reference.end());
     region.reference.erase(std::unique(region.reference.begin(), region.reference.end()), region.reference.end());
     if (region.same_function && meet_in_one_function(reference, yours, region)) continue;
-    if (region.kind == Kind::kMissingStep) region.reference_frame = frame_of_the_call(reference, region.reference, partners);
+    if (region.kind == Kind::kMissingStep)
+      region.reference_frame = frame_of_the_call(reference, region.reference, partners);
     if (region.same_function && !region.yours.empty() && !yours.step(region.yours.back()).where.empty())
       keep_steps_in(yours, yours.step(region.yours.back()).where.front(), region);
     region.frame = acquitted_frame(yours, region, partners);

@@ -13,9 +13,9 @@
 namespace lockstep::zoom {
 namespace {
 
-constexpr int kMostPairs = 400;           // looked at in one search
-constexpr int kMostTransplants = 48;      // replays tried in one search
-constexpr int kMostRoundings = 24;        // pairs asked whether rounding alone explains them
+constexpr int kMostPairs = 400;       // looked at in one search
+constexpr int kMostTransplants = 48;  // replays tried in one search
+constexpr int kMostRoundings = 24;    // pairs asked whether rounding alone explains them
 constexpr double kLargestJump = 1e-2;
 constexpr double kSmallestJump = 6;       // tolerances
 constexpr int64_t kMostReplay = 1 << 22;  // elements of a value that is put in another's place
@@ -26,7 +26,8 @@ bool is_commutative(const Step& step) {
 
 // Takes some of the elements of its input, whatever a framework calls it.
 bool selects(const Step& step) {
-  static const std::set<std::string_view> kKinds{"getitem", "split", "narrow", "select", "index_select", "real", "imag"};
+  static const std::set<std::string_view> kKinds{"getitem",      "split", "narrow", "select",
+                                                 "index_select", "real",  "imag"};
   return kKinds.contains(step.kind) && step.operand("input") >= 0;
 }
 

@@ -21,13 +21,13 @@ enum class Origin { kResult, kInput, kParameter, kConstant };
 
 struct Value {
   Origin origin = Origin::kConstant;
-  std::string name;        // of a parameter or an input; empty otherwise
-  Tensor tensor;           // a view of operations.bin; undefined where the value was not kept
-  Shape shape;             // known even where the value is not
-  int step = -1;           // what made it; -1: it was there before
-  int expanded = -1;       // the last of the simple steps that a fused step stands for; -1: none
+  std::string name;         // of a parameter or an input; empty otherwise
+  Tensor tensor;            // a view of operations.bin; undefined where the value was not kept
+  Shape shape;              // known even where the value is not
+  int step = -1;            // what made it; -1: it was there before
+  int expanded = -1;        // the last of the simple steps that a fused step stands for; -1: none
   bool is_complex = false;  // the last axis holds the two parts
-  bool made_here = false;  // not recorded: computed while a fused step was taken apart
+  bool made_here = false;   // not recorded: computed while a fused step was taken apart
 };
 
 // An operand of a step: its parameter's name and the value.

@@ -62,7 +62,8 @@ TEST(FedInputs, AnErrorFromBeforeIsUndoneByName) {
 TEST(FedInputs, AnotherUnitIsLeftAlone) {
   Numbers thousandths = waves({4, 6});
   for (float& value : thousandths.values) value *= 1000;
-  const std::vector<FedInput> found = inputs_to_feed(side_with({{"x", waves({4, 6})}}), side_with({{"x", thousandths}}));
+  const std::vector<FedInput> found =
+      inputs_to_feed(side_with({{"x", waves({4, 6})}}), side_with({{"x", thousandths}}));
   ASSERT_EQ(found.size(), 1U);
   EXPECT_NE(found[0].why_not.find("times 1000"), std::string::npos);
   EXPECT_TRUE(found[0].values.values.empty());

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "zoom/einsum.h"
+#include "zoom/moves.h"
 #include "zoom/program.h"
 
 namespace lockstep::zoom {
@@ -19,10 +20,8 @@ TEST(Einsum, SumsOverTheLettersThatAreNotAskedFor) {
 // A copy that only moved elements is repeated on other elements, without a word about what kind of step it was.
 TEST(Moves, ACopyIsKnownByItsValues) {
   Tape tape;
-  tape.values.push_back(
-      {Origin::kInput, "x", Tensor::from<float>({4}, {1, 2, 3, 4}), {4}, -1, -1, false, false});
-  tape.values.push_back(
-      {Origin::kResult, "", Tensor::from<float>({5}, {0, 4, 3, 2, 1}), {5}, 0, -1, false, false});
+  tape.values.push_back({Origin::kInput, "x", Tensor::from<float>({4}, {1, 2, 3, 4}), {4}, -1, -1, false, false});
+  tape.values.push_back({Origin::kResult, "", Tensor::from<float>({5}, {0, 4, 3, 2, 1}), {5}, 0, -1, false, false});
   Step step;
   step.kind = "flipped_and_padded";
   step.operands = {{"input", 0}};
@@ -41,7 +40,7 @@ TEST(Moves, SlicesAndJoinsOfOneValueAreFollowedToIt) {
   const int sum = p.operation(1, "add", {{"input", x}, {"other", y}});
   const int joined = p.operation(2, "concatenate", {{"tensors.0", sum}, {"tensors.1", sum}}, {{"dim", 0}});
   const int both = p.operation(3, "concatenate", {{"tensors.0", x}, {"tensors.1", y}}, {{"dim", 0}});
-  const int turned = p.operation(4, "reshape", {{"input", sum}});
+  const int turned = p.operation(4, "concatenate", {{"tensors.0", sum}}, {{"dim", 0}});
   const Side side = p.result(turned);
   std::vector<int> steps;
   EXPECT_EQ(moved_from(side, turned, steps), sum);
