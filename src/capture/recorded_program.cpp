@@ -74,6 +74,9 @@ Environment environment_for(const RecordRequest& request, const fs::path& run, c
   set("LOCKSTEP_STATS_ONLY", request.stats_only ? "1" : "");
   set("LOCKSTEP_OPERATIONS", request.operations);
   set("LOCKSTEP_OPERATIONS_AT", request.operations_at);
+  set("LOCKSTEP_OPERATIONS_FEED", request.operations_feed);
+  // What torch.compile has made has no operations to see: it is run as it was written.
+  if (!request.operations.empty()) variables.try_emplace("TORCH_COMPILE_DISABLE", "1");
   set("LOCKSTEP_REFERENCE", request.reference);
   set("LOCKSTEP_SUBSTITUTE", request.substitute);
   if (const fs::path library = capture_library(); !library.empty()) set("LOCKSTEP_LIBRARY", library.string());

@@ -21,6 +21,7 @@ struct RecordRequest {
   std::string coverage;        // "functions" or "lines": what ran is written to the run's coverage folder
   std::string reference, substitute;
   std::string operations, operations_at;  // globs of modules whose operations are traced; "step:hit:pass" of one call
+  std::string operations_feed;            // a folder with inputs that the traced call is given in the place of its own
   fs::path cwd;                           // empty: ours
   std::map<std::string, std::string> environment;  // empty: ours
   bool output_to_stderr = false;                   // what the program prints on stdout goes to stderr, for --json

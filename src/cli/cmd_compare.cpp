@@ -52,24 +52,25 @@ void run_compare(App& app, const Operation& operation, const GivenWords& given, 
   const CompareAnswer answer = answer_to(question, home);
   const Comparison& comparison = answer.comparison;
   if (!presentation.propose_map.empty()) write_proposal(app, answer, presentation.propose_map);
+  std::optional<ZoomAnswer> zoomed;
+  if (presentation.zoom && comparison.first) zoomed = answer_to(zoom_question(question), answer, home, true);
+  const Json inside = zoomed ? zoom::json_from(zoomed->answer, zoomed->reference, zoomed->yours) : Json();
   if (!presentation.report.empty())
-    write_html_report(presentation.report, comparison, answer.reference, answer.candidate);
+    write_html_report(presentation.report, comparison, answer.reference, answer.candidate, nullptr, inside);
   // The map that was found and used lies beside the report, to be read and mended.
   if (!presentation.report.empty() && !comparison.found.rules.empty())
     write_atomically(fs::path(presentation.report).replace_extension(".map.json"),
                      json_from(comparison.found.rules).dump(2) + "\n");
-  std::optional<ZoomAnswer> zoomed;
-  if (presentation.zoom && comparison.first) zoomed = answer_to(zoom_question(question), home, true);
+  const Terminal terminal(app.global);
   Json document = app.global.json ? json_from(answer) : Json();
-  if (zoomed) document["zoom"] = zoom::json_from(zoomed->answer, zoomed->reference, zoomed->yours);
+  if (zoomed) document["zoom"] = inside;
   if (app.global.json)
     print_json(document);
   else if (!app.global.quiet || comparison.verdict != "match")
-    print("{}",
-          text_from(comparison, answer.reference, answer.candidate, presentation.all, Terminal(app.global).color()));
+    print("{}", text_from(comparison, answer.reference, answer.candidate, presentation.all, terminal.color()));
   if (zoomed && !app.global.json)
-    print("\nInside that call:\n{}",
-          zoom::text_from(zoomed->answer, zoomed->reference, zoomed->yours, Terminal(app.global).color()));
+    print("\nInside that call:\n{}", zoom::text_from(zoomed->answer, zoomed->reference, zoomed->yours, terminal.color(),
+                                                     terminal.interactive() ? terminal.width() : 0));
   app.status = comparison.verdict == "match" ? 0 : 1;
   if (comparison.verdict != "nothing_compared") return;
   app.status = exit_status(Code::kBadInput);

@@ -24,10 +24,12 @@ void add_zoom(App& app) {
   command->callback([&app, &operation, given] {
     const ZoomQuestion question = zoom_question_from(checked_arguments(operation, arguments_from(operation, *given)));
     const ZoomAnswer found = answer_to(question, home_folder(app.global.home), app.global.quiet || app.global.json);
+    const Terminal terminal(app.global);
     if (app.global.json)
       print_json(zoom::json_from(found.answer, found.reference, found.yours));
     else
-      print("{}", zoom::text_from(found.answer, found.reference, found.yours, Terminal(app.global).color()));
+      print("{}", zoom::text_from(found.answer, found.reference, found.yours, terminal.color(),
+                                  terminal.interactive() ? terminal.width() : 0));
     app.status = found.answer.agrees ? 0 : 1;
   });
 }

@@ -105,7 +105,7 @@ std::string script_safe(const std::string& json) {
 }  // namespace
 
 std::string html_report(const Comparison& comparison, const RunView& reference, const RunView& candidate,
-                        const Ledger* ledger) {
+                        const Ledger* ledger, const Json& inside) {
   Json summary = json_from(comparison, reference, candidate);
   summary.erase("tensors");
   summary.erase("unpaired");
@@ -117,13 +117,14 @@ std::string html_report(const Comparison& comparison, const RunView& reference, 
                {"maps", all_maps(comparison, reference, in_layout_of(reference, candidate, comparison))},
                {"pictures", pictures(comparison, reference, candidate)},
                {"ledger", ledger ? json_from(*ledger) : Json()},
+               {"inside", inside},
                {"factor", comparison.floor_factor}};
   return page_with(script_safe(shown_json(with_strings_escaped(std::move(data)))));
 }
 
 void write_html_report(const fs::path& path, const Comparison& comparison, const RunView& reference,
-                       const RunView& candidate, const Ledger* ledger) {
-  write_atomically(path, html_report(comparison, reference, candidate, ledger));
+                       const RunView& candidate, const Ledger* ledger, const Json& inside) {
+  write_atomically(path, html_report(comparison, reference, candidate, ledger, inside));
 }
 
 }  // namespace lockstep

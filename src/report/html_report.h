@@ -7,9 +7,10 @@
 
 namespace lockstep {
 
+// `inside`: what zoom answers about the first divergence, as its --json gives it; null: nobody asked.
 std::string html_report(const Comparison& comparison, const RunView& reference, const RunView& candidate,
-                        const Ledger* ledger = nullptr);
+                        const Ledger* ledger = nullptr, const Json& inside = {});
 void write_html_report(const fs::path& path, const Comparison& comparison, const RunView& reference,
-                       const RunView& candidate, const Ledger* ledger = nullptr);
+                       const RunView& candidate, const Ledger* ledger = nullptr, const Json& inside = {});
 
 }  // namespace lockstep

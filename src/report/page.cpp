@@ -14,8 +14,8 @@ std::string page_with(const std::string& json) {
   out += "<script type=\"application/json\" id=\"data\">";
   out += json;
   out += "</script>\n<script>\n\"use strict\";";
-  for (const char* part : {page::kScriptData, page::kScriptFindings, page::kScriptCurve, page::kScriptSteps,
-                           page::kScriptTensor, page::kScriptPictures, page::kScriptTable})
+  for (const char* part : {page::kScriptData, page::kScriptFindings, page::kScriptInside, page::kScriptCurve,
+                           page::kScriptSteps, page::kScriptTensor, page::kScriptPictures, page::kScriptTable})
     out += part;
   out += "</script></body></html>\n";
   return out;

@@ -12,6 +12,7 @@ extern const char* const kStyle;
 extern const char* const kBody;
 extern const char* const kScriptData;      // the data, and how numbers and colours are made
 extern const char* const kScriptFindings;  // verdict, first divergence, causes, notes
+extern const char* const kScriptInside;    // lines of both sources inside the call that diverges first
 extern const char* const kScriptCurve;     // error over the stages, zoomable
 extern const char* const kScriptSteps;     // error over stages and steps
 extern const char* const kScriptTensor;    // heat maps and histogram of the chosen tensor

@@ -6,6 +6,7 @@ const char* const kBody = R"HTML(
 <h1 id="verdict"></h1>
 <div class="dim" id="sub"></div>
 <div id="divergence"></div>
+<div id="inside"></div>
 <h2>Error over the stages</h2>
 <div class="filters">
   <select id="curve-step" title="denoising step"></select>

@@ -51,6 +51,12 @@ tr.first td { background: color-mix(in srgb, var(--bad) 14%, transparent) }
 tr.chosen td, #body tr.chosen:hover td { background: color-mix(in srgb, var(--ref) 22%, transparent) }
 tr.mismatch td.state, tr.incomparable td.state, tr.source td:first-child { color: var(--bad); font-weight: 600 }
 tr.layout td.state, tr.amplifier td:first-child { color: var(--mark) } tr.unread td { color: var(--dim) }
+.sides { display: grid; grid-template-columns: 1fr 1fr; gap: 12px; margin: 8px 0 }
+.source { min-width: 0; overflow-x: auto } .source .file { font-size: 13px; color: var(--dim); margin-top: 4px }
+.source pre { margin: 0; padding: 1px 6px; font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", monospace; width: max-content; min-width: 100% }
+.source.yours pre.named { background: color-mix(in srgb, var(--bad) 18%, transparent) }
+.source.theirs pre.named { background: color-mix(in srgb, var(--good) 18%, transparent) }
+@media (max-width: 800px) { .sides { grid-template-columns: 1fr } }
 #tip { position: fixed; pointer-events: none; background: var(--ink); color: var(--back); padding: 4px 8px;
   border-radius: 6px; font-size: 12px; display: none; max-width: 520px; z-index: 5; overflow-wrap: anywhere }
 )CSS";

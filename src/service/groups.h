@@ -12,12 +12,15 @@ std::vector<Operation> running_operations();     // debug continue, wait, pause,
 std::vector<Operation> looking_operations();     // debug eval, set, vars, stack, location, source, files ...
 std::vector<Operation> recorded_operations();    // record, runs, tensors
 std::vector<Operation> compare_operations();     // compare
-std::vector<Operation> zoom_operations();        // zoom
+std::vector<Operation> zoom_operations();        // zoom, debug zoom
 std::vector<Operation> toolbox_operations();     // coverage, health, clean, kill-all
 
 // What a program said when it ended: breakpoints, reasons, files, checkpoints. On disk too, for when the service has
 // gone since.
 Json last_words(Service& service, const std::string& spec);
+
+// Sets one breakpoint, as `debug break` does. Takes that operation's arguments.
+Json set_breakpoint(Service& service, const Json& arguments, CallControl& control);
 
 // What every operation on a session takes.
 Argument session_argument();

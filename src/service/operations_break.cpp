@@ -16,6 +16,8 @@ Json with_session(const Session& session, Json result) {
   return out;
 }
 
+}  // namespace
+
 // The program's side takes `module` for data breakpoints and `checkpoint` for named ones; the rest is the same.
 Json set_breakpoint(Service& service, const Json& arguments, CallControl& control) {
   const auto session = service.sessions().find(text_argument(arguments, "session"));
@@ -45,6 +47,8 @@ Json set_breakpoint(Service& service, const Json& arguments, CallControl& contro
     session->remember_breakpoint(made["id"].get<int64_t>(), wanted);
   return with_session(*session, std::move(result));
 }
+
+namespace {
 
 bool answers(Service& service, const std::string& spec, std::shared_ptr<Session>& session) {
   const std::string id = service.sessions().folder_of(spec).filename().string();

@@ -1,15 +1,20 @@
 // zoom: from the stage to the line.
+#include <algorithm>
+
 #include "compare/question.h"
 #include "service/groups.h"
 #include "service/service.h"
 #include "service/zoom_question.h"
 #include "zoom/answer_text.h"
+#include "zoom/cause.h"
 #include "zoom/rerun.h"
 
 namespace lockstep {
 namespace {
 
 using enum ArgumentType;
+
+constexpr size_t kMostCausesAsked = 4;  // regions that known causes are looked for in
 
 struct ZoomTarget {
   zoom::Call reference, candidate;
@@ -37,13 +42,7 @@ zoom::Call call_of(const RecordedTensor& tensor, std::string module) {
 
 // The call to look into is the first divergence's: the module itself, or the parent whose own code lies between
 // modules.
-ZoomTarget first_divergence(const ZoomQuestion& question, const fs::path& home) {
-  CompareQuestion asked;
-  asked.reference = question.reference;
-  asked.candidate = question.candidate;
-  asked.map = question.map;
-  asked.propose = question.propose;
-  const CompareAnswer answer = answer_to(asked, home);
+ZoomTarget first_divergence(const CompareAnswer& answer) {
   const Comparison& comparison = answer.comparison;
   if (!comparison.first)
     fail(Code::kNotFound, "zoom", "the two runs do not diverge", {.got = comparison.verdict, .hint = "--stage NAME"});
@@ -62,6 +61,15 @@ ZoomTarget first_divergence(const ZoomQuestion& question, const fs::path& home) 
   return target;
 }
 
+CompareAnswer compared(const ZoomQuestion& question, const fs::path& home) {
+  CompareQuestion asked;
+  asked.reference = question.reference;
+  asked.candidate = question.candidate;
+  asked.map = question.map;
+  asked.propose = question.propose;
+  return answer_to(asked, home);
+}
+
 ZoomTarget named_target(const ZoomQuestion& question) {
   const zoom::Call call{question.stage, question.step, question.hit, question.pass};
   ZoomTarget target{call, call};
@@ -72,6 +80,47 @@ ZoomTarget named_target(const ZoomQuestion& question) {
 Json answer_zoom(Service& service, const Json& arguments, CallControl&) {
   const ZoomAnswer found = answer_to(zoom_question_from(arguments), service.home(), true);
   return zoom::json_from(found.answer, found.reference, found.yours);
+}
+
+// Stops where zoom points: at the first line of yours in each region.
+Json debug_zoom(Service& service, const Json& arguments, CallControl& control) {
+  const std::string session = text_argument(arguments, "session");
+  service.sessions().find(session);  // what is wrong with it is said before programs are run again
+  const Json found = answer_zoom(service, arguments, control);
+  Json breakpoints = Json::array();
+  for (const Json& region : found["regions"]) {
+    if (region["yours"].empty()) continue;
+    const Json& line = region["yours"].front();
+    const std::string where = line["file"].get<std::string>() + ":" + std::to_string(line["line"].get<int64_t>());
+    const bool known = std::any_of(breakpoints.begin(), breakpoints.end(), [&](const Json& breakpoint) {
+      return breakpoint.value("where", std::string()) == where;
+    });
+    if (known) continue;
+    Json wanted{{"where", where}};
+    if (!session.empty()) wanted["session"] = session;
+    breakpoints.push_back(set_breakpoint(service, wanted, control).value("breakpoint", Json::object()));
+  }
+  return {
+      {"breakpoints", breakpoints},
+      {"note", "the breakpoints are in your program; a session beside it that stops in the reference does not exist"},
+      {"zoom", found}};
+}
+
+std::vector<Argument> zoom_arguments() {
+  return {{.name = "reference",
+           .help = "the run that is right: an id, latest:NAME, or a folder",
+           .required = true,
+           .positional = true},
+          {.name = "candidate", .help = "the run to fix", .required = true, .positional = true},
+          {.name = "stage", .help = "the module to look into (default: the first divergence)", .value = "NAME"},
+          {.name = "candidate_stage", .help = "its name in the candidate, where that differs", .value = "NAME"},
+          {.name = "step", .type = kInteger, .help = "the denoising step of the call", .value = "N"},
+          {.name = "hit", .type = kInteger, .help = "which call in that step, from 0", .value = "N"},
+          {.name = "pass", .help = "cond or uncond", .value = "PASS"},
+          {.name = "map",
+           .help = "JSON file: names of the candidate to names of the reference",
+           .path = true,
+           .value = "FILE"}};
 }
 
 }  // namespace
@@ -89,40 +138,78 @@ ZoomQuestion zoom_question_from(const Json& arguments) {
   return question;
 }
 
-ZoomAnswer answer_to(const ZoomQuestion& question, const fs::path& home, bool quiet) {
+namespace {
+
+// The call once more with the reference's inputs in the place of its own, where these differ by more than rounding.
+void give_the_references_inputs(ZoomAnswer& out, std::vector<zoom::FedInput>& inputs, const Run& candidate,
+                                const zoom::Call& call, const fs::path& home, bool quiet) {
+  const auto can = [](const zoom::FedInput& input) { return input.why_not.empty(); };
+  if (std::none_of(inputs.begin(), inputs.end(), can)) return;
+  try {
+    out.yours = zoom::Side(zoom::tape_given(candidate, call, inputs, home, quiet));
+  } catch (const Error& error) {
+    if (error.code() != Code::kUnsupported && error.code() != Code::kNotFound) throw;
+    for (zoom::FedInput& input : inputs)
+      if (can(input)) input.why_not = error.what();
+    return;
+  }
+  const std::vector<std::string>& fed = out.yours.tape().fed;
+  for (zoom::FedInput& input : inputs)
+    if (can(input) && std::find(fed.begin(), fed.end(), input.yours) == fed.end())
+      input.why_not = "the program did not take it";
+}
+
+ZoomAnswer look_into(const ZoomQuestion& question, const ZoomTarget& target, const fs::path& home, bool quiet) {
   const Run reference = Run::open(question.reference, home), candidate = Run::open(question.candidate, home);
-  const ZoomTarget target = question.stage.empty() ? first_divergence(question, home) : named_target(question);
   ZoomAnswer out{zoom::Side(zoom::tape_of(reference, target.reference, home, quiet)),
                  zoom::Side(zoom::tape_of(candidate, target.candidate, home, quiet)),
                  {}};
-  out.answer = zoom::search(out.reference, out.yours);
+  std::vector<zoom::FedInput> inputs = zoom::inputs_to_feed(out.reference, out.yours);
+  give_the_references_inputs(out, inputs, candidate, target.candidate, home, quiet);
+  double noise = 0;  // of inputs that are the same thing and could not be given
+  for (const zoom::FedInput& input : inputs)
+    if (!input.why_not.empty() && !input.reference.empty() && input.how != "by its name")
+      noise = std::max(noise, input.distance);
+  out.answer = zoom::search(out.reference, out.yours, noise);
+  out.answer.inputs = std::move(inputs);
+  const size_t asked = std::min(out.answer.regions.size(), kMostCausesAsked);
+  for (size_t i = 0; i < asked; ++i) {
+    zoom::Region& region = out.answer.regions[i];
+    region.cause = zoom::cause_of(region, out.reference, out.yours, out.answer.tolerance);
+  }
   return out;
 }
 
+}  // namespace
+
+ZoomAnswer answer_to(const ZoomQuestion& question, const fs::path& home, bool quiet) {
+  if (!question.stage.empty()) return look_into(question, named_target(question), home, quiet);
+  return answer_to(question, compared(question, home), home, quiet);
+}
+
+ZoomAnswer answer_to(const ZoomQuestion& question, const CompareAnswer& compared, const fs::path& home, bool quiet) {
+  return look_into(question, question.stage.empty() ? first_divergence(compared) : named_target(question), home, quiet);
+}
+
 std::vector<Operation> zoom_operations() {
+  std::vector<Argument> in_a_session = zoom_arguments();
+  in_a_session.push_back(session_argument());
   return {
       {.name = "zoom",
        .help = "trace every operation inside the first call that diverges, on both sides, and name the lines to fix",
-       .arguments =
-           {{.name = "reference",
-             .help = "the run that is right: an id, latest:NAME, or a folder",
-             .required = true,
-             .positional = true},
-            {.name = "candidate", .help = "the run to fix", .required = true, .positional = true},
-            {.name = "stage", .help = "the module to look into (default: the first divergence)", .value = "NAME"},
-            {.name = "candidate_stage", .help = "its name in the candidate, where that differs", .value = "NAME"},
-            {.name = "step", .type = kInteger, .help = "the denoising step of the call", .value = "N"},
-            {.name = "hit", .type = kInteger, .help = "which call in that step, from 0", .value = "N"},
-            {.name = "pass", .help = "cond or uncond", .value = "PASS"},
-            {.name = "map",
-             .help = "JSON file: names of the candidate to names of the reference",
-             .path = true,
-             .value = "FILE"}},
-       .result = "schema:string call:object agrees:boolean regions:array values:object output_error:any tolerance:any "
-                 "truncated:boolean jump?:object incomplete?:string",
+       .arguments = zoom_arguments(),
+       .result = "schema:string call:object agrees:boolean regions:array inputs:array values:object output_error:any "
+                 "tolerance:any truncated:boolean uncompiled:boolean jump?:object incomplete?:string",
        .slow = true,
        .examples = {"lockstep zoom latest:reference latest:port"},
        .call = &answer_zoom},
+      {.name = "debug zoom",
+       .help = "zoom, and stop the session's program at the lines that it names",
+       .arguments = std::move(in_a_session),
+       .result = "breakpoints:objects note:string zoom:object",
+       .slow = true,
+       .examples = {"lockstep debug zoom latest:reference latest:port"},
+       .call = &debug_zoom},
   };
 }
 

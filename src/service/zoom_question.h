@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "compare/question.h"
 #include "zoom/search.h"
 
 namespace lockstep {
@@ -23,5 +24,7 @@ struct ZoomAnswer {
 
 ZoomQuestion zoom_question_from(const Json& arguments);  // as checked_arguments gives them for "zoom"
 ZoomAnswer answer_to(const ZoomQuestion& question, const fs::path& home, bool quiet);
+// The same where the two runs were compared already: the first divergence is taken from there.
+ZoomAnswer answer_to(const ZoomQuestion& question, const CompareAnswer& compared, const fs::path& home, bool quiet);
 
 }  // namespace lockstep

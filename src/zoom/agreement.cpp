@@ -129,6 +129,66 @@ std::optional<Agreement> by_reordering(const Numbers& a, const Numbers& b, doubl
 
 }  // namespace
 
+namespace {
+
+// b with its axes (those of size 1 left out) in another order.
+Numbers with_axes(const Numbers& b, const std::vector<int>& axes) {
+  const Shape shape = without_ones(b.shape);
+  Numbers out{{}, std::vector<float>(b.values.size())};
+  for (const int axis : axes) out.shape.push_back(shape[static_cast<size_t>(axis)]);
+  const Strides strides = permuted_strides(shape, axes);
+  for (int64_t i = 0; i < b.count(); ++i)
+    out.values[static_cast<size_t>(i)] = b.values[static_cast<size_t>(source_of(i, out.shape, strides))];
+  return out;
+}
+
+// b's slices in the order of a's, as their sums tell.
+Numbers with_slices(const Numbers& b, const Numbers& a, int axis) {
+  const Shape shape = without_ones(b.shape);
+  int64_t outer = 1;
+  for (int i = 0; i < axis; ++i) outer *= shape[static_cast<size_t>(i)];
+  const int64_t size = shape[static_cast<size_t>(axis)], inner = b.count() / (outer * size);
+  const std::vector<SliceKey> left = slice_keys(a, outer, size, inner), right = slice_keys(b, outer, size, inner);
+  Numbers out{a.shape, std::vector<float>(b.values.size())};
+  for (size_t s = 0; s < left.size(); ++s)
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < inner; ++i)
+        out.values[static_cast<size_t>((o * size + left[s].index) * inner + i)] =
+            b.values[static_cast<size_t>((o * size + right[s].index) * inner + i)];
+  return out;
+}
+
+}  // namespace
+
+std::optional<Numbers> arranged_like(const Numbers& b, const Numbers& a, const Agreement& found) {
+  if (!found || a.count() != b.count()) return std::nullopt;
+  std::optional<Numbers> out;
+  if (found.arrangement == Arrangement::kPermuted) {
+    const size_t rank = found.axes.size();
+    std::vector<int> inverse(rank);
+    for (size_t i = 0; i < rank; ++i) inverse[static_cast<size_t>(found.axes[i])] = static_cast<int>(i);
+    // The axes are b's, or, where only a could be permuted into b, a's: then b is a permutation of a, and is undone.
+    if (rank == without_ones(b.shape).size()) out = with_axes(b, found.axes);
+    if (!out || relative_distance(a.values.data(), out->values.data(), a.count()) > found.distance * 1.001 + 1e-12) {
+      const Shape of_a = without_ones(a.shape);
+      if (rank != of_a.size()) return std::nullopt;
+      Numbers permuted = b;
+      permuted.shape.clear();
+      for (const int axis : found.axes) permuted.shape.push_back(of_a[static_cast<size_t>(axis)]);
+      out = with_axes(permuted, inverse);
+    }
+  } else if (found.arrangement == Arrangement::kReordered) {
+    out = with_slices(b, a, found.axes.front());
+  } else {
+    out = b;
+  }
+  if (!out) return std::nullopt;
+  out->shape = a.shape;
+  if (relative_distance(a.values.data(), out->values.data(), a.count()) > found.distance * 1.001 + 1e-12)
+    return std::nullopt;
+  return out;
+}
+
 Agreement agreement_of(const Numbers& a, const Numbers& b, double tolerance) {
   if (a.count() != b.count() || a.count() == 0) return {};
   const double flat = relative_distance(a.values.data(), b.values.data(), a.count());

@@ -1,5 +1,6 @@
 // Whether two values hold the same elements, and in which arrangement. Elements decide; nothing is taken on trust.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct Agreement {
 // kSame: shapes agree but for axes of size 1. kFlat: row-major order agrees. kPermuted: after a permutation of the axes
 // of one of the two. kReordered: the slices along one axis are the same in another order.
 Agreement agreement_of(const Numbers& a, const Numbers& b, double tolerance);
+
+// b's elements in a's shape and places, as `found` (of a and b) says they lie; nothing where that cannot be worked out.
+std::optional<Numbers> arranged_like(const Numbers& b, const Numbers& a, const Agreement& found);
 
 std::string words_from(const Agreement& agreement);  // "", "reshaped", "axes permuted", "reordered along an axis"
 

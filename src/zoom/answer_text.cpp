@@ -3,55 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
-#include "base/error.h"
-#include "base/escape.h"
+#include "zoom/source_lines.h"
 
 namespace lockstep::zoom {
 namespace {
 
-constexpr uint64_t kMostSource = 8 << 20;
-constexpr size_t kMostLines = 12, kMostCode = 160;
-
-// Text of a program or of its source may hold anything: what steers a terminal is shown, not sent to it.
-std::string printable(std::string_view text, size_t most) {
-  std::string line(text.substr(0, most));
-  std::replace(line.begin(), line.end(), '\t', ' ');
-  return escaped(line);
-}
-
-// Lines of source files, each file read once.
-class Sources {
- public:
-  std::string line(const Place& place) {
-    std::vector<std::string>& lines = of(place.file);
-    if (place.line < 1 || static_cast<size_t>(place.line) > lines.size()) return "";
-    const std::string& text = lines[static_cast<size_t>(place.line - 1)];
-    const size_t begin = text.find_first_not_of(" \t");
-    return begin == std::string::npos ? "" : printable(std::string_view(text).substr(begin), kMostCode);
-  }
-
- private:
-  std::vector<std::string>& of(const std::string& file) {
-    const auto [at, is_new] = files_.try_emplace(file);
-    if (!is_new || file.empty() || file.front() == '<') return at->second;
-    try {
-      const std::string all = read_text(file, kMostSource);
-      size_t begin = 0;
-      while (begin < all.size()) {
-        const size_t end = std::min(all.find('\n', begin), all.size());
-        at->second.push_back(all.substr(begin, end - begin));
-        begin = end + 1;
-      }
-    } catch (const Error&) {
-      // A source that is gone since: its place is still worth saying.
-    }
-    return at->second;
-  }
-
-  std::map<std::string, std::vector<std::string>> files_;
-};
+constexpr size_t kMostLines = 12;
+constexpr int kNarrowest = 100;  // columns in which both sources stand side by side
 
 Json json_lines(const Side& side, const std::vector<int>& steps, int frame, Sources& sources) {
   Json out = Json::array();
@@ -109,6 +68,48 @@ void write_lines(std::string& out, const char* heading, const Side& side, const 
   if (lines.size() > kMostLines) out += fmt::format("    and {} more lines\n", lines.size() - kMostLines);
 }
 
+// A line of source in so many columns: its number, a mark where it is named, its code.
+std::string cell(const SourceLine& line, size_t columns, bool color, const char* paint) {
+  std::string text = fmt::format("{} {:>4}  {}", line.named ? ">" : " ", line.line, line.code);
+  size_t shown = 0, at = 0;  // characters, which may be several bytes
+  while (at < text.size() && shown < columns) {
+    do ++at;
+    while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
+    ++shown;
+  }
+  text.resize(at);
+  return (line.named ? painted(paint, text, color) : text) + std::string(columns - shown, ' ');
+}
+
+std::string files_of(const std::vector<SourceLine>& lines) {
+  std::string out;
+  for (size_t i = 0; i < lines.size(); ++i)
+    if (i == 0 || lines[i].file != lines[i - 1].file) out += (out.empty() ? "" : ", ") + lines[i].file;
+  return out;
+}
+
+void write_side_by_side(std::string& out, const Region& region, const Side& reference, const Side& yours,
+                        Sources& sources, int width, bool color) {
+  const std::vector<SourceLine> left = sources.around(lines_of(yours, region.yours, region.frame)),
+                                right = sources.around(lines_of(reference, region.reference, region.reference_frame));
+  const auto columns = static_cast<size_t>((width - 5) / 2);
+  const auto heading = [&](const char* whose, const std::vector<SourceLine>& lines) {
+    std::string text = fmt::format("{}{}", whose, lines.empty() ? "" : ", " + files_of(lines)).substr(0, columns);
+    return text + std::string(columns - text.size(), ' ');
+  };
+  out += fmt::format("  {} | {}\n", heading("yours", left), heading("reference", right));
+  for (size_t i = 0; i < std::max(left.size(), right.size()) && i < 2 * kMostLines; ++i)
+    out += fmt::format("  {} | {}\n", i < left.size() ? cell(left[i], columns, color, "31") : std::string(columns, ' '),
+                       i < right.size() ? cell(right[i], columns, color, "32") : "");
+}
+
+Json json_source(const std::vector<SourceLine>& lines) {
+  Json out = Json::array();
+  for (const SourceLine& line : lines)
+    out.push_back({{"file", line.file}, {"line", line.line}, {"code", line.code}, {"named", line.named}});
+  return out;
+}
+
 }  // namespace
 
 Json json_from(const Answer& answer, const Side& reference, const Side& yours) {
@@ -123,15 +124,24 @@ Json json_from(const Answer& answer, const Side& reference, const Side& yours) {
     for (const Partner& one : region.partners)
       partners.push_back(
           {{"parameter", printable(one.parameter, 80)}, {"words", partner_words(one, reference, yours)}});
-    regions.push_back({{"kind", kind_name(region.kind)},
-                       {"error", json_number(region.error)},
-                       {"rest_is_proven", region.proven},
-                       {"note", printable(region.note, 1000)},
-                       {"yours", json_lines(yours, region.yours, region.frame, sources)},
-                       {"call_chain", json_chain(yours, region.yours)},
-                       {"reference", json_lines(reference, region.reference, region.reference_frame, sources)},
-                       {"arguments", arguments},
-                       {"inputs", partners}});
+    regions.push_back(
+        {{"kind", kind_name(region.kind)},
+         {"error", json_number(region.error)},
+         {"rest_is_proven", region.proven},
+         {"note", printable(region.note, 1000)},
+         {"yours", json_lines(yours, region.yours, region.frame, sources)},
+         {"call_chain", json_chain(yours, region.yours)},
+         {"reference", json_lines(reference, region.reference, region.reference_frame, sources)},
+         {"source",
+          {{"yours", json_source(sources.around(lines_of(yours, region.yours, region.frame)))},
+           {"reference", json_source(sources.around(lines_of(reference, region.reference, region.reference_frame)))}}},
+         {"arguments", arguments},
+         {"inputs", partners}});
+    if (region.cause)
+      regions.back()["cause"] = {{"cause", region.cause->id},
+                                 {"explanation", printable(region.cause->explanation, 1000)},
+                                 {"fix", printable(region.cause->fix, 1000)},
+                                 {"residual", json_number(region.cause->residual)}};
   }
   Json out{
       {"schema", "lockstep-zoom-1"},
@@ -142,6 +152,14 @@ Json json_from(const Answer& answer, const Side& reference, const Side& yours) {
       {"output_error", json_number(answer.output_error)},
       {"tolerance", json_number(answer.tolerance)},
       {"truncated", yours.tape().truncated || reference.tape().truncated}};
+  out["uncompiled"] = yours.tape().uncompiled || reference.tape().uncompiled;
+  out["inputs"] = Json::array();
+  for (const FedInput& input : answer.inputs)
+    out["inputs"].push_back({{"yours", printable(input.yours, 200)},
+                             {"reference", printable(input.reference, 200)},
+                             {"distance", json_number(input.distance)},
+                             {"given", input.why_not.empty()},
+                             {"note", printable(input.why_not.empty() ? input.how : input.why_not, 1000)}});
   if (answer.jump.yours >= 0)
     out["jump"] = {{"error", json_number(answer.jump.error)},
                    {"yours", json_lines(yours, {answer.jump.yours}, 0, sources)},
@@ -152,11 +170,27 @@ Json json_from(const Answer& answer, const Side& reference, const Side& yours) {
 
 namespace {
 
-std::string page_from(const Answer& answer, const Side& reference, const Side& yours, bool color) {
+std::string page_from(const Answer& answer, const Side& reference, const Side& yours, bool color, int width) {
   Sources sources;
   std::string out = fmt::format("{} against {} (reference): {} of {} values agree; output differs by {:.2g}\n",
                                 printable(yours.tape().call, 200), printable(reference.tape().call, 200),
                                 answer.matched, answer.compared, answer.output_error);
+  if (yours.tape().uncompiled || reference.tape().uncompiled)
+    out +=
+        fmt::format("What torch.compile makes was run uncompiled{}.\n", !reference.tape().uncompiled ? " in yours"
+                                                                        : !yours.tape().uncompiled ? " in the reference"
+                                                                                                   : "");
+  for (const FedInput& input : answer.inputs) {
+    const std::string name = printable(input.yours, 200);
+    if (input.why_not.empty())
+      out += fmt::format("Your call was given the reference's {} (yours differed by {:.2g}{}).\n", name, input.distance,
+                         input.how.empty() ? "" : "; " + input.how);
+    else if (!input.reference.empty())
+      out += fmt::format("{} differs from the reference's by {:.2g} and is your own: {}.\n", name, input.distance,
+                         printable(input.why_not, 1000));
+    else
+      out += fmt::format("{} is your own: {}.\n", name, printable(input.why_not, 1000));
+  }
   if (!answer.incomplete.empty()) return out + "Not answered: " + printable(answer.incomplete, 1000) + "\n";
   if (answer.agrees) {
     out += painted("32", "No divergence inside this call.", color) + "\n";
@@ -171,8 +205,15 @@ std::string page_from(const Answer& answer, const Side& reference, const Side& y
   for (const Region& region : answer.regions) {
     out += fmt::format("\n{}. {}{}\n", ++number, painted("1;31", std::string(kind_name(region.kind)), color),
                        region.note.empty() ? "" : ": " + printable(region.note, 1000));
-    write_lines(out, "yours", yours, region.yours, region.frame, sources, color);
-    write_lines(out, "reference", reference, region.reference, region.reference_frame, sources, color);
+    if (width >= kNarrowest) {
+      write_side_by_side(out, region, reference, yours, sources, width, color);
+    } else {
+      write_lines(out, "yours", yours, region.yours, region.frame, sources, color);
+      write_lines(out, "reference", reference, region.reference, region.reference_frame, sources, color);
+    }
+    if (region.cause)
+      out += fmt::format("  {}: {}\n  Fix: {}\n", painted("33", region.cause->id, color),
+                         printable(region.cause->explanation, 1000), printable(region.cause->fix, 1000));
     for (const ArgumentDifference& one : region.arguments)
       out += fmt::format("  {}: yours {}, reference {}\n", printable(one.name, 80), printable(one.yours, 200),
                          printable(one.reference, 200));
@@ -191,8 +232,8 @@ std::string page_from(const Answer& answer, const Side& reference, const Side& y
 }  // namespace
 
 // Every piece from outside has gone through printable() above.
-Text text_from(const Answer& answer, const Side& reference, const Side& yours, bool color) {
-  return Text::trusted(page_from(answer, reference, yours, color));
+Text text_from(const Answer& answer, const Side& reference, const Side& yours, bool color, int width) {
+  return Text::trusted(page_from(answer, reference, yours, color, width));
 }
 
 }  // namespace lockstep::zoom

@@ -7,6 +7,7 @@
 namespace lockstep::zoom {
 
 Json json_from(const Answer& answer, const Side& reference, const Side& yours);
-Text text_from(const Answer& answer, const Side& reference, const Side& yours, bool color);
+// Both sources stand side by side where `width` columns allow it, else one below the other.
+Text text_from(const Answer& answer, const Side& reference, const Side& yours, bool color, int width);
 
 }  // namespace lockstep::zoom

@@ -21,6 +21,13 @@ bool same_argument(const Json& a, const Json& b) {
   return a == b;
 }
 
+// Of one shape but for axes of size 1.
+bool same_sizes(Shape a, Shape b) {
+  std::erase(a, 1);
+  std::erase(b, 1);
+  return a == b;
+}
+
 // The last step on the way to a value that took a parameter; -1: none.
 int nearest_parameter_use(const Side& side, int value) {
   std::vector<int> pending{value};
@@ -55,12 +62,6 @@ std::string described(const Side& side, int value) {
   }
   if (!step.where.empty()) text += fmt::format(" in line {}", step.where.front().line);
   return text;
-}
-
-bool only_moves(const Step& step) {
-  static const std::set<std::string_view> kKinds{"reshape", "transpose", "permute", "unsqueeze",
-                                                 "squeeze", "copy",      "to",      "expand"};
-  return kKinds.contains(step.kind);
 }
 
 std::vector<ArgumentDifference> argument_differences(const Step& yours, const Step& reference) {
@@ -179,8 +180,60 @@ void Blame::blame_step(int c, int r, int maker_c, int maker_r, std::vector<Partn
   region.partners = std::move(partners);
 }
 
+// Back from a value that lies otherwise than the reference's, for as long as what it was made of does too.
+void Blame::add_makers_of_arrangement(int value, std::vector<int>& out) {
+  std::vector<int> pending{value};
+  std::set<int> seen;
+  while (!pending.empty() && seen.size() < 32) {
+    const int at = pending.back();
+    pending.pop_back();
+    const int maker = yours_.value(at).step;
+    if (maker < 0 || !seen.insert(at).second) continue;
+    const std::vector<Match> matches = partners_.of_yours(at);
+    if (matches.empty() || matches.front().agreement.arrangement >= Arrangement::kFlat) continue;
+    out.push_back(maker);
+    for (const Operand& operand : yours_.step(maker).operands) pending.push_back(operand.value);
+  }
+}
+
+namespace {
+
+// Its result depends on which axis is which: elements of other places are put together.
+bool looks_at_places(const Step& step) {
+  return step.kind == "conv" || step.kind == "unfold" || step.kind == "reshape" || step.kind == "getitem" ||
+         step.kind == "cumsum" || step.kind.ends_with("pool2d") || step.kind == "embedding";
+}
+
+}  // namespace
+
+void Blame::add_rearranging_steps(Region& region) {
+  std::set<int> made;
+  for (const int step : region.yours)
+    for (const int output : yours_.step(step).outputs) made.insert(output);
+  std::vector<int> found;
+  for (const int step : region.yours)
+    for (const Operand& operand : yours_.step(step).operands) {
+      if (made.contains(operand.value) || yours_.value(operand.value).step < 0) continue;
+      const std::vector<Match> matches = partners_.of_yours(operand.value);
+      if (matches.empty()) continue;
+      const Arrangement best = matches.front().agreement.arrangement;
+      const bool lies_otherwise = std::any_of(matches.begin(), matches.end(), [&](const Match& match) {
+        return match.agreement.arrangement == Arrangement::kReordered ||
+               same_sizes(yours_.value(operand.value).shape, reference_.value(match.value).shape);
+      });
+      if (best < Arrangement::kFlat && lies_otherwise) {
+        add_makers_of_arrangement(operand.value, found);
+      } else if (best == Arrangement::kPermuted && looks_at_places(yours_.step(step))) {
+        std::vector<int> moves;
+        stripped(yours_, operand.value, moves);
+        found.insert(found.end(), moves.begin(), moves.end());
+      }
+    }
+  region.yours.insert(region.yours.end(), found.begin(), found.end());
+}
+
 bool Blame::same_shapes(const Partner& partner) const {
-  return yours_.value(partner.yours).shape == reference_.value(partner.reference).shape;
+  return same_sizes(yours_.value(partner.yours).shape, reference_.value(partner.reference).shape);
 }
 
 bool Blame::is_narrower(int maker_c, int maker_r) const {
@@ -201,6 +254,7 @@ Region& Blame::blame_chain(Kind kind, int c, int r, const Terms& left, const Ter
   region.yours = left.steps;
   region.reference = right.steps;
   region.partners = std::move(partners);
+  if (kind == Kind::kOperation) add_rearranging_steps(region);
   return region;
 }
 

@@ -1,12 +1,11 @@
 // Regions of an answer as a search finds them: what differs, between which steps, in which words.
 #pragma once
+#include "zoom/moves.h"
 #include "zoom/partners.h"
 #include "zoom/region.h"
 #include "zoom/terms.h"
 
 namespace lockstep::zoom {
-
-bool only_moves(const Step& step);  // elements, without computing
 
 // What a value was before steps that only move its elements; `moved` gets these, the last first.
 int stripped(const Side& side, int value, std::vector<int>& moved);
@@ -36,6 +35,10 @@ class Blame {
                   std::vector<ArgumentDifference> arguments);
   Region& blame_chain(Kind kind, int c, int r, const Terms& left, const Terms& right, std::vector<Partner> partners);
 
+  // Operands that agree only in another arrangement may be what is wrong: what brought them into it belongs to the
+  // answer.
+  void add_rearranging_steps(Region& region);
+
   Side& reference_;
   Side& yours_;
   Partners partners_;
@@ -43,6 +46,7 @@ class Blame {
 
  private:
   bool same_shapes(const Partner& partner) const;
+  void add_makers_of_arrangement(int value, std::vector<int>& out);
   bool is_narrower(int maker_c, int maker_r) const;
 
   std::vector<Region> regions_;

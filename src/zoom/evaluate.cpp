@@ -4,11 +4,11 @@
 #include <cmath>
 #include <map>
 #include <numbers>
-#include <set>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "zoom/arithmetic.h"
+#include "zoom/einsum.h"
+#include "zoom/moves.h"
 
 namespace lockstep::zoom {
 namespace {
@@ -32,6 +32,12 @@ const std::map<std::string_view, Unary> kUnary{
     {"relu", [](double x) { return std::max(x, 0.0); }},
     {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
     {"silu", [](double x) { return x / (1 + std::exp(-x)); }},
+    {"logsigmoid", [](double x) { return std::min(x, 0.0) - std::log1p(std::exp(-std::fabs(x))); }},
+    {"softplus", [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }},
+    {"log1p", [](double x) { return std::log1p(x); }},
+    {"expm1", [](double x) { return std::expm1(x); }},
+    {"floor", [](double x) { return std::floor(x); }},
+    {"logical_not", [](double x) { return x == 0 ? 1.0 : 0.0; }},
 };
 
 const std::map<std::string_view, Binary> kBinary{
@@ -42,55 +48,13 @@ const std::map<std::string_view, Binary> kBinary{
     {"pow", [](double x, double y) { return std::pow(x, y); }},
     {"maximum", [](double x, double y) { return std::max(x, y); }},
     {"minimum", [](double x, double y) { return std::min(x, y); }},
+    {"eq", [](double x, double y) { return x == y ? 1.0 : 0.0; }},
+    {"ne", [](double x, double y) { return x != y ? 1.0 : 0.0; }},
+    {"lt", [](double x, double y) { return x < y ? 1.0 : 0.0; }},
+    {"le", [](double x, double y) { return x <= y ? 1.0 : 0.0; }},
+    {"gt", [](double x, double y) { return x > y ? 1.0 : 0.0; }},
+    {"ge", [](double x, double y) { return x >= y ? 1.0 : 0.0; }},
 };
-
-double number_or(const Step& step, const char* name, double otherwise) {
-  const auto at = step.arguments.find(name);
-  if (at == step.arguments.end() || !at->is_number()) return otherwise;
-  return at->get<double>();
-}
-
-bool flag(const Step& step, const char* name) {
-  const auto at = step.arguments.find(name);
-  return at != step.arguments.end() && at->is_boolean() && at->get<bool>();
-}
-
-// A rearrangement is known by the memory that both sides of it share: each element of the output lies where an element
-// of the input does.
-std::optional<Numbers> rearranged_by_memory(const Side& side, const Step& step, int output, const Numbers& given) {
-  const Tensor &from = side.value(step.operands.front().value).tensor, &to = side.value(output).tensor;
-  if (!from.defined() || !to.defined() || from.dtype() != to.dtype()) return std::nullopt;
-  const auto size = static_cast<std::ptrdiff_t>(dtype_bytes(from.dtype()));
-  std::unordered_map<std::ptrdiff_t, int64_t> place;  // address relative to the input's first element → its flat index
-  const auto visit = [](const Tensor& tensor, const std::function<void(int64_t)>& each) {
-    std::vector<int64_t> at(tensor.rank(), 0);
-    int64_t offset = 0;
-    for (int64_t i = 0; i < tensor.numel(); ++i) {
-      each(offset);
-      for (size_t axis = tensor.rank(); axis-- > 0;) {
-        offset += tensor.strides()[axis];
-        if (++at[axis] < tensor.shape()[axis]) break;
-        offset -= tensor.strides()[axis] * tensor.shape()[axis];
-        at[axis] = 0;
-      }
-    }
-  };
-  int64_t index = 0;
-  place.reserve(static_cast<size_t>(from.numel()));
-  visit(from, [&](int64_t offset) { place.emplace(offset, index++); });
-  const std::ptrdiff_t shift = to.strided_data() - from.strided_data();
-  if (shift % size != 0) return std::nullopt;
-  Numbers out{to.shape(), {}};
-  out.values.reserve(static_cast<size_t>(to.numel()));
-  bool whole = true;
-  visit(to, [&](int64_t offset) {
-    const auto found = place.find(offset + shift / size);
-    whole &= found != place.end();
-    if (whole) out.values.push_back(given.values[static_cast<size_t>(found->second)]);
-  });
-  if (!whole) return std::nullopt;
-  return out;
-}
 
 class Evaluation {
  public:
@@ -107,11 +71,25 @@ class Evaluation {
     if (kind == "addmm")
       return combine(multiply_matrices(*need("input"), *need("other")), *need("bias"), kBinary.at("add"));
     if (kind == "softmax") return softmax(*need("input"), axes_of(step_).empty() ? -1 : axes_of(step_).front());
-    if (kind == "mean") return mean(*need("input"), axes_of(step_), flag(step_, "keepdim"));
-    if (kind == "sum") return reduce(*need("input"), axes_of(step_), flag(step_, "keepdim"), kBinary.at("add"));
+    if (kind == "mean") return mean(*need("input"), axes_of(step_), flag_of(step_, "keepdim"));
+    if (kind == "sum") return reduce(*need("input"), axes_of(step_), flag_of(step_, "keepdim"), kBinary.at("add"));
     if (kind == "layer_norm" || kind == "rms_norm") return norm(kind == "layer_norm");
     if (kind == "attention") return attention();
     if (kind == "clamp") return clamp();
+    if (kind == "einsum") return sum_over_letters();
+    if (kind == "var" || kind == "var_mean") return variance();
+    if (kind == "amax" || kind == "amin" || kind == "max" || kind == "min") return extreme(kind.ends_with("max"));
+    if (kind == "addcmul") {
+      const double factor = number_or(step_, "value", 1);
+      const Numbers product = combine(*need("tensor1"), *need("tensor2"), kBinary.at("mul"));
+      return combine(*need("input"), product, [&](double x, double y) { return x + factor * y; });
+    }
+    if (kind == "masked_fill")
+      return combine(*need("input"), *need("mask"), [&, fill = need("value")->values.at(0)](double x, double mask) {
+        return mask != 0 ? static_cast<double>(fill) : x;
+      });
+    if (kind == "where") return chosen();
+    if (kind == "normalize") return unit_vectors();
     if (kind == "concatenate" || kind == "stack") return joined(kind == "stack");
     return rearranged();
   }
@@ -172,7 +150,7 @@ class Evaluation {
 
   Numbers attention() const {
     const auto query = need("query"), key = need("key"), value = need("value");
-    if (query->shape.size() < 2 || flag(step_, "enable_gqa") || query->shape.size() != key->shape.size() ||
+    if (query->shape.size() < 2 || flag_of(step_, "enable_gqa") || query->shape.size() != key->shape.size() ||
         (query->shape.size() > 2 && query->shape[query->shape.size() - 3] != key->shape[key->shape.size() - 3]))
       fail(Code::kUnsupported, "zoom", "grouped attention");
     std::vector<int> axes(key->shape.size());
@@ -186,7 +164,7 @@ class Evaluation {
         return !logical ? x + m : m != 0 ? x : -std::numeric_limits<double>::infinity();
       });
     }
-    if (flag(step_, "causal")) hide_later_keys(scores);
+    if (flag_of(step_, "causal")) hide_later_keys(scores);
     return multiply_matrices(softmax(scores, -1), *value);
   }
 
@@ -199,6 +177,53 @@ class Evaluation {
   Numbers clamp() const {
     const double low = number_or(step_, "min", -INFINITY), high = number_or(step_, "max", INFINITY);
     return map(*need("input"), [&](double x) { return std::min(std::max(x, low), high); });
+  }
+
+  std::optional<Numbers> sum_over_letters() const {
+    const auto at = step_.arguments.find("equation");
+    if (at == step_.arguments.end() || !at->is_string()) return std::nullopt;
+    std::vector<std::shared_ptr<const Numbers>> held;
+    std::vector<const Numbers*> operands;
+    for (const Operand& operand : step_.operands) {
+      held.push_back(source_(operand.value));
+      if (!held.back()) return std::nullopt;
+      operands.push_back(held.back().get());
+    }
+    return einsum(at->get<std::string>(), operands);
+  }
+
+  // Of var_mean the first result is the variance, the second the mean.
+  Numbers variance() const {
+    const auto x = need("input");
+    const Numbers centre = mean(*x, axes_of(step_), true);
+    if (step_.kind == "var_mean" && step_.outputs.size() > 1 && output_ == step_.outputs[1])
+      return mean(*x, axes_of(step_), flag_of(step_, "keepdim"));
+    const Numbers squares = map(combine(*x, centre, kBinary.at("sub")), kUnary.at("square"));
+    Numbers out = mean(squares, axes_of(step_), flag_of(step_, "keepdim"));
+    const auto count = static_cast<double>(x->count()) / static_cast<double>(std::max<int64_t>(1, out.count()));
+    const double less = correction_of(step_, side_.tape().framework);
+    return map(out, [&](double v) { return v * count / (count - less); });
+  }
+
+  Numbers extreme(bool largest) const {
+    return reduce(*need("input"), axes_of(step_), flag_of(step_, "keepdim"),
+                  kBinary.at(largest ? "maximum" : "minimum"), largest ? -INFINITY : INFINITY);
+  }
+
+  Numbers chosen() const {
+    const auto condition = need("condition"), otherwise = need("other");
+    const Numbers kept = combine(*need("input"), *condition, [](double x, double c) { return c != 0 ? x : NAN; });
+    const Numbers wide = broadcast(kept, broadcast_shapes(kept.shape, otherwise->shape));
+    const Numbers rest = combine(*otherwise, *condition, [](double x, double c) { return c != 0 ? NAN : x; });
+    return combine(wide, rest, [](double x, double y) { return std::isnan(x) ? y : x; });
+  }
+
+  Numbers unit_vectors() const {
+    const auto x = need("input");
+    const std::vector<int> axes = axes_of(step_).empty() ? std::vector<int>{1} : axes_of(step_);
+    const double eps = number_or(step_, "eps", 1e-12);
+    const Numbers squares = reduce(map(*x, kUnary.at("square")), axes, true, kBinary.at("add"));
+    return combine(*x, squares, [&](double v, double square) { return v / std::max(std::sqrt(square), eps); });
   }
 
   Numbers joined(bool stacked) const {
@@ -224,7 +249,7 @@ class Evaluation {
     return concatenate(parts, axis);
   }
 
-  // Kinds that only move elements. Views are known by their memory; copies by what the kind says.
+  // Kinds that only move elements.
   std::optional<Numbers> rearranged() const {
     if (step_.operands.empty()) return std::nullopt;
     const auto given = source_(step_.operands.front().value);
@@ -235,7 +260,7 @@ class Evaluation {
         kind == "reshape" || kind == "copy" || kind == "to" || kind == "unsqueeze" || kind == "squeeze";
     if (keeps_order && checked_numel(shape) == given->count()) return Numbers{shape, given->values};
     if (kind == "expand" && checked_numel(shape) >= given->count()) return broadcast(*given, shape);
-    if (step_.operands.size() == 1 && !step_.in_place) return rearranged_by_memory(side_, step_, output_, *given);
+    if (step_.operands.size() == 1 && !step_.in_place) return moved(side_, step_, output_, *given);
     return std::nullopt;
   }
 
@@ -247,9 +272,7 @@ class Evaluation {
 
 class Replay {
  public:
-  Replay(const Side& side, int changed, std::shared_ptr<const Numbers> given) : side_(side) {
-    made_[changed] = std::move(given);
-  }
+  Replay(const Side& side, Given given) : side_(side), made_(std::move(given)) {}
 
   std::shared_ptr<const Numbers> value(int index) {
     if (const auto at = made_.find(index); at != made_.end()) return at->second;
@@ -272,11 +295,31 @@ class Replay {
   }
 
   const Side& side_;
-  std::map<int, std::shared_ptr<const Numbers>> made_;
+  Given made_;
   std::map<int, bool> depends_;
 };
 
 }  // namespace
+
+double number_or(const Step& step, const char* name, double otherwise) {
+  const auto at = step.arguments.find(name);
+  if (at == step.arguments.end() || !at->is_number()) return otherwise;
+  return at->get<double>();
+}
+
+bool flag_of(const Step& step, const char* name) {
+  const auto at = step.arguments.find(name);
+  return at != step.arguments.end() && at->is_boolean() && at->get<bool>();
+}
+
+double correction_of(const Step& step, const std::string& framework) {
+  if (const auto at = step.arguments.find("unbiased"); at != step.arguments.end() && at->is_boolean())
+    return at->get<bool>() ? 1 : 0;
+  for (const char* name : {"correction", "ddof"})
+    if (const auto at = step.arguments.find(name); at != step.arguments.end() && at->is_number())
+      return at->get<double>();
+  return framework == "torch" ? 1 : 0;
+}
 
 std::vector<int> axes_of(const Step& step) {
   const auto at = step.arguments.find("dim");
@@ -301,7 +344,11 @@ std::optional<Numbers> evaluate(const Side& side, const Step& step, int output, 
 }
 
 std::optional<Numbers> replay(const Side& side, int value, int changed, std::shared_ptr<const Numbers> given) {
-  const auto made = Replay(side, changed, std::move(given)).value(value);
+  return replay(side, value, Given{{changed, std::move(given)}});
+}
+
+std::optional<Numbers> replay(const Side& side, int value, const Given& given) {
+  const auto made = Replay(side, given).value(value);
   if (!made) return std::nullopt;
   return *made;
 }

@@ -1,6 +1,7 @@
 // A recorded step computed again, from other operands than it had: what would the reference have made of yours?
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -16,6 +17,17 @@ std::optional<Numbers> evaluate(const Side& side, const Step& step, int output, 
 
 // `value` computed from `given` in the place of `changed`: only steps that depend on `changed` are computed.
 std::optional<Numbers> replay(const Side& side, int value, int changed, std::shared_ptr<const Numbers> given);
+
+// The same with several values given at once.
+using Given = std::map<int, std::shared_ptr<const Numbers>>;
+std::optional<Numbers> replay(const Side& side, int value, const Given& given);
+
+// Arguments that are no tensors, where they are of that sort.
+double number_or(const Step& step, const char* name, double otherwise);
+bool flag_of(const Step& step, const char* name);
+
+// What a variance divides by less than the count: 1 in torch unless told otherwise, 0 elsewhere.
+double correction_of(const Step& step, const std::string& framework);
 
 // A step's axis or axes, whatever the framework called them.
 std::vector<int> axes_of(const Step& step);

@@ -8,4 +8,7 @@ namespace lockstep::zoom {
 // any. What cannot be computed from the recorded operands to the recorded result, within `tolerance`, is left whole.
 bool expand(Side& side, int value, double tolerance);
 
+// The real and imaginary parts of every product of complex numbers, which a program with real numbers computes apart.
+void expand_complex_products(Side& side);
+
 }  // namespace lockstep::zoom

@@ -17,7 +17,7 @@ bool is_saturated(float value) {
 Totals totals_of(const Numbers& numbers) {
   Totals out;
   out.count = numbers.count();
-  out.uniform = true;
+  out.uniform = out.binary = true;
   for (const float value : numbers.values) {
     if (std::isnan(value)) {
       ++out.nan;
@@ -29,6 +29,7 @@ Totals totals_of(const Numbers& numbers) {
       out.squares += static_cast<double>(value) * value;
     }
     out.uniform &= value == numbers.values.front();
+    out.binary &= value == 0 || value == 1;
   }
   return out;
 }

@@ -18,6 +18,7 @@ struct Totals {
   int64_t count = 0, infinite = 0, nan = 0;
   double sum = 0, absolute = 0, squares = 0;
   bool uniform = false;  // all elements alike
+  bool binary = false;   // nothing but 0 and 1
 };
 
 Totals totals_of(const Numbers& numbers);

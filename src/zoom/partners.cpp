@@ -58,7 +58,7 @@ const std::vector<Match>& Partners::of_reference(int reference) {
 
 bool Partners::is_neutral(const Side& side, int value) const {
   const Totals& totals = side.totals(value);
-  return totals.count < kFewElements || totals.uniform || totals.squares == 0;
+  return totals.count < kFewElements || totals.uniform || totals.squares == 0 || totals.binary;
 }
 
 }  // namespace lockstep::zoom

@@ -79,21 +79,55 @@ bool meet_in_one_function(const Side& reference, const Side& yours, Region& regi
   return false;
 }
 
+// Steps of several lines that all happen in one call, or in a function whose other calls yours makes too: the line of
+// the call says what is missing.
+int frame_of_the_call(const Side& side, const std::vector<int>& steps, Partners& partners) {
+  size_t depth = SIZE_MAX;  // of the shallowest chain
+  for (const int step : steps) depth = std::min(depth, side.step(step).where.size());
+  if (steps.empty() || depth == SIZE_MAX || depth < 2) return 0;
+  const std::vector<Place>& chain = side.step(steps.back()).where;
+  for (int i = 0; i < static_cast<int>(side.tape().steps.size()); ++i) {
+    const Step& other = side.step(i);
+    if (other.simple || other.where.size() < 2 || !(other.where.front() == chain.front()) || other.where == chain)
+      continue;
+    const bool made_by_yours = std::any_of(other.outputs.begin(), other.outputs.end(), [&](int output) {
+      return !partners.is_neutral(side, output) && !partners.of_reference(output).empty();
+    });
+    size_t same = 0;
+    while (same < chain.size() && same < other.where.size() && chain[same] == other.where[same]) ++same;
+    if (made_by_yours && same < depth) return static_cast<int>(same);
+  }
+  if (lines_of(side, steps, 0).size() < 2) return 0;
+  for (size_t back = 1; back < depth; ++back)
+    if (lines_of(side, steps, static_cast<int>(back)).size() == 1) return static_cast<int>(back);
+  return 0;
+}
+
 // Several parts of one result, each used where another belongs: they were unpacked in the wrong order.
 void blame_the_unpacking(std::vector<Region>& regions, const Side& yours) {
-  std::map<int, std::vector<size_t>> by_maker;
+  std::map<Line, std::vector<size_t>> by_line;  // of the step that took it out of the whole
   for (size_t i = 0; i < regions.size(); ++i) {
     if (regions[i].kind != Kind::kWiring) continue;
     const int maker = yours.value(regions[i].yours_value).step;
-    if (maker >= 0 && yours.step(maker).outputs.size() > 1) by_maker[maker].push_back(i);
+    if (maker < 0 || yours.step(maker).where.empty()) continue;
+    const Place& place = yours.step(maker).where.front();
+    if (yours.step(maker).outputs.size() > 1 || yours.step(maker).kind == "getitem")
+      by_line[{place.file, place.line}].push_back(i);
   }
-  for (const auto& [maker, of] : by_maker) {
+  for (const auto& [line, of] : by_line) {
+    const int maker = yours.value(regions[of.front()].yours_value).step;
     std::set<Line> lines;
     for (const size_t i : of)
       for (const Place& place : lines_of(yours, regions[i].yours, 0)) lines.emplace(place.file, place.line);
-    if (lines.size() < 2) continue;
+    std::set<int> parts;
+    for (const size_t i : of) parts.insert(regions[i].yours_value);
+    if (lines.size() < 2 && parts.size() < 2) continue;
     for (const size_t i : of) {
-      regions[i].yours = {maker};
+      // Used in one line alone, they may have been exchanged there as well.
+      if (lines.size() < 2)
+        regions[i].yours.push_back(maker);
+      else
+        regions[i].yours = {maker};
       regions[i].note = "the parts are used in each other's places; " + regions[i].note;
     }
   }
@@ -145,6 +179,8 @@ void tidy(std::vector<Region>& regions, const Side& reference, const Side& yours
     std::sort(region.reference.begin(), region.reference.end());
     region.reference.erase(std::unique(region.reference.begin(), region.reference.end()), region.reference.end());
     if (region.same_function && meet_in_one_function(reference, yours, region)) continue;
+    if (region.kind == Kind::kMissingStep)
+      region.reference_frame = frame_of_the_call(reference, region.reference, partners);
     if (region.same_function && !region.yours.empty() && !yours.step(region.yours.back()).where.empty())
       keep_steps_in(yours, yours.step(region.yours.back()).where.front(), region);
     region.frame = acquitted_frame(yours, region, partners);

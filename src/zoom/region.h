@@ -1,5 +1,6 @@
 // What zoom answers: regions of your program's steps, each with the reference's, in the words of both sources.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,12 @@ struct Partner {
   Agreement agreement;
 };
 
+// What a family of causes says about a region.
+struct RegionCause {
+  std::string id, explanation, fix;
+  double residual = 0;  // what it leaves unexplained of your value, relative
+};
+
 struct Region {
   Kind kind = Kind::kNotNarrowed;
   std::vector<int> yours, reference;  // steps, in order of execution
@@ -44,6 +51,7 @@ struct Region {
   bool same_function = false;  // both sides are told in the innermost function that is on both call chains
   // Of the call chains: 0 is the innermost line; more where that line is right elsewhere and its caller is not.
   int frame = 0, reference_frame = 0;
+  std::optional<RegionCause> cause;
   std::string note;  // "yours takes to_k.weight, the reference to_q.weight"
 };
 

@@ -1,6 +1,10 @@
 #include "zoom/rerun.h"
 
 #include <fmt/format.h>
+#include <stdlib.h>
+
+#include <cerrno>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -46,27 +50,64 @@ RecordRequest request_from(const Run& run, const Call& call) {
   return request;
 }
 
-}  // namespace
-
-Tape tape_of(const Run& run, const Call& call, const fs::path& home, bool quiet) {
-  if (auto tape = recorded_tape(run.path(), call)) return std::move(*tape);
+Tape traced_again(const Run& run, const Call& call, const fs::path& feed, const fs::path& home, bool quiet) {
   RecordRequest request = request_from(run, call);
   request.home = home;
   request.name = run.name() + ".zoom";
   request.modules = call.module;
   request.operations = call.module;
   request.operations_at = fmt::format("{}:{}:{}", part(call.step), part(call.hit), call.pass);
+  request.operations_feed = feed.string();
   request.inputs = true;
   request.stats_only = true;
   request.output_to_stderr = true;
   request.quiet = true;
-  if (!quiet) print_error("lockstep: running {} again, tracing {}\n", run.name(), call.module);
+  if (!quiet)
+    print_error("lockstep: running {} again, {} {}\n", run.name(),
+                feed.empty() ? "tracing" : "with the reference's inputs for", call.module);
   const RecordOutcome outcome = record_program(request);
   if (auto tape = recorded_tape(outcome.run, call)) return std::move(*tape);
   fail(Code::kNotFound, "zoom",
        fmt::format("the program of run {} ran again ({}), but {} was not called as before", run.id(), outcome.status,
                    call.module),
        {.hint = "its output: " + (outcome.run / "output.log").string()});
+}
+
+// A folder for what one run of a program is given; gone afterwards.
+class FeedFolder {
+ public:
+  explicit FeedFolder(const fs::path& home) {
+    std::error_code ignored;
+    fs::create_directories(home, ignored);
+    std::string name = (home / "feed-XXXXXX").string();
+    if (!::mkdtemp(name.data())) fail(Code::kIo, "zoom", name + ": " + std::strerror(errno));
+    path_ = name;
+  }
+  ~FeedFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  FeedFolder(const FeedFolder&) = delete;
+  FeedFolder& operator=(const FeedFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+}  // namespace
+
+Tape tape_of(const Run& run, const Call& call, const fs::path& home, bool quiet) {
+  if (auto tape = recorded_tape(run.path(), call)) return std::move(*tape);
+  return traced_again(run, call, {}, home, quiet);
+}
+
+Tape tape_given(const Run& run, const Call& call, const std::vector<FedInput>& inputs, const fs::path& home,
+                bool quiet) {
+  request_from(run, call);  // says why it cannot be run again before anything is written
+  const FeedFolder folder(home);
+  write_fed_inputs(inputs, folder.path());
+  return traced_again(run, call, folder.path(), home, quiet);
 }
 
 }  // namespace lockstep::zoom

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "capture/run_reader.h"
+#include "zoom/fed_inputs.h"
 #include "zoom/tape.h"
 
 namespace lockstep::zoom {
@@ -17,5 +18,10 @@ struct Call {
 // The tape of that call: from the run itself where it was recorded with --operations, else from running its program
 // again. Error{kUnsupported} where the run says of no Python program how it was started, and what to do instead.
 Tape tape_of(const Run& run, const Call& call, const fs::path& home, bool quiet);
+
+// The tape of that call given these inputs in the place of its own: its program is run once more. The paths of those
+// that it was really given are in the tape.
+Tape tape_given(const Run& run, const Call& call, const std::vector<FedInput>& inputs, const fs::path& home,
+                bool quiet);
 
 }  // namespace lockstep::zoom

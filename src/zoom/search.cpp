@@ -13,17 +13,28 @@
 namespace lockstep::zoom {
 namespace {
 
-constexpr int kMostPairs = 400;           // looked at in one search
-constexpr int kMostTransplants = 48;      // replays tried in one search
+constexpr int kMostPairs = 400;       // looked at in one search
+constexpr int kMostTransplants = 48;  // replays tried in one search
+constexpr int kMostRoundings = 24;    // pairs asked whether rounding alone explains them
+constexpr double kLargestJump = 1e-2;
+constexpr double kSmallestJump = 6;       // tolerances
 constexpr int64_t kMostReplay = 1 << 22;  // elements of a value that is put in another's place
 
 bool is_commutative(const Step& step) {
   return step.kind == "add" || step.kind == "mul" || step.kind == "maximum" || step.kind == "minimum";
 }
 
+// Takes some of the elements of its input, whatever a framework calls it.
+bool selects(const Step& step) {
+  static const std::set<std::string_view> kKinds{"getitem",      "split", "narrow", "select",
+                                                 "index_select", "real",  "imag"};
+  return kKinds.contains(step.kind) && step.operand("input") >= 0;
+}
+
 class Search : public Blame {
  public:
   using Blame::Blame;
+  double roundoff = unit_roundoff(DType::kF32);  // of the coarser side
 
   // What made c differ from r. `user_c`, `user_r`: the steps that take them; -1: they are the call's outputs.
   void locate(int c, int r, int user_c, int user_r) {
@@ -32,10 +43,12 @@ class Search : public Blame {
     const int c0 = stripped(yours_, c, moved_c), r0 = stripped(reference_, r, moved_r);
     if ((c0 != c || r0 != r) && partners_.agree(c0, r0)) return blame_layout(c, r, moved_c, moved_r);
     if (c0 != c || r0 != r) pairs_.insert({c0, r0});
+    if (is_amplified_rounding(c0, r0)) return;
     if (stands_elsewhere(c0, r0, user_c, user_r)) return;
     const int maker_c = yours_.value(c0).step, maker_r = reference_.value(r0).step;
     if (maker_c < 0 || maker_r < 0) return blame_leaf(c0, r0, user_c, user_r);
     if (by_same_kind(c0, r0, maker_c, maker_r)) return;
+    if (by_sources(c0, r0, maker_c, maker_r)) return;
     if (by_parts(c0, r0)) return;
     if (by_transplant(c0, r0, user_c, user_r)) return;
     blame_unmatched(c0, r0);
@@ -81,13 +94,13 @@ class Search : public Blame {
     const Step step_c = yours_.step(maker_c), step_r = reference_.step(maker_r);
     if (is_sum(step_c) && is_sum(step_r)) return by_terms(c, r, maker_c, maker_r, true);
     if (is_product(step_c) && is_product(step_r)) return by_terms(c, r, maker_c, maker_r, false);
+    if (selects(step_c) && selects(step_r)) return by_selection(c, r, maker_c, maker_r);
     if (step_c.kind != step_r.kind || step_c.outputs.size() != step_r.outputs.size()) return false;
     std::vector<std::pair<int, int>> different;
     std::vector<Partner> partners;
     std::vector<ArgumentDifference> arguments = argument_differences(step_c, step_r);
     std::vector<Operand> left = step_c.operands, right = step_r.operands;
-    if (is_commutative(step_c) && left.size() == 2 && right.size() == 2 &&
-        partners_.agree(left[0].value, right[1].value))
+    if (left.size() == 2 && right.size() == 2 && are_crossed(step_c, left, right))
       std::swap(right[0].value, right[1].value);
     for (size_t i = 0; i < left.size(); ++i) {
       const int other = operand_like(left[i], i, left.size(), right);
@@ -110,6 +123,28 @@ class Search : public Blame {
       return true;
     }
     for (const auto& [mine, theirs] : different) locate(mine, theirs, maker_c, maker_r);
+    return true;
+  }
+
+  // The operands stand in each other's places: of a sum that says nothing, and of a product of matrices, which may have
+  // been transposed as a whole, only where they fit no other way.
+  bool are_crossed(const Step& step, const std::vector<Operand>& left, const std::vector<Operand>& right) {
+    if (is_commutative(step)) return partners_.agree(left[0].value, right[1].value);
+    return step.kind == "matmul" && !partners_.agree(left[0].value, right[0].value) &&
+           !partners_.agree(left[1].value, right[1].value) &&
+           (partners_.agree(left[0].value, right[1].value) || partners_.agree(left[1].value, right[0].value));
+  }
+
+  // Parts of something: of the same thing they were cut otherwise, else that is followed.
+  bool by_selection(int c, int r, int maker_c, int maker_r) {
+    const int whole_c = yours_.step(maker_c).operand("input"), whole_r = reference_.step(maker_r).operand("input");
+    const Agreement agreement = partners_.agreement(whole_c, whole_r);
+    if (!agreement && checked_numel(yours_.value(whole_c).shape) != checked_numel(reference_.value(whole_r).shape))
+      return false;
+    if (agreement)
+      blame_step(c, r, maker_c, maker_r, {{"input", whole_c, whole_r, agreement}}, {});
+    else
+      locate(whole_c, whole_r, maker_c, maker_r);
     return true;
   }
 
@@ -187,22 +222,28 @@ class Search : public Blame {
   // Several terms on both sides agree with nothing: those of one shape and one kind are taken for partners.
   bool by_leftover_terms(const Terms& left, const Terms& right, int maker_c, int maker_r) {
     if (left.values.size() != right.values.size()) return false;
-    std::vector<bool> taken(right.values.size(), false);
-    std::vector<std::pair<int, int>> pairs;
-    for (const Term& mine : left.values) {
-      size_t best = right.values.size();
-      int best_score = -1;
-      for (size_t i = 0; i < right.values.size(); ++i) {
-        if (taken[i]) continue;
-        const int theirs = right.values[i].value;
-        int score = yours_.value(mine.value).shape == reference_.value(theirs).shape ? 2 : 0;
-        const int a = yours_.value(mine.value).step, b = reference_.value(theirs).step;
+    struct Likeness {
+      int score;
+      size_t mine, theirs;
+    };
+    std::vector<Likeness> all;
+    for (size_t i = 0; i < left.values.size(); ++i)
+      for (size_t j = 0; j < right.values.size(); ++j) {
+        const int mine = left.values[i].value, theirs = right.values[j].value;
+        int score = yours_.value(mine).shape == reference_.value(theirs).shape ? 2 : 0;
+        const int a = yours_.value(mine).step, b = reference_.value(theirs).step;
         if ((a < 0) == (b < 0)) score += a < 0 || yours_.step(a).kind == reference_.step(b).kind ? 2 : 0;
         if (share_an_operand(a, b)) score += 3;
-        if (score > best_score) best = i, best_score = score;
+        all.push_back({score, i, j});
       }
-      taken[best] = true;
-      pairs.emplace_back(mine.value, right.values[best].value);
+    std::stable_sort(all.begin(), all.end(), [](const Likeness& a, const Likeness& b) { return a.score > b.score; });
+    std::set<size_t> taken_c, taken_r;
+    std::vector<std::pair<int, int>> pairs;
+    for (const Likeness& one : all) {
+      if (taken_c.contains(one.mine) || taken_r.contains(one.theirs)) continue;
+      taken_c.insert(one.mine);
+      taken_r.insert(one.theirs);
+      pairs.emplace_back(left.values[one.mine].value, right.values[one.theirs].value);
     }
     for (const auto& [mine, theirs] : pairs) locate(mine, theirs, maker_c, maker_r);
     return true;
@@ -215,6 +256,60 @@ class Search : public Blame {
       for (const Operand& b : theirs.operands)
         if (!partners_.is_neutral(yours_, a.value) && partners_.agree(a.value, b.value)) return true;
     return false;
+  }
+
+  // Both are made of one value each by steps that only move elements, however these cut and join them.
+  bool by_sources(int c, int r, int maker_c, int maker_r) {
+    std::vector<int> moved_c, moved_r;
+    const int from_c = moved_from(yours_, c, moved_c), from_r = moved_from(reference_, r, moved_r);
+    if (from_c < 0 || from_r < 0 || (from_c == c && from_r == r)) return false;
+    if (checked_numel(yours_.value(from_c).shape) != checked_numel(reference_.value(from_r).shape)) return false;
+    if (partners_.agree(from_c, from_r))
+      blame_layout(c, r, moved_c, moved_r);
+    else
+      locate(from_c, from_r, maker_c, maker_r);
+    return true;
+  }
+
+  // The two agree no longer, but only because a step magnifies the rounding of what it was given (the cosine of a large
+  // angle does): of your values the reference's steps make your result.
+  bool is_amplified_rounding(int c, int r) {
+    const auto mine = yours_.numbers(c), theirs = reference_.numbers(r);
+    if (!mine || !theirs || mine->count() > kMostReplay || ++roundings_ > kMostRoundings) return false;
+    if (!agreement_of(*mine, *theirs, kLargestJump)) return false;
+    Given given;
+    std::set<int> seen;
+    std::vector<int> pending{r};
+    while (!pending.empty()) {
+      const int at = pending.back();
+      pending.pop_back();
+      if (!seen.insert(at).second) continue;
+      if (seen.size() > 200) return false;
+      const std::vector<Match> matches = partners_.of_reference(at);
+      if (at != r && !matches.empty()) {
+        const auto here = reference_.numbers(at), there = yours_.numbers(matches.front().value);
+        const auto fits = arranged_like(*there, *here, agreement_of(*here, *there, partners_.tolerance()));
+        if (fits) given[at] = std::make_shared<Numbers>(*fits);
+        continue;
+      }
+      if (const int maker = reference_.value(at).step; maker >= 0)
+        for (const Operand& operand : reference_.step(maker).operands) pending.push_back(operand.value);
+    }
+    if (given.empty()) return false;
+    const auto made = replay(reference_, r, given);
+    if (!made) return false;
+    if (agreement_of(*mine, *made, partners_.tolerance())) return true;
+    // Values in between may have been rounded otherwise, or not at all: one more rounding of what goes in is as good.
+    for (auto& [value, numbers] : given) {
+      Numbers shaken = *numbers;
+      for (size_t i = 0; i < shaken.values.size(); ++i)
+        shaken.values[i] *= 1 + static_cast<float>((i * 2654435761U >> 7 & 1 ? 1 : -1) * roundoff);
+      numbers = std::make_shared<Numbers>(std::move(shaken));
+    }
+    const auto other = replay(reference_, r, given);
+    if (!other || other->count() != made->count()) return false;
+    const double shift = relative_distance(other->values.data(), made->values.data(), made->count());
+    return shift > partners_.tolerance() && static_cast<bool>(agreement_of(*mine, *theirs, 4 * shift));
   }
 
   // Fused on one side, written out on the other: the fused one is taken apart.
@@ -262,7 +357,9 @@ class Search : public Blame {
       const int at = pending.back();
       pending.pop_back();
       if (!seen.insert(at).second || seen.size() > 200) continue;
-      const bool matched = is_yours ? !partners_.of_yours(at).empty() : !partners_.of_reference(at).empty();
+      // What holds a handful of numbers, or true and false, agrees with much by chance: it ends no search.
+      const bool matched = !partners_.is_neutral(side, at) &&
+                           (is_yours ? !partners_.of_yours(at).empty() : !partners_.of_reference(at).empty());
       if (at != value && (matched || side.value(at).step < 0)) continue;
       out.push_back(at);
       if (const int maker = side.value(at).step; maker >= 0)
@@ -290,10 +387,11 @@ class Search : public Blame {
     for (const int value : unmatched_ancestors(reference_, r, false))
       if (reference_.value(value).step >= 0) region.reference.push_back(reference_.value(value).step);
     if (region.yours.size() == 1 && region.reference.size() <= 2) region.kind = Kind::kOperation;
+    add_rearranging_steps(region);
   }
 
   std::set<std::pair<int, int>> pairs_;
-  int transplants_ = 0;
+  int transplants_ = 0, roundings_ = 0;
 };
 
 double distance(const Side& a, int x, const Side& b, int y) {
@@ -310,9 +408,6 @@ double worst_roundoff(const Side& side) {
         worst = std::max(worst, unit_roundoff(side.value(output).tensor.dtype()));
   return worst;
 }
-
-constexpr double kLargestJump = 1e-2;
-constexpr double kSmallestJump = 6;  // tolerances
 
 Jump largest_jump(Side& reference, Side& yours, Partners& partners) {
   Jump found;
@@ -341,7 +436,7 @@ Jump largest_jump(Side& reference, Side& yours, Partners& partners) {
 
 }  // namespace
 
-Answer search(Side& reference, Side& yours) {
+Answer search(Side& reference, Side& yours, double input_noise) {
   Answer answer;
   const auto& outputs_c = yours.tape().outputs;
   const auto& outputs_r = reference.tape().outputs;
@@ -350,13 +445,18 @@ Answer search(Side& reference, Side& yours) {
     return answer;
   }
   // The roundings of both sides, a few of them in a row; the larger the divergence, the more of a difference is noise.
-  const double noise = 4 * std::max(worst_roundoff(reference), worst_roundoff(yours));
+  const double noise = std::max(4 * std::max(worst_roundoff(reference), worst_roundoff(yours)), input_noise);
   const size_t count = std::min(outputs_c.size(), outputs_r.size());
   for (size_t i = 0; i < count; ++i)
     answer.output_error =
         std::max(answer.output_error, distance(yours, outputs_c[i].second, reference, outputs_r[i].second));
   answer.tolerance = std::clamp(std::sqrt(noise * answer.output_error), 2 * noise, 0.02);
+  reference.link_constants(answer.tolerance);
+  yours.link_constants(answer.tolerance);
+  expand_complex_products(reference);
+  expand_complex_products(yours);
   Search searching(reference, yours, answer.tolerance);
+  searching.roundoff = std::max(worst_roundoff(reference), worst_roundoff(yours));
   for (size_t i = 0; i < count; ++i) searching.look_at_output(outputs_c[i].second, outputs_r[i].second);
   answer.regions = searching.take_regions();
   tidy(answer.regions, reference, yours, searching.partners());

@@ -1,5 +1,6 @@
 // From the outputs that differ back to the first steps that do: which lines of yours, against which of the reference.
 #pragma once
+#include "zoom/fed_inputs.h"
 #include "zoom/region.h"
 
 namespace lockstep::zoom {
@@ -13,6 +14,7 @@ struct Jump {
 
 struct Answer {
   std::vector<Region> regions;
+  std::vector<FedInput> inputs;  // of your call that were not the reference's, and what became of them
   Jump jump;
   int compared = 0, matched = 0;  // your values, and those of them that agree with some value of the reference
   double output_error = 0, tolerance = 0;
@@ -20,7 +22,8 @@ struct Answer {
   std::string incomplete;  // why an answer could not be found; empty: it could
 };
 
-// Both tapes are of the same call, given the same inputs where possible.
-Answer search(Side& reference, Side& yours);
+// Both tapes are of the same call, given the same inputs where possible; `input_noise`: how far those that are the same
+// thing still differ.
+Answer search(Side& reference, Side& yours, double input_noise = 0);
 
 }  // namespace lockstep::zoom

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tensor/convert.h"
+#include "zoom/agreement.h"
 
 namespace lockstep::zoom {
 namespace {
@@ -66,6 +67,27 @@ void Side::set_expanded(int value, Step last) {
   last.outputs = {value};
   tape_.values[static_cast<size_t>(value)].expanded = static_cast<int>(tape_.steps.size());
   tape_.steps.push_back(std::move(last));
+}
+
+void Side::link_constants(double tolerance) {
+  const int count = value_count();
+  for (int constant = 0; constant < count; ++constant) {
+    if (value(constant).origin != Origin::kConstant || value(constant).step >= 0) continue;
+    const Totals& of = totals(constant);
+    if (of.count < 8 || of.uniform || of.binary) continue;
+    for (int earlier = constant - 1; earlier >= 0; --earlier) {
+      if (value(earlier).step < 0 || !may_agree(of, totals(earlier), tolerance)) continue;
+      if (!agreement_of(*numbers(constant), *numbers(earlier), tolerance)) continue;
+      Step copy;
+      copy.kind = "copy";
+      copy.operands = {{"input", earlier}};
+      copy.outputs = {constant};
+      copy.where = step(value(earlier).step).where;
+      tape_.values[static_cast<size_t>(constant)].step = static_cast<int>(tape_.steps.size());
+      tape_.steps.push_back(std::move(copy));
+      break;
+    }
+  }
 }
 
 bool Side::is_ancestor(int older, int younger) const {

@@ -26,6 +26,10 @@ class Side {
   int add_made(Numbers numbers, Step step);
   void set_expanded(int value, Step last);  // the last simple step of a fused one
 
+  // A value without a producer that holds the elements of an earlier one that has one is a copy of it: operators that
+  // nobody sees (NumPy's) have made it.
+  void link_constants(double tolerance);
+
   bool is_ancestor(int older, int younger) const;  // through any number of steps
   // Steps on the ways from `older` to `younger`, in order of execution; fused steps, not their parts.
   std::vector<int> steps_between(int older, int younger) const;

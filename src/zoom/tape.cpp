@@ -73,6 +73,9 @@ class TapeReader {
     if (const auto at = line.find("step"); at != line.end() && at->is_number_integer()) made.step = at->get<int64_t>();
     if (const auto at = line.find("hit"); at != line.end() && at->is_number_integer()) made.hit = at->get<int64_t>();
     if (const auto at = line.find("tags"); at != line.end() && at->is_object()) made.pass = text(*at, "pass");
+    if (const auto at = line.find("fed"); at != line.end() && at->is_array())
+      for (const Json& path : *at)
+        if (path.is_string() && made.fed.size() < kMostOperands) made.fed.push_back(path);
     tapes_.push_back(std::move(made));
     numbers_.clear();
     ended_ = false;
@@ -89,6 +92,7 @@ class TapeReader {
                                          : Origin::kConstant;
     value.name = text(line, "name");
     value.shape = sizes(line, "shape");
+    if (const auto at = line.find("complex"); at != line.end()) value.is_complex = *at == Json(true);
     const int64_t count = checked_numel(value.shape);
     const std::optional<DType> dtype = dtype_from_name(text(line, "dtype"));
     if (const auto at = line.find("offset"); at != line.end() && dtype)
@@ -136,7 +140,7 @@ class TapeReader {
     if (to.steps.size() >= kMostSteps) refuse("too many operations", fmt::format("at most {}", kMostSteps));
     Step step;
     step.kind = text(line, "op");
-    step.in_place = line.value("in_place", false);
+    if (const auto at = line.find("in_place"); at != line.end()) step.in_place = *at == Json(true);
     if (const auto at = line.find("arguments"); at != line.end() && at->is_object()) step.arguments = *at;
     if (const auto at = line.find("inputs"); at != line.end()) step.operands = operands(*at);
     if (const auto at = line.find("outputs"); at != line.end() && at->is_array())
@@ -167,7 +171,8 @@ class TapeReader {
     Tape& to = tape();
     if (const auto at = line.find("outputs"); at != line.end())
       for (const Operand& one : operands(*at)) to.outputs.emplace_back(one.parameter, one.value);
-    to.truncated = line.value("truncated", false);
+    if (const auto at = line.find("truncated"); at != line.end()) to.truncated = *at == Json(true);
+    if (const auto at = line.find("uncompiled"); at != line.end()) to.uncompiled = *at == Json(true);
     ended_ = true;
   }
 

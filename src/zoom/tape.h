@@ -21,12 +21,13 @@ enum class Origin { kResult, kInput, kParameter, kConstant };
 
 struct Value {
   Origin origin = Origin::kConstant;
-  std::string name;        // of a parameter or an input; empty otherwise
-  Tensor tensor;           // a view of operations.bin; undefined where the value was not kept
-  Shape shape;             // known even where the value is not
-  int step = -1;           // what made it; -1: it was there before
-  int expanded = -1;       // the last of the simple steps that a fused step stands for; -1: none
-  bool made_here = false;  // not recorded: computed while a fused step was taken apart
+  std::string name;         // of a parameter or an input; empty otherwise
+  Tensor tensor;            // a view of operations.bin; undefined where the value was not kept
+  Shape shape;              // known even where the value is not
+  int step = -1;            // what made it; -1: it was there before
+  int expanded = -1;        // the last of the simple steps that a fused step stands for; -1: none
+  bool is_complex = false;  // the last axis holds the two parts
+  bool made_here = false;   // not recorded: computed while a fused step was taken apart
 };
 
 // An operand of a step: its parameter's name and the value.
@@ -54,7 +55,9 @@ struct Tape {
   std::vector<Value> values;
   std::vector<Step> steps;
   std::vector<std::pair<std::string, int>> inputs, outputs;  // by path: "0", "hidden_states", "1.0"
-  bool truncated = false;                                    // operations or values are missing
+  std::vector<std::string> fed;  // paths of inputs that were the reference's, not the program's own
+  bool truncated = false;        // operations or values are missing
+  bool uncompiled = false;       // what torch.compile or MLX would have compiled was run as it was written
 };
 
 // All calls in a run's operations.jsonl. Error{kNotFound} where the run has none, Error{kCorrupt} where a line cannot

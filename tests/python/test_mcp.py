@@ -99,6 +99,7 @@ def test_every_tool_is_listed_and_called(home, transport, mode):
             await call("debug_until", line=7)
             await call("debug_trace_show")
             await call("debug_trace_export", to=str(home.folder / "out.json"))
+            assert "do not diverge" in await call("debug_zoom", fails=True, reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
             await call("debug_restart")
             assert (await call("debug_terminate"))["state"] == "ended"
             assert "try restart" in await call("debug_eval", fails=True, expression="1")

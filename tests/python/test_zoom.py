@@ -236,3 +236,175 @@ def test_a_comparison_can_zoom_by_itself(place):
     place.record("both")
     answer = json.loads(place.run("--json", "compare", "latest:reference", "latest:both", "--zoom", status=1).stdout)
     assert any(line_of(text, "mixed = ") in lines(region) for region in answer["zoom"]["regions"])
+
+
+def test_the_answer_is_what_the_schema_says(place):
+    from test_json_schemas import check
+
+    place.write("schema", REFERENCE, ("(q, k, v)\n", "(q, k, v, scale=0.7)\n"))
+    place.record("schema", "--operations", "Block")
+    check("zoom", place.zoom("schema", "--stage", "Block"))
+    check("zoom", place.zoom("reference", "--stage", "Block", status=0))
+
+
+def test_the_report_shows_both_sources(place):
+    place.write("reported", REFERENCE, ("(q, k, v)\n", "(q, k, v, scale=0.7)\n"))
+    place.record("reported")
+    place.run("compare", "latest:reference", "latest:reported", "--zoom", "--report", "out.html", status=1)
+    page = (place.folder / "out.html").read_text()
+    assert page.count("mixed = F.scaled_dot_product_attention(q, k, v, scale=0.7)") >= 1 and '"inside":{' in page
+
+
+def test_a_session_stops_where_zoom_points(place, tmp_path):
+    from debug_service import Home
+
+    text = place.write("stopped", REFERENCE, ("(q, k, v)\n", "(q, k, v, scale=0.7)\n"))
+    home = Home(tmp_path)
+    try:
+        for name in ("reference", "stopped"):
+            words = ["record", "--operations", "Block", "--name", name, "--", sys.executable, f"{name}.py"]
+            subprocess.run([PROGRAM, "--home", str(home.home), "--quiet", *words], cwd=place.folder, check=True, capture_output=True, timeout=300)
+        home.debug("start", "--python", sys.executable, str(place.folder / "stopped.py"))
+        made = home.debug("zoom", "latest:reference", "latest:stopped", "--stage", "Block")
+        assert [one["line"] for one in made["breakpoints"]] == [line_of(text, "mixed = ")] and "reference" in made["note"]
+        stop = home.debug("continue", "--max-wait", "60")["stop"]
+        assert stop["location"]["line"] == line_of(text, "mixed = ") and stop["location"]["file"].endswith("stopped.py")
+    finally:
+        home.close()
+
+
+FED = """
+import torch, torch.nn as nn
+
+class Before(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, x):
+        hidden = self.first(x)
+        hidden = torch.tanh(hidden)
+        return self.second(hidden)
+
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.before, self.inner = Before(), Inner()
+
+    def forward(self, x):
+        return self.inner(self.before(x))
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    model, x = Whole(), torch.randn(6, 16)
+    with torch.no_grad():
+        print(model(x).double().sum().item())
+"""
+
+
+@pytest.fixture(scope="module")
+def fed(tmp_path_factory):
+    made = Place(tmp_path_factory.mktemp("fed"))
+    made.write("reference", FED)
+    made.record("reference", "--operations", "Whole.inner")
+    return made
+
+
+def test_errors_from_before_the_call_do_not_count(fed):
+    fed.write("noisy", FED, ("x * 2", "x * 2 + 0.3 * torch.sin(17 * x)"))
+    fed.record("noisy")
+    answer = fed.zoom("noisy", "--stage", "Whole.inner", status=0)
+    (given,) = answer["inputs"]
+    assert given["yours"] == "x" and given["given"] and given["distance"] > 0.05
+    assert answer["agrees"] and answer["output_error"] == 0
+
+
+def test_a_mistake_behind_an_error_from_before_is_named_alone(fed):
+    text = fed.write("both", FED.replace("torch.tanh(hidden)", "torch.sin(hidden)"), ("x * 2", "x * 2 + 0.001 * torch.sin(17 * x)"))
+    fed.record("both")
+    answer = fed.zoom("both", "--stage", "Whole.inner")
+    assert [lines(region) for region in answer["regions"]] == [[line_of(text, "torch.sin(hidden)")]]
+    assert answer["inputs"][0]["given"]
+    shown = fed.run("zoom", "latest:reference", "latest:both", "--stage", "Whole.inner", status=1).stdout
+    assert "Your call was given the reference's x (yours differed by" in shown
+
+
+def test_an_input_that_cannot_be_given_is_said_to_be_the_programs_own(fed):
+    fed.write("gone", FED, ("x * 2", "x * 2 + 0.001 * torch.sin(17 * x)"))
+    fed.record("gone", "--operations", "Whole.inner")
+    manifest = fed.folder / "home" / "latest" / "gone" / "run.json"
+    manifest.write_text(manifest.read_text().replace(json.dumps(str(fed.folder)), '"/nowhere/at/all"'))
+    answer = fed.zoom("gone", "--stage", "Whole.inner", status=0)
+    (given,) = answer["inputs"]
+    assert not given["given"] and "is gone" in given["note"]
+
+
+TABLE = """
+import numpy as np, torch, torch.nn as nn
+
+class Table(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(16, 8)
+
+    def forward(self, t):
+        angles = torch.outer(t, torch.exp(-torch.arange(8) / 3))
+        return self.out(torch.cat([torch.cos(angles), torch.sin(angles)], -1))
+
+class WithNumpy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(16, 8)
+
+    def forward(self, t):
+        angles = t.numpy()[:, None] * np.exp(-np.arange(8) / 3)
+        table = np.concatenate([np.cos(angles), np.sin(angles)], -1)
+        return self.out(torch.from_numpy(table.astype(np.float32)))
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    model = KIND()
+    before = np.exp, np.concatenate, np.cos, torch.from_numpy
+    with torch.no_grad():
+        print(model(torch.linspace(0.1, 3, 6)).double().sum().item())
+    assert before == (np.exp, np.concatenate, np.cos, torch.from_numpy)
+"""
+
+
+def test_numpy_inside_a_call_is_seen_by_its_functions(tmp_path):
+    place = Place(tmp_path)
+    place.write("reference", TABLE, ("KIND()", "Table()"))
+    text = place.write("right", TABLE, ("KIND()", "WithNumpy()"))
+    place.write("wrong", text, ("[np.cos(angles), np.sin(angles)]", "[np.sin(angles), np.cos(angles)]"))
+    for name, stage in (("reference", "Table"), ("right", "WithNumpy"), ("wrong", "WithNumpy")):
+        place.record(name, "--operations", stage)
+        plain = subprocess.run([sys.executable, f"{name}.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert (tmp_path / "home" / "latest" / name / "output.log").read_text() == plain.stdout
+    stages = ("--stage", "Table", "--candidate-stage", "WithNumpy")
+    assert place.zoom("right", *stages, status=0)["agrees"]
+    answer = place.zoom("wrong", *stages)
+    assert any(line_of(text, "table = ") in lines(region) for region in answer["regions"])
+
+
+def test_what_was_compiled_is_run_as_it_was_written(fed):
+    text = fed.write("compiled", FED.replace("torch.tanh(hidden)", "torch.sin(hidden)"), ("model, x = Whole(),", "model, x = torch.compile(Whole()),"))
+    fed.record("compiled", "--operations", "*inner")
+    stage = json.loads((fed.folder / "home" / "latest" / "compiled" / "operations.jsonl").read_text().partition("\n")[0])["call"]
+    answer = fed.zoom("compiled", "--stage", "Whole.inner", "--candidate-stage", stage)
+    assert answer["uncompiled"] and [lines(region) for region in answer["regions"]] == [[line_of(text, "torch.sin(hidden)")]]
+
+
+def test_autocast_changes_nothing_that_is_seen(fed):
+    change = ("with torch.no_grad():", "with torch.no_grad(), torch.autocast('cpu', torch.bfloat16):")
+    fed.write("autocast_plain", FED, change)
+    text = fed.write("autocast_wrong", FED.replace("torch.tanh(hidden)", "torch.sin(hidden)"), change)
+    for name in ("autocast_plain", "autocast_wrong"):
+        fed.record(name, "--operations", "Whole.inner")
+        plain = subprocess.run([sys.executable, f"{name}.py"], cwd=fed.folder, capture_output=True, text=True, check=True)
+        assert (fed.folder / "home" / "latest" / name / "output.log").read_text() == plain.stdout
+    answer = json.loads(fed.run("--json", "zoom", "latest:autocast_plain", "latest:autocast_wrong", "--stage", "Whole.inner", status=1).stdout)
+    assert [lines(region) for region in answer["regions"]] == [[line_of(text, "torch.sin(hidden)")]]

@@ -18,7 +18,7 @@ class Program {
     std::normal_distribution<float> normal;
     std::vector<float> values(static_cast<size_t>(checked_numel(shape)));
     for (float& value : values) value = normal(random);
-    return add({origin, std::move(name), Tensor::from<float>(shape, values), shape, -1, -1, false});
+    return add({origin, std::move(name), Tensor::from<float>(shape, values), shape, -1, -1, false, false});
   }
 
   // The result of one operation at a line of the program, computed as the framework would.
@@ -28,7 +28,7 @@ class Program {
     step.operands = std::move(operands);
     step.arguments = std::move(arguments);
     step.where = {{file_, "forward", line}};
-    const int index = add({Origin::kResult, "", {}, {}, static_cast<int>(tape_.steps.size()), -1, false});
+    const int index = add({Origin::kResult, "", {}, {}, static_cast<int>(tape_.steps.size()), -1, false, false});
     step.outputs = {index};
     const Side side(tape_);
     const auto made = evaluate(side, step, index, [&](int value) { return side.numbers(value); });

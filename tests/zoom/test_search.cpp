@@ -121,6 +121,32 @@ TEST(Zoom, TwoMistakesAreTwoRegions) {
   EXPECT_EQ(answer_for({.subtracted = true, .eps = 1e-2}).regions.size(), 2U);
 }
 
+// The cosine of a large angle: one rounding of the angle is a thousand of the result, and nobody's mistake.
+Side cosines(const std::string& file, bool other_order, bool sine) {
+  Program p(file);
+  const int time = p.leaf(Origin::kInput, "time", {8, 1}, 1),
+            frequency = p.leaf(Origin::kInput, "frequency", {1, 16}, 2),
+            weight = p.leaf(Origin::kParameter, "weight", {16, 16}, 3);
+  int angle = -1;
+  if (other_order)
+    angle = p.operation(
+        1, "mul", {{"input", p.operation(1, "mul", {{"input", frequency}}, {{"other", 3001.3}})}, {"other", time}});
+  else
+    angle = p.operation(
+        1, "mul", {{"input", p.operation(1, "mul", {{"input", time}}, {{"other", 3001.3}})}, {"other", frequency}});
+  return p.result(p.operation(
+      3, "linear", {{"input", p.operation(2, sine ? "sin" : "cos", {{"input", angle}})}, {"weight", weight}}));
+}
+
+TEST(Zoom, RoundingThatAStepMagnifiesIsNoMistake) {
+  Side reference = cosines("reference.py", false, false), yours = cosines("yours.py", true, false);
+  const Answer answer = search(reference, yours);
+  EXPECT_GT(answer.output_error, 4 * answer.tolerance / 2);
+  EXPECT_TRUE(answer.agrees);
+  Side wrong = cosines("yours.py", true, true);
+  EXPECT_FALSE(search(reference, wrong).agrees);
+}
+
 TEST(Zoom, AnEpsTooSmallToShowInTheOutputIsAJump) {
   Side reference = block("reference.py", {}), yours = block("yours.py", {.eps = 3e-6});
   const Answer answer = search(reference, yours);

@@ -5,6 +5,8 @@ import fnmatch
 import os
 
 from .. import _session
+from . import numpy_border
+from .fed_inputs import FedInputs, named
 from .tape import Tape
 
 
@@ -12,7 +14,8 @@ class Operations:
     """Decides which calls are traced, and traces them. Off unless LOCKSTEP_OPERATIONS names a call.
 
     LOCKSTEP_OPERATIONS is a comma-separated list of globs of module names; LOCKSTEP_OPERATIONS_AT narrows them to one call,
-    as "step:hit:pass" where each part may be empty.
+    as "step:hit:pass" where each part may be empty. LOCKSTEP_OPERATIONS_FEED is a folder with inputs that the call is given in
+    the place of its own.
     """
 
     def __init__(self):
@@ -21,7 +24,9 @@ class Operations:
         self._step = int(step) if step else None
         self._hit = int(hit) if hit else None
         self._pass = pass_name or None
+        self._feed = FedInputs.from_environment()
         self._tape = None
+        self.uncompiled = False  # something of torch.compile's was met, and is run as it was written
         self._open = False  # a call is being traced: those inside it belong to it
 
     @property
@@ -37,11 +42,15 @@ class Operations:
             return False
         return self._pass is None or (call.tags or {}).get("pass") == self._pass
 
-    def run(self, name, call, framework, function, module, args, kwargs):
-        """function(module, ...) with its operations on the tape. The call happens whatever becomes of the tape."""
+    def run(self, name, call, framework, function, module, args, kwargs, parameters=()):
+        """function(module, ...) with its operations on the tape. The call happens whatever becomes of the tape.
+
+        `parameters`: names of its positional parameters.
+        """
+        args, kwargs = self._feed.given(args, kwargs, parameters)
         with contextlib.ExitStack() as scope:
             try:
-                traced = self._begin(name, call, framework, module, args, kwargs, scope)
+                traced = self._begin(name, call, framework, module, args, kwargs, parameters, scope)
             except Exception as error:
                 scope.close()
                 traced = False
@@ -53,12 +62,12 @@ class Operations:
                 self._open = False
         try:
             if traced:
-                self._tape.end_call(output)
+                self._tape.end_call(output, self.uncompiled)
         except Exception as error:
             _session.warn_once(("operations", type(error)), f"the operations of {name} are not complete: {error}")
         return output
 
-    def _begin(self, name, call, framework, module, args, kwargs, scope):
+    def _begin(self, name, call, framework, module, args, kwargs, parameters, scope):
         session = _session.current()
         if session is None or not session.path:
             return False
@@ -70,8 +79,10 @@ class Operations:
             raise ValueError(f"operations of {framework} are not traced; expected torch or MLX")
         if self._tape is None:
             self._tape = Tape(session.path)
-        self._tape.begin_call(name, call, framework, frontend.Values())
+        self._tape.begin_call(name, call, framework, frontend.Values(), self._feed.taken)
         frontend.name_parameters(self._tape, module)
-        self._tape.name_inputs(args, kwargs)
+        for path, value in named(args, kwargs, parameters):
+            self._tape.name_input(path, value)
         scope.enter_context(frontend.scope(self._tape))
+        scope.enter_context(numpy_border.scope(self._tape))
         return True

@@ -31,6 +31,16 @@ PARAMETERS = {
     "var": ("input", "dim", "keepdim"),
     "where": ("condition", "input", "other"),
     "clamp": ("input", "min", "max"),
+    "einsum": ("equation", "input", "other"),
+    "addcmul": ("input", "tensor1", "tensor2"),
+    "masked_fill": ("input", "mask", "value"),
+    "normalize": ("input", "p", "dim", "eps"),
+    "cumsum": ("input", "dim"),
+    "amax": ("input", "dim", "keepdim"),
+    "amin": ("input", "dim", "keepdim"),
+    "max": ("input", "dim", "keepdim"),
+    "min": ("input", "dim", "keepdim"),
+    "var_mean": ("input", "dim"),
     "embedding": ("indices", "weight"),
     "conv": ("input", "weight", "bias", "stride", "padding", "dilation", "groups"),
 }
@@ -65,7 +75,9 @@ _SAME = {
     "conv1d": "conv", "conv2d": "conv", "conv3d": "conv", "conv_general": "conv",
     "clip": "clamp", "clamp_": "clamp",
     "take": "embedding",
-    "absolute": "abs", "expit": "sigmoid",
+    "absolute": "abs", "expit": "sigmoid", "sine": "sin", "cosine": "cos",
+    "__eq__": "eq", "equal": "eq", "__ne__": "ne", "not_equal": "ne", "__lt__": "lt", "less": "lt", "__gt__": "gt", "greater": "gt",
+    "__le__": "le", "less_equal": "le", "__ge__": "ge", "greater_equal": "ge", "__invert__": "logical_not", "bitwise_not": "logical_not",
 }  # fmt: skip
 _REVERSED = {"__rsub__": "sub", "rsub": "sub", "__rtruediv__": "div", "__rpow__": "pow", "__rmatmul__": "matmul"}
 _TUPLE_LAST = {"reshape", "permute", "expand", "repeat"}  # x.view(2, 3) is x.view((2, 3))
@@ -82,6 +94,9 @@ def described(framework, name, args, kwargs):
         args = (args[0], list(args[1:]))
     if name in ("unbind", "chunk", "T", "mT", "float", "half", "bfloat16", "flatten"):
         kwargs = {**kwargs, "form": name}
+    if kind == "einsum" and len(args) == 2:  # of one array: its axes in another order
+        kind = "permute"
+        args = (args[1], args[0])
     if kwargs:
         kwargs = {KEYWORDS.get(key, key): value for key, value in kwargs.items()}
     names = PARAMETERS.get(kind, ("input",))

@@ -48,6 +48,10 @@ class Values:
     def store(self, array, tape):
         import mlx.core as mx
 
+        if not isinstance(array, mx.array):  # NumPy's, at the border
+            from .torch_operations import store_packed
+
+            return store_packed(view_of(array), array, tape)
         view = view_of(array)
         if view.strides is not None and tuple(view.strides) != _packed_strides(view.shape):
             view = view_of(mx.contiguous(array))
@@ -55,7 +59,7 @@ class Values:
         for extent in view.shape:
             size *= extent
         offset = tape.append(view.pointer, size)
-        line = {"dtype": DTYPES[view.dtype], "shape": list(view.shape)}
+        line = {"dtype": DTYPES[view.dtype], "shape": list(view.shape), **({"complex": True} if array.dtype == mx.complex64 else {})}
         return {**line, "offset": offset} if offset is not None else line
 
 

@@ -22,14 +22,22 @@ def is_machinery(filename):
 
 
 def chain_of(frame):
-    """[file, line, function] of the program's frames, the innermost first, up to the call that is traced."""
+    """[file, line, function] of the program's frames, the innermost first, up to the call that is traced.
+
+    A module of the framework has no line of the program inside it: then it is the line that called it.
+    """
     chain = []
+    outside = False
     while frame is not None and len(chain) < _MOST_FRAMES:
         code = frame.f_code
         if code.co_name == "run" and code.co_filename == _scope_file:
-            break
+            if chain:
+                break
+            outside = True
         if not is_machinery(code.co_filename):
             chain.append([code.co_filename, frame.f_lineno, getattr(code, "co_qualname", code.co_name)])
+            if outside:
+                break
         frame = frame.f_back
     return chain
 
@@ -48,22 +56,20 @@ class Tape:
 
     # A call
 
-    def begin_call(self, name, call, framework, values):
+    def begin_call(self, name, call, framework, values, fed=()):
         self.values = values  # the frontend's table: which value an array is now
         self._operations = 0
         self.truncated = False
-        self._write({"call": name, "step": call.step, "hit": call.hit, "tags": call.tags or {}, "framework": framework})
+        self._write({"call": name, "step": call.step, "hit": call.hit, "tags": call.tags or {}, "framework": framework,
+                     **({"fed": list(fed)} if fed else {})})  # fmt: skip
 
-    def name_inputs(self, args, kwargs):
-        for index, value in enumerate(args):
-            opened(str(index), value, lambda path, array: self.leaf(array, "input", path))
-        for key, value in kwargs.items():
-            opened(key, value, lambda path, array: self.leaf(array, "input", path))
+    def name_input(self, path, value):
+        opened(path, value, lambda one, array: self.leaf(array, "input", one))
 
-    def end_call(self, output):
+    def end_call(self, output, uncompiled=False):
         outputs = []
         opened("", output, lambda path, array: (outputs.append([path.lstrip("."), self.value_of(array)]), array)[1])
-        self._write({"end": True, "outputs": outputs, "truncated": self.truncated})
+        self._write({"end": True, "outputs": outputs, "truncated": self.truncated, **({"uncompiled": True} if uncompiled else {})})
         self._lines.flush()
         self._bytes.flush()
         self.values = None

@@ -78,6 +78,7 @@ class Recorder:
         """Runs function(module, ...) and records what went in and out. Whatever fails here, the call itself happens."""
         stack = self.stack()
         name = call = inputs_of = None
+        parameters = ()
         try:
             name = names.name_of(module, stack[-1] if stack else None)
             if name is not None and not self._is_wanted(name):
@@ -89,6 +90,8 @@ class Recorder:
                 inputs_of = names.input_name_of(module)
             if inputs_of is not None:
                 call = self._begin_call(inputs_of, module, sys._getframe(1))
+                if self.operations is not None:
+                    parameters = self._parameters_of(type(module))
                 if self._weights and inputs_of not in self._weighed:
                     self._note_weights(names, inputs_of, module)
                 if self.inputs and (name is not None or self._is_wanted(inputs_of)):
@@ -99,7 +102,8 @@ class Recorder:
         stack.append(module)
         try:
             if self.operations is not None and inputs_of is not None and self.operations.wants(inputs_of, call):
-                output = self.operations.run(inputs_of, call, getattr(names, "framework", "this framework"), function, module, args, kwargs)
+                framework = getattr(names, "framework", "this framework")
+                output = self.operations.run(inputs_of, call, framework, function, module, args, kwargs, parameters)
             else:
                 output = function(module, *args, **kwargs)
         except BaseException as error:

@@ -1,6 +1,7 @@
 """Every call of a torch.nn.Module, seen from the one method they all go through."""
 
 import functools
+import os
 
 from .. import _session
 from . import core
@@ -21,6 +22,9 @@ def patch(module, recorder):
         if _is_traced():
             return original(self, *args, **kwargs)
         if type(self).__name__ == "OptimizedModule" or getattr(self, "_compiled_call_impl", None) is not None:
+            if recorder.operations is not None and os.environ.get("TORCH_COMPILE_DISABLE") == "1":
+                recorder.operations.uncompiled = True
+                return recorder.call(names, original, self, args, kwargs)
             _session.warn_once("compiled", "modules inside what torch.compile made are not recorded; try TORCH_COMPILE_DISABLE=1")
         return recorder.call(names, original, self, args, kwargs)
 

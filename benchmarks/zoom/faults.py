@@ -1,0 +1,147 @@
+"""Scores `lockstep zoom` on faults of benchmarks/faults, drawn by seed from the blind sets: is the planted line among the named ones?
+
+    ./dev bench zoom_faults                    60 faults
+    ./dev bench zoom_faults --count 20 --seed 7
+    ./dev bench zoom_faults --ids dit.last_block_causal --show
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT / "benchmarks" / "faults"), str(ROOT / "tools" / "reference")]
+BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
+
+
+def program(*words):
+    done = subprocess.run([BINARY, *map(str, words)], capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "2"})
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stderr.strip())
+    return done.stdout
+
+
+def call_to_trace(first):
+    """The module to look into, as `lockstep zoom` chooses it."""
+    return first["parent"] if first["kind"] == "glue" and first["parent"] else first["stage"]
+
+
+def traced(recorder, pipeline, folder, module, first, settings):
+    """A run with the operations of that call alone."""
+    from lockstep.operations import Operations
+
+    hit = "" if first["kind"] == "glue" else first["hit"]
+    os.environ["LOCKSTEP_OPERATIONS"] = module
+    os.environ["LOCKSTEP_OPERATIONS_AT"] = f"{'' if first['step'] is None else first['step']}:{hit}:{first['tags'].get('pass', '')}"
+    recorder.RECORDER.operations = Operations()
+    try:
+        recorder.record(pipeline, folder, **settings)
+    finally:
+        recorder.RECORDER.operations = None
+    if not (folder / "operations.jsonl").exists():
+        raise LookupError(f"{module} is not a module that is called there")
+    return folder
+
+
+def drawn(count, seed):
+    from sets import FAULT_SETS
+
+    found = []
+    for name in FAULT_SETS:
+        if name.startswith("blind"):
+            found += [(name, fault) for fault in importlib.import_module(name).FAULTS if fault.plant is not None and fault.kind is None]
+    return random.Random(seed).sample(found, min(count, len(found))), found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=18)
+    parser.add_argument("--ids", help="these faults, by id, with commas between")
+    parser.add_argument("--show", action="store_true", help="print what zoom says")
+    parser.add_argument("--json", metavar="FILE", help="write the results there too")
+    arguments = parser.parse_args()
+
+    import recorder  # first: it must see torch and diffusers being imported
+
+    import torch
+
+    import planted_lines
+
+    torch.set_num_threads(2)
+    from clean_01_rounding import MODELS
+    from worlds import World, prepare
+
+    usual = World("usual", MODELS[0])
+    chosen, every = drawn(arguments.count, arguments.seed)
+    if arguments.ids:
+        chosen = [pair for pair in every if pair[1].id in arguments.ids.split(",")]
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # thousands of small files
+    home = Path(tempfile.mkdtemp(prefix="lockstep-zoom-", dir=memory))
+    prepared, rows, started = {}, [], time.monotonic()
+    for set_name, fault in sorted(chosen, key=lambda pair: (pair[1].world or usual).name):
+        world = fault.world or usual
+        if world.name not in prepared:
+            for folder in home.iterdir():
+                shutil.rmtree(folder)
+            model, pipeline, clean = prepare(home, world)
+            prepared = {world.name: (model, pipeline, clean, recorder.load(model, world.reference_dtype))}
+        model, pipeline, clean, reference = prepared[world.name]
+        settings = world.settings | fault.settings
+        row = {"id": fault.id, "set": set_name, "area": fault.area, "found": False, "lines": 0, "misleading": False, "kinds": [], "said": ""}
+        try:
+            planted = planted_lines.begin()
+            with fault.plant(pipeline):
+                faulty = recorder.record(pipeline, home / "faulty", **settings)
+                first = json.loads(program("--json", "compare", clean, faulty, "--weights", model))["first_divergence"]
+                if first is None:
+                    raise LookupError("no divergence")
+                module = call_to_trace(first)
+                yours = traced(recorder, pipeline, home / "yours", module, first, settings)
+            theirs = traced(recorder, reference, home / "theirs", module, first, settings)
+            words = ("zoom", theirs, yours, "--stage", module)
+            answer = json.loads(program("--json", *words))
+            if arguments.show:
+                print(program(*words))
+            mine = {(one["file"], one["line"]) for region in answer["regions"] for one in region["yours"]}
+            row["found"] = any(planted.judges(region) for region in answer["regions"])
+            row["lines"], row["misleading"] = len(mine), bool(mine) and not row["found"]
+            row["kinds"] = [region["kind"] for region in answer["regions"]]
+            row["said"] = module
+        except LookupError as error:
+            row["said"] = str(error)
+        except Exception as error:  # noqa: BLE001: a fault that cannot be looked into is a miss, said aloud
+            row["said"] = f"{type(error).__name__}: {error}"[:200]
+        rows.append(row)
+        print(f"{row['id']:<44} {'found' if row['found'] else 'MISLED' if row['misleading'] else 'MISSED':<7} lines {row['lines']:<3} "
+              f"{', '.join(row['kinds']):<32} {row['said']}", flush=True)  # fmt: skip
+        for name in ("faulty", "yours", "theirs"):
+            shutil.rmtree(home / name, ignore_errors=True)
+    print(f"\n{'area':<16} {'faults':>6} {'line named':>12} {'misleading':>12}")
+    for area in [*sorted({row["area"] for row in rows}), "all"]:
+        group = [row for row in rows if area in ("all", row["area"])]
+        print(f"{area:<16} {len(group):>6} {sum(row['found'] for row in group):>12} {sum(row['misleading'] for row in group):>12}")
+    lines = sorted(row["lines"] for row in rows if row["lines"])
+    if lines:
+        print(f"lines named: median {statistics.median(lines)}, 90th percentile {lines[int(0.9 * (len(lines) - 1))]}, most {lines[-1]}")
+    print(f"{time.monotonic() - started:.0f} s")
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(rows, indent=1))
+    shutil.rmtree(home, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+#include <gtest/gtest.h>
+
+#include "zoom/einsum.h"
+#include "zoom/moves.h"
+#include "zoom/program.h"
+
+namespace lockstep::zoom {
+namespace {
+
+TEST(Einsum, SumsOverTheLettersThatAreNotAskedFor) {
+  const Numbers a{{2, 3}, {1, 2, 3, 4, 5, 6}}, b{{2, 3}, {1, 0, 1, 0, 1, 0}};
+  EXPECT_EQ(einsum("ik,jk->ij", {&a, &b})->values, (std::vector<float>{4, 2, 10, 5}));
+  EXPECT_EQ(einsum("ij->ji", {&a})->values, (std::vector<float>{1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(einsum("ij,ij", {&a, &b})->values, (std::vector<float>{9}));
+  EXPECT_FALSE(einsum("ijk->i", {&a}).has_value());
+  EXPECT_FALSE(einsum("ij,jk->ik", {&a, &b}).has_value());
+  EXPECT_FALSE(einsum("...j->j", {&a}).has_value());
+}
+
+// A copy that only moved elements is repeated on other elements, without a word about what kind of step it was.
+TEST(Moves, ACopyIsKnownByItsValues) {
+  Tape tape;
+  tape.values.push_back({Origin::kInput, "x", Tensor::from<float>({4}, {1, 2, 3, 4}), {4}, -1, -1, false, false});
+  tape.values.push_back({Origin::kResult, "", Tensor::from<float>({5}, {0, 4, 3, 2, 1}), {5}, 0, -1, false, false});
+  Step step;
+  step.kind = "flipped_and_padded";
+  step.operands = {{"input", 0}};
+  step.outputs = {1};
+  tape.steps.push_back(step);
+  const Side side(tape);
+  const auto made = replay(side, 1, 0, std::make_shared<Numbers>(Numbers{{4}, {10, 20, 30, 40}}));
+  ASSERT_TRUE(made.has_value());
+  EXPECT_EQ(made->values, (std::vector<float>{0, 40, 30, 20, 10}));
+}
+
+// Two halves exchanged by slices and a join are one value moved about.
+TEST(Moves, SlicesAndJoinsOfOneValueAreFollowedToIt) {
+  Program p("moves.py");
+  const int x = p.leaf(Origin::kInput, "x", {4, 6}, 1), y = p.leaf(Origin::kInput, "y", {4, 6}, 2);
+  const int sum = p.operation(1, "add", {{"input", x}, {"other", y}});
+  const int joined = p.operation(2, "concatenate", {{"tensors.0", sum}, {"tensors.1", sum}}, {{"dim", 0}});
+  const int both = p.operation(3, "concatenate", {{"tensors.0", x}, {"tensors.1", y}}, {{"dim", 0}});
+  const int turned = p.operation(4, "concatenate", {{"tensors.0", sum}}, {{"dim", 0}});
+  const Side side = p.result(turned);
+  std::vector<int> steps;
+  EXPECT_EQ(moved_from(side, turned, steps), sum);
+  EXPECT_EQ(steps.size(), 1U);
+  EXPECT_EQ(moved_from(side, joined, steps), -1);  // twice as many elements
+  EXPECT_EQ(moved_from(side, both, steps), -1);    // two sources
+}
+
+}  // namespace
+}  // namespace lockstep::zoom
