@@ -50,7 +50,8 @@ void write_words(std::string_view words) {
 }  // namespace
 
 void install_last_words(int argc, char** argv) {
-  for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) records = records || !std::strcmp(argv[i], "record");
+  for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i)
+    records = records || !std::strcmp(argv[i], "record");
   std::set_terminate(say_last_words);
 }
 
