@@ -5,7 +5,7 @@
 #include <cmath>
 #include <memory>
 
-#include "diagnose/norm/norm_search.h"
+#include "diagnose/norm/norm_form.h"
 #include "diagnose/replay/row_product.h"
 #include "diagnose/replay/stage_graph.h"
 #include "diagnose/search/functions.h"
