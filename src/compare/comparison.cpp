@@ -450,8 +450,8 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
       reference, structure, [&](size_t i) { return walk.result_of(i); }, out);
   if (finds_map && !given.found) {
     CompareOptions again = given;
-    again.found =
-        map_by_replay(reference, candidate, structure, options, [&](size_t i) { return walk.is_good(i); }, out);
+    again.found = map_by_replay(
+        reference, candidate, structure, options, [&](size_t i) { return walk.is_good(i); }, out);
     if (again.found) return compare_runs(reference, candidate, again);
   }
   const bool any_bad = std::any_of(out.results.begin(), out.results.end(), counts_as_bad);

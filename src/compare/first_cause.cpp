@@ -63,10 +63,10 @@ class FirstBad {
   void explain() {
     describe();
     input_ = work_back(*bad_);
-    for (const auto question : {&FirstBad::ask_the_input_that_layers_agree_on, &FirstBad::ask_the_tensor_itself,
-                                &FirstBad::ask_the_input_worked_back, &FirstBad::ask_beside_what_was_not_called,
-                                &FirstBad::ask_as_the_result_of_what_was_not_called,
-                                &FirstBad::ask_the_stages_in_between})
+    for (const auto question :
+         {&FirstBad::ask_the_input_that_layers_agree_on, &FirstBad::ask_the_tensor_itself,
+          &FirstBad::ask_the_input_worked_back, &FirstBad::ask_beside_what_was_not_called,
+          &FirstBad::ask_as_the_result_of_what_was_not_called, &FirstBad::ask_the_stages_in_between})
       (this->*question)();
     settle_the_kind();
   }
@@ -168,7 +168,8 @@ class FirstBad {
       if (partner_(i) != SIZE_MAX) last = i;
     std::vector<std::string>& names = out_.first->stages_between;
     for (size_t i = 0; i < record_; ++i) {
-      if (partner_(i) != SIZE_MAX || (i < last && !same_call(reference_, i, record_) && !same_call(reference_, i, last)))
+      if (partner_(i) != SIZE_MAX ||
+          (i < last && !same_call(reference_, i, record_) && !same_call(reference_, i, last)))
         continue;
       const RecordedTensor& tensor = reference_.records[i];
       const std::string name = (tensor.role == Role::kInput ? "input " : "") + tensor.key.name;

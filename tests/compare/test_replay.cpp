@@ -101,7 +101,8 @@ class Replay : public ::testing::Test {
       const ReplayMistake here = mistake.only_last_layer && at == "net.layers.0" ? ReplayMistake{} : mistake;
       given(at, h);
       given(at + ".norm1", h);
-      const Values x = gives(at + ".norm1", rms_normed(h, *weights_->find(at + ".norm1.weight"), here.norm_eps ? 1e-5 : 1e-6));
+      const Values x =
+          gives(at + ".norm1", rms_normed(h, *weights_->find(at + ".norm1.weight"), here.norm_eps ? 1e-5 : 1e-6));
       const Values q = layer(at + ".self_attn.q_proj", x, at + ".self_attn.q_proj");
       const Values k = layer(at + ".self_attn.k_proj", x, at + ".self_attn.k_proj");
       const Values v = layer(at + ".self_attn.v_proj", x, at + ".self_attn.v_proj");

@@ -129,8 +129,9 @@ class Attention {
  public:
   Attention(const AttentionInputs& inputs, const Values& target, int64_t head_size, AttentionSample sample);
   double measure(const AttentionFormula& p) const;  // relative error; infinite where the formula cannot be applied
-  std::vector<float> result(const AttentionFormula& p) const;  // of all rows and heads; empty where it cannot be applied
-  int64_t work() const;                             // multiplications of one `measure`, roughly
+  std::vector<float> result(
+      const AttentionFormula& p) const;  // of all rows and heads; empty where it cannot be applied
+  int64_t work() const;                  // multiplications of one `measure`, roughly
   // The same with other keys hidden from all queries, whichever fit best; infinitely wrong where too little is looked
   // at to tell.
   EditedForm<AttentionFormula> with_hidden_keys(const AttentionFormula& p, Budget& budget) const;

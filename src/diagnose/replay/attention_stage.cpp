@@ -28,14 +28,17 @@ class AttentionCall {
   bool find_formula() {
     if (!inputs_->complete() || inputs_->picture || inputs_->batch != 1) return false;
     for (const AttentionStream& stream : inputs_->streams)
-      for (const auto& [values, record] : {std::pair{stream.q, stream.q_record}, {stream.k, stream.k_record}, {stream.v, stream.v_record}})
+      for (const auto& [values, record] :
+           {std::pair{stream.q, stream.q_record}, {stream.k, stream.k_record}, {stream.v, stream.v_record}})
         if (!values || record == SIZE_MAX) return false;
     for (const int64_t d : inputs_->head_sizes(failing_.r.last())) {
       const Attention attention(*inputs_, failing_.r, d, attention_sample(failing_.r, failing_.r, d, 8, 4));
       const EditedForm<AttentionFormula> found = reference_formula(*inputs_, attention, failing_.tolerance);
       if (!failing_.explains(found.residual)) continue;
       head_size_ = d, own_ = found.form;
-      work_ = attention.work() * std::max<int64_t>(1, failing_.r.size() / (std::min<int64_t>(8, failing_.r.rows()) * d * std::min<int64_t>(4, failing_.r.last() / d)));
+      work_ =
+          attention.work() * std::max<int64_t>(1, failing_.r.size() / (std::min<int64_t>(8, failing_.r.rows()) * d *
+                                                                       std::min<int64_t>(4, failing_.r.last() / d)));
       return work_ <= kMostAttentionWork;
     }
     return false;
@@ -43,7 +46,8 @@ class AttentionCall {
   std::vector<size_t> records() const {
     std::vector<size_t> out;
     for (const AttentionStream& stream : inputs_->streams)
-      for (const size_t record : {stream.q_record, stream.k_record, stream.v_record, stream.early_q_record, stream.early_k_record})
+      for (const size_t record :
+           {stream.q_record, stream.k_record, stream.v_record, stream.early_q_record, stream.early_k_record})
         if (record != SIZE_MAX) out.push_back(record);
     return out;
   }
@@ -88,8 +92,11 @@ std::optional<Stage> find_attention(StageSources& in, size_t record) {
   const auto call = std::make_shared<AttentionCall>(in, record);
   if (!call->find_formula()) return std::nullopt;
   // Both streams are made by one code.
-  Stage out{.from = call->records(), .kind = "attention", .place = place_of_code(parent_of(module)),
-            .formula = words_of(call->own(), call->head_size()), .work = kSlower * call->work()};
+  Stage out{.from = call->records(),
+            .kind = "attention",
+            .place = place_of_code(parent_of(module)),
+            .formula = words_of(call->own(), call->head_size()),
+            .work = kSlower * call->work()};
   const auto with = [call](const AttentionFormula& formula) {
     return [call, formula](Sources from) { return call->result(formula, from); };
   };

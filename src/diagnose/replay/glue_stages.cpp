@@ -66,17 +66,21 @@ struct Modulation {
 
 std::vector<StageEdit> modulation_edits(const Modulation& own, size_t parts, const std::string& x) {
   std::vector<StageEdit> out;
-  const std::string right = fmt::format("{} * (1 + part {} of {}) + part {} of {}", x, own.scale + 1, parts, own.shift + 1, parts);
+  const std::string right =
+      fmt::format("{} * (1 + part {} of {}) + part {} of {}", x, own.scale + 1, parts, own.shift + 1, parts);
   const auto add = [&](Cause cause, std::string yours, std::string fix, double complexity, auto&& change) {
     Modulation other = own;
     change(other);
     out.push_back({cause, std::move(yours), std::move(fix), complexity, other});
   };
-  add("modulate.shift_scale_exchanged", fmt::format("{} * (1 + part {} of {}) + part {} of {}", x, own.shift + 1, parts, own.scale + 1, parts),
+  add("modulate.shift_scale_exchanged",
+      fmt::format("{} * (1 + part {} of {}) + part {} of {}", x, own.shift + 1, parts, own.scale + 1, parts),
       "exchange shift and scale: compute " + right, 0.8, [](Modulation& m) { std::swap(m.scale, m.shift); });
-  add("modulate.one_plus_missing", x + " * scale + shift", "use (1 + scale) in place of scale", 0.8, [](Modulation& m) { m.one = 0; });
+  add("modulate.one_plus_missing", x + " * scale + shift", "use (1 + scale) in place of scale", 0.8,
+      [](Modulation& m) { m.one = 0; });
   add("modulate.shift_missing", x + " * (1 + scale)", "add the shift", 0.8, [](Modulation& m) { m.shift = SIZE_MAX; });
-  add("modulate.scale_missing", x + " + shift", "multiply by (1 + scale)", 0.8, [](Modulation& m) { m.scale = SIZE_MAX; });
+  add("modulate.scale_missing", x + " + shift", "multiply by (1 + scale)", 0.8,
+      [](Modulation& m) { m.scale = SIZE_MAX; });
   add("modulate.missing", x, "modulate: compute " + right, 0.8, [](Modulation& m) { m.scale = m.shift = SIZE_MAX; });
   add("modulate.form", x + " * (2 + scale) + shift", "use (1 + scale)", 0.8, [](Modulation& m) { m.one = 2; });
   add("modulate.shift", x + " * (1 + scale) - shift", "add the shift", 0.8, [](Modulation& m) { m.sign = -1; });
@@ -84,8 +88,9 @@ std::vector<StageEdit> modulation_edits(const Modulation& own, size_t parts, con
     for (size_t t = 0; t < parts; ++t) {
       const bool moved_alike = s + own.shift == t + own.scale, swapped = s == own.shift && t == own.scale;
       if ((s == own.scale && t == own.shift) || swapped) continue;
-      add("modulate.other_part", fmt::format("{} * (1 + part {} of {}) + part {} of {}", x, s + 1, parts, t + 1, parts), "compute " + right,
-          s == own.scale || t == own.shift || moved_alike ? 0.85 : 0.95, [=](Modulation& m) { m.scale = s, m.shift = t; });
+      add("modulate.other_part", fmt::format("{} * (1 + part {} of {}) + part {} of {}", x, s + 1, parts, t + 1, parts),
+          "compute " + right, s == own.scale || t == own.shift || moved_alike ? 0.85 : 0.95,
+          [=](Modulation& m) { m.scale = s, m.shift = t; });
     }
   return out;
 }
@@ -115,7 +120,11 @@ struct Sum {
     Flat out(h.size());
     for (size_t i = 0; i < h.size(); ++i) {
       double by = gates ? gates[i % width] : 1;
-      by = form == Form::kOnePlus ? 1 + by : form == Form::kSquared ? by * by : form == Form::kTanh ? std::tanh(by) : form == Form::kSigmoid ? sigmoid(by) : by;
+      by = form == Form::kOnePlus   ? 1 + by
+           : form == Form::kSquared ? by * by
+           : form == Form::kTanh    ? std::tanh(by)
+           : form == Form::kSigmoid ? sigmoid(by)
+                                    : by;
       out[i] = static_cast<float>((stream ? h[i] : 0) + (branch ? factor * by * f[i] : 0));
     }
     return out;
@@ -131,21 +140,30 @@ std::vector<StageEdit> sum_edits(const Sum& own, size_t parts, const std::string
     change(other);
     out.push_back({cause, std::move(yours), std::move(fix), complexity, other});
   };
-  if (gated) add("gate.missing", fmt::format("{} + {}", a, b), "multiply " + b + " by the gate", 0.8, [](Sum& s) { s.gate = SIZE_MAX; });
+  if (gated)
+    add("gate.missing", fmt::format("{} + {}", a, b), "multiply " + b + " by the gate", 0.8,
+        [](Sum& s) { s.gate = SIZE_MAX; });
   add("residual.missing", g + b, "add " + a, 0.8, [](Sum& s) { s.stream = false; });
   add("residual.branch_missing", a, "add " + g + b, 0.8, [](Sum& s) { s.branch = false; });
-  add("residual.sign", fmt::format("{} - {}{}", a, g, b), "add " + g + b + ", do not take it away", 0.8, [](Sum& s) { s.factor = -s.factor; });
+  add("residual.sign", fmt::format("{} - {}{}", a, g, b), "add " + g + b + ", do not take it away", 0.8,
+      [](Sum& s) { s.factor = -s.factor; });
   for (const double by : {0.5, 2.0})
-    add("residual.factor", fmt::format("{} + {:g} * {}{}", a, by, g, b), "add " + g + b + " as it is", 0.85, [=](Sum& s) { s.factor *= by; });
+    add("residual.factor", fmt::format("{} + {:g} * {}{}", a, by, g, b), "add " + g + b + " as it is", 0.85,
+        [=](Sum& s) { s.factor *= by; });
   for (const NormKind kind : {NormKind::kRms, NormKind::kLayer})
-    add("norm.added", fmt::format("{} + {}{} of {}", a, g, kind_name(kind), b), "add " + b + " as it is", 0.85, [=](Sum& s) { s.normed = kind; });
+    add("norm.added", fmt::format("{} + {}{} of {}", a, g, kind_name(kind), b), "add " + b + " as it is", 0.85,
+        [=](Sum& s) { s.normed = kind; });
   if (!gated) return out;
-  for (const auto& [form, words] : {std::pair{Sum::Form::kOnePlus, "(1 + gate)"}, {Sum::Form::kSquared, "gate^2"}, {Sum::Form::kTanh, "tanh(gate)"}, {Sum::Form::kSigmoid, "sigmoid(gate)"}})
-    add("gate.form", fmt::format("{} + {} * {}", a, words, b), "use the gate as it is", 0.85, [f = form](Sum& s) { s.form = f; });
+  for (const auto& [form, words] : {std::pair{Sum::Form::kOnePlus, "(1 + gate)"},
+                                    {Sum::Form::kSquared, "gate^2"},
+                                    {Sum::Form::kTanh, "tanh(gate)"},
+                                    {Sum::Form::kSigmoid, "sigmoid(gate)"}})
+    add("gate.form", fmt::format("{} + {} * {}", a, words, b), "use the gate as it is", 0.85,
+        [f = form](Sum& s) { s.form = f; });
   for (size_t part = 0; part < parts; ++part)
     if (part != own.gate)
-      add("gate.other_part", fmt::format("{} + part {} of {} * {}", a, part + 1, parts, b), fmt::format("take part {} for the gate", own.gate + 1), 0.85,
-          [=](Sum& s) { s.gate = part; });
+      add("gate.other_part", fmt::format("{} + part {} of {} * {}", a, part + 1, parts, b),
+          fmt::format("take part {} for the gate", own.gate + 1), 0.85, [=](Sum& s) { s.gate = part; });
   return out;
 }
 
@@ -169,21 +187,28 @@ Stage gated_stage(const StageSources& in, size_t gate, size_t up, size_t f, int6
   const auto functions = element_functions();
   const std::string g = in.name(gate), u = in.name(up), name = functions[f].name;
   const std::string right = fmt::format("{} * {} with x = {}", name, u, g);
-  Stage out{.from = {gate, up}, .kind = "product", .place = "", .formula = right, .apply = combined(f, activated_product), .work = 20 * size};
+  Stage out{.from = {gate, up},
+            .kind = "product",
+            .place = "",
+            .formula = right,
+            .apply = combined(f, activated_product),
+            .work = 20 * size};
   const auto add = [&](Cause cause, std::string yours, double complexity, size_t function, Combine combine) {
     out.edits.push_back({cause, std::move(yours), "compute " + right, complexity, combined(function, combine)});
   };
   if (f != 0)
     add("activation.gate_up_exchanged", fmt::format("{} * {} with x = {}", name, g, u), 0.8, f,
         [](double (*act)(double), double x, double by) { return static_cast<float>(x * act(by)); });
-  add("activation.product_missing", name, 0.8, f, [](double (*act)(double), double x, double) { return static_cast<float>(act(x)); });
+  add("activation.product_missing", name, 0.8, f,
+      [](double (*act)(double), double x, double) { return static_cast<float>(act(x)); });
   add("activation.other_input", fmt::format("{} with x = {} * {}", name, g, u), 0.85, f,
       [](double (*act)(double), double x, double by) { return static_cast<float>(act(x * by)); });
   add("activation.product_missing", fmt::format("{} + {}", name, u), 0.85, f,
       [](double (*act)(double), double x, double by) { return static_cast<float>(act(x) + by); });
   for (size_t other = 0; other < functions.size() && f != 0; ++other)
     if (other != f && (other == 0 || functions[other].is_activation))
-      add(other == 0 ? Cause("activation.missing") : Cause("activation.kind"), fmt::format("{} * {}", functions[other].name, u), 0.85, other, activated_product);
+      add(other == 0 ? Cause("activation.missing") : Cause("activation.kind"),
+          fmt::format("{} * {}", functions[other].name, u), 0.85, other, activated_product);
   return out;
 }
 
@@ -193,7 +218,8 @@ std::optional<Stage> find_modulation(StageSources& in, size_t record) {
   const size_t width = static_cast<size_t>(in.width(record));
   const Flat& y = in.values(record);
   const size_t rows = y.size() / width;
-  if (rows < 5 || in.failing().structure().site(record).module.empty()) return std::nullopt;  // two numbers a channel fit anything
+  if (rows < 5 || in.failing().structure().site(record).module.empty())
+    return std::nullopt;  // two numbers a channel fit anything
   for (const size_t source : in.near(record, in.size(record))) {
     const Flat& x = in.values(source);
     std::vector<double> a(width), b(width);
@@ -214,9 +240,14 @@ std::optional<Stage> find_modulation(StageSources& in, size_t record) {
     const Modulation own{width, scale.part, shift.part};
     const Flat* given[] = {&x, &in.values(scale.record)};
     if (!in.explains(flat_distance(own(given), y))) continue;
-    return Stage{.from = {source, scale.record}, .kind = "modulation", .place = "",
-                 .formula = fmt::format("{} * (1 + part {} of {}) + part {} of {}", in.name(source), scale.part + 1, scale.parts, shift.part + 1, scale.parts),
-                 .apply = own, .work = 2 * in.size(record), .edits = modulation_edits(own, scale.parts, in.name(source))};
+    return Stage{.from = {source, scale.record},
+                 .kind = "modulation",
+                 .place = "",
+                 .formula = fmt::format("{} * (1 + part {} of {}) + part {} of {}", in.name(source), scale.part + 1,
+                                        scale.parts, shift.part + 1, scale.parts),
+                 .apply = own,
+                 .work = 2 * in.size(record),
+                 .edits = modulation_edits(own, scale.parts, in.name(source))};
   }
   return std::nullopt;
 }
@@ -238,12 +269,14 @@ std::optional<Stage> find_sum(StageSources& in, size_t record) {
       if (plain) own.factor = 1;
       std::vector<const Flat*> given{&h, &f};
       VectorPart gate;
-      if (plain && stream > branch && in.failing().structure().site(record).module.size()) continue;  // the stream was there first
+      if (plain && stream > branch && in.failing().structure().site(record).module.size())
+        continue;  // the stream was there first
       if (!in.explains(flat_distance(own(given), y))) {
         std::vector<double> gates(width);
         for (size_t c = 0; c < width; ++c) {
           double cc = 1e-300, cy = 0;
-          for (size_t i = c; i < y.size(); i += width) cc += f[i] * f[i], cy += f[i] * (static_cast<double>(y[i]) - h[i]);
+          for (size_t i = c; i < y.size(); i += width)
+            cc += f[i] * f[i], cy += f[i] * (static_cast<double>(y[i]) - h[i]);
           gates[c] = cy / cc;
         }
         gate = part_like(in, record, gates);
@@ -255,10 +288,14 @@ std::optional<Stage> find_sum(StageSources& in, size_t record) {
       Stage out{.from = {stream, branch}, .kind = "sum", .place = "", .apply = own, .work = 2 * in.size(record)};
       if (gate) out.from.push_back(gate.record);
       const std::string a = in.name(stream), b = in.name(branch);
-      out.formula = fmt::format("{} + {}{}", a, gate ? "gate * " : plain ? "" : fmt::format("{:.6g} * ", own.factor), b);
+      out.formula = fmt::format("{} + {}{}", a,
+                                gate    ? "gate * "
+                                : plain ? ""
+                                        : fmt::format("{:.6g} * ", own.factor),
+                                b);
       out.edits = sum_edits(own, gate.parts, a, b);
-      out.numbers.push_back({"residual.factor", fmt::format("{} + {}{} times", a, gate ? "gate * " : "", b), "add " + out.formula,
-                             [own](Sources from, double factor) {
+      out.numbers.push_back({"residual.factor", fmt::format("{} + {}{} times", a, gate ? "gate * " : "", b),
+                             "add " + out.formula, [own](Sources from, double factor) {
                                Sum other = own;
                                other.factor = factor;
                                return other(from);
@@ -268,7 +305,8 @@ std::optional<Stage> find_sum(StageSources& in, size_t record) {
         if (other != stream && other != branch && out.from.size() < 8) {
           const size_t at = out.from.size();
           out.from.push_back(other);
-          out.edits.push_back({"residual.other_input", fmt::format("{} + {}{}", in.name(other), gate ? "gate * " : "", b), "add " + a, 0.85,
+          out.edits.push_back({"residual.other_input",
+                               fmt::format("{} + {}{}", in.name(other), gate ? "gate * " : "", b), "add " + a, 0.85,
                                [own, at](Sources from) {
                                  std::vector<const Flat*> moved(from.begin(), from.end());
                                  moved[0] = from[at];
@@ -310,11 +348,16 @@ std::optional<Stage> find_part(StageSources& in, size_t record) {
   const Flat& y = in.values(record);
   const size_t width = static_cast<size_t>(in.width(record));
   for (size_t i = record, seen = 0; i-- > 0 && seen < 64; ++seen) {
-    if (in.size(i) <= in.size(record) || in.run().records[i].role == Role::kInput || static_cast<size_t>(in.width(i)) != width) continue;
+    if (in.size(i) <= in.size(record) || in.run().records[i].role == Role::kInput ||
+        static_cast<size_t>(in.width(i)) != width)
+      continue;
     const Flat& x = in.values(i);
     for (size_t at = 0; at + y.size() <= x.size(); at += width)
       if (std::equal(y.begin(), y.end(), x.begin() + static_cast<std::ptrdiff_t>(at)))
-        return Stage{.from = {i}, .kind = "part", .place = "", .formula = fmt::format("rows {} and later of {}", at / width, in.name(i)),
+        return Stage{.from = {i},
+                     .kind = "part",
+                     .place = "",
+                     .formula = fmt::format("rows {} and later of {}", at / width, in.name(i)),
                      .apply = [at, n = y.size()](Sources from) {
                        const auto begin = from[0]->begin() + static_cast<std::ptrdiff_t>(at);
                        return Flat(begin, begin + static_cast<std::ptrdiff_t>(n));
@@ -327,25 +370,32 @@ Stage given_stage(StageSources& in, size_t record) {
   const auto values = std::make_shared<const Flat>(in.values(record));
   const size_t width = static_cast<size_t>(in.width(record));
   const std::string name = in.name(record);
-  Stage out{.record = record, .kind = "given", .place = place_of_code(name), .formula = name, .apply = [values](Sources) { return *values; },
+  Stage out{.record = record,
+            .kind = "given",
+            .place = place_of_code(name),
+            .formula = name,
+            .apply = [values](Sources) { return *values; },
             .work = in.size(record)};
   const auto add = [&](Cause cause, std::string yours, std::string fix, auto&& move) {
     out.edits.push_back({cause, std::move(yours), std::move(fix), 1.0, [=](Sources) {
                            Flat moved = *values;
-                           for (size_t i = 0; i < moved.size(); ++i) moved[i] = move(values->data() + i / width * width, i % width, width);
+                           for (size_t i = 0; i < moved.size(); ++i)
+                             moved[i] = move(values->data() + i / width * width, i % width, width);
                            return moved;
                          }});
   };
   const bool times = name.find("time") != std::string::npos;
-  add(times ? Cause("timestep.cos_sin_order") : Cause("layout.parts_exchanged"), name + " with its halves exchanged", "exchange the halves",
-      [](const float* x, size_t i, size_t n) { return x[(i + n / 2) % n]; });
-  add(times ? Cause("timestep.sign") : Cause("affine.scale"), name + " with its second half negated", "turn the sign of the second half",
-      [](const float* x, size_t i, size_t n) { return i < n / 2 ? x[i] : -x[i]; });
+  add(times ? Cause("timestep.cos_sin_order") : Cause("layout.parts_exchanged"), name + " with its halves exchanged",
+      "exchange the halves", [](const float* x, size_t i, size_t n) { return x[(i + n / 2) % n]; });
+  add(times ? Cause("timestep.sign") : Cause("affine.scale"), name + " with its second half negated",
+      "turn the sign of the second half", [](const float* x, size_t i, size_t n) { return i < n / 2 ? x[i] : -x[i]; });
   add("layout.interleaved", name + " with its halves interleaved", "put one half after the other",
       [](const float* x, size_t i, size_t n) { return x[i / 2 + i % 2 * (n / 2)]; });
-  add("layout.reversed", name + " in reverse", "turn it round", [](const float* x, size_t i, size_t n) { return x[n - 1 - i]; });
+  add("layout.reversed", name + " in reverse", "turn it round",
+      [](const float* x, size_t i, size_t n) { return x[n - 1 - i]; });
   for (const float by : {-1.0F, 2.0F, 0.5F, 1000.0F, 0.001F})
-    add("affine.scale", fmt::format("{} times {:g}", name, by), fmt::format("divide by {:g}", by), [by](const float* x, size_t i, size_t) { return by * x[i]; });
+    add("affine.scale", fmt::format("{} times {:g}", name, by), fmt::format("divide by {:g}", by),
+        [by](const float* x, size_t i, size_t) { return by * x[i]; });
   return out;
 }
 

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t kMostWork = int64_t{24} << 30;  // multiplications
 constexpr size_t kFewEdits = 200;
-constexpr double kRare = 0.92;                   // complexity of edits that are tried where no other fits
-constexpr double kAlike = 1.5;                   // residuals that tell no two explanations apart
+constexpr double kRare = 0.92;  // complexity of edits that are tried where no other fits
+constexpr double kAlike = 1.5;  // residuals that tell no two explanations apart
 
 // Stages that are one code: a mistake in it is made in each of them.
 using Group = std::vector<size_t>;
@@ -50,9 +50,10 @@ std::vector<Group> groups_of(const std::vector<Stage>& stages) {
         if (level == 0 && !stages[i].edits.empty()) out.push_back({i});
         continue;
       }
-      const std::string key = stages[i].kind + " " + (level == 0   ? stages[i].place
-                                                      : level == 1 ? without_streams(stages[i].place)
-                                                                   : std::to_string(stages[i].edits.size()));
+      const std::string key = stages[i].kind + " " +
+                              (level == 0   ? stages[i].place
+                               : level == 1 ? without_streams(stages[i].place)
+                                            : std::to_string(stages[i].edits.size()));
       const auto [group, is_new] = of_code.try_emplace(key);
       if (is_new) order.push_back(key);
       group->second.push_back(i);
@@ -66,7 +67,7 @@ std::vector<Group> groups_of(const std::vector<Stage>& stages) {
 struct Explained {
   size_t stage = 0, edit = 0, target = 0;
   double residual = INFINITY, complexity = INFINITY;
-  size_t members = 1;  // stages that are done so
+  size_t members = 1;                 // stages that are done so
   std::optional<double> number = {};  // then `edit` counts the stage's numbers
 };
 
@@ -79,7 +80,8 @@ class Search {
   std::optional<Explained> best() {
     std::vector<Group> groups = groups_of(graph_.stages());
     // An attention has a hundred times as many edits as others: it comes last.
-    std::stable_partition(groups.begin(), groups.end(), [&](const Group& group) { return graph_.stages()[group[0]].edits.size() < kFewEdits; });
+    std::stable_partition(groups.begin(), groups.end(),
+                          [&](const Group& group) { return graph_.stages()[group[0]].edits.size() < kFewEdits; });
     for (const bool rare : {false, true})
       for (const Group& group : groups) try_group(group, rare);
     for (const Group& group : groups)
@@ -131,7 +133,8 @@ class Search {
       made_with.reserve(group.size());
       for (const size_t stage : group)
         if (which < graph_.stages()[stage].numbers.size()) {
-          made_with.push_back([&apply = graph_.stages()[stage].numbers[which].apply, x](Sources from) { return apply(from, x); });
+          made_with.push_back(
+              [&apply = graph_.stages()[stage].numbers[which].apply, x](Sources from) { return apply(from, x); });
           changes.push_back({stage, &made_with.back()});
         }
       const std::map<size_t, Flat> made = graph_.replay(changes);
@@ -149,8 +152,9 @@ class Search {
   }
 
   void take(const Explained& found) {
-    const bool fits = exactly_ ? found.residual <= 2 * failing_.tolerance
-                               : failing_.explains_candidate(found.residual) && failing_.is_better(found.residual, failing_.error);
+    const bool fits =
+        exactly_ ? found.residual <= 2 * failing_.tolerance
+                 : failing_.explains_candidate(found.residual) && failing_.is_better(found.residual, failing_.error);
     if (!fits) return;
     const bool alike = best_ && found.residual < kAlike * best_->residual && best_->residual < kAlike * found.residual;
     if (best_ && (alike ? found.complexity >= best_->complexity : found.residual >= best_->residual)) return;
@@ -172,7 +176,8 @@ std::vector<size_t> replayed_targets(StageGraph& graph, const Case& failing, dou
   const std::map<size_t, Flat> made = graph.replay(all);
   std::vector<size_t> out;
   for (const size_t target : graph.targets()) {
-    const double apart = made.contains(target) ? flat_distance(made.at(target), graph.sources().values(target)) : INFINITY;
+    const double apart =
+        made.contains(target) ? flat_distance(made.at(target), graph.sources().values(target)) : INFINITY;
     if (failing.explains(apart)) out.push_back(target), misfit = std::max(misfit, apart);
   }
   return out;
@@ -183,20 +188,22 @@ Finding finding_of(StageGraph& graph, const Explained& found, double reference) 
   StageEdit edit;
   if (found.number) {
     const StageNumber& number = stage.numbers[found.edit];
-    edit = {number.cause, fmt::format("{} {:.5g}", number.what, *found.number), number.fix, found.complexity, {}, Blame::kNone};
+    edit = {number.cause, fmt::format("{} {:.5g}", number.what, *found.number), number.fix, found.complexity, {},
+            Blame::kNone};
   } else {
     edit = stage.edits[found.edit];
   }
-  return {.cause = edit.cause,
-          .explanation = fmt::format("{} is not in your run; reference: {}; yours, to give what it gave: {}{}",
-                                     graph.sources().name(stage.record), stage.formula, edit.yours,
-                                     found.members > 1 ? fmt::format(" (there and in {} more)", found.members - 1) : ""),
-          .fix = edit.fix,
-          .look_at = graph.sources().run().records[stage.record].key.name,
-          .residual_reference = reference,
-          .residual = found.residual,
-          .complexity = edit.complexity,
-          .blame = edit.blame};
+  return {
+      .cause = edit.cause,
+      .explanation = fmt::format("{} is not in your run; reference: {}; yours, to give what it gave: {}{}",
+                                 graph.sources().name(stage.record), stage.formula, edit.yours,
+                                 found.members > 1 ? fmt::format(" (there and in {} more)", found.members - 1) : ""),
+      .fix = edit.fix,
+      .look_at = graph.sources().run().records[stage.record].key.name,
+      .residual_reference = reference,
+      .residual = found.residual,
+      .complexity = edit.complexity,
+      .blame = edit.blame};
 }
 
 Replayed searched(Case& failing, const std::vector<size_t>& targets, bool exactly) {

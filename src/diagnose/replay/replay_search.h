@@ -10,9 +10,9 @@
 namespace lockstep {
 
 struct Replayed {
-  std::vector<std::string> stages;    // what lies in between, in the order in which it runs
-  std::vector<std::string> starts;    // where the replay starts: recorded by both, or taken to be right
-  bool is_replayed = false;           // the stages make the reference's bad tensor from there
+  std::vector<std::string> stages;  // what lies in between, in the order in which it runs
+  std::vector<std::string> starts;  // where the replay starts: recorded by both, or taken to be right
+  bool is_replayed = false;         // the stages make the reference's bad tensor from there
   std::optional<Finding> finding;
   size_t target = SIZE_MAX;  // the record that the finding explains
 };

@@ -122,7 +122,12 @@ std::optional<Stage> find_linear(StageSources& in, size_t record) {
   const auto with = [](std::shared_ptr<const Values> matrix, Flat bias) {
     return [=](Sources from) { return row_product(*from[0], *matrix, bias); };
   };
-  Stage out{.from = {input}, .kind = "linear", .place = "", .formula = fmt::format("{}(x)", module), .apply = with(w, b), .work = rows * n * k};
+  Stage out{.from = {input},
+            .kind = "linear",
+            .place = "",
+            .formula = fmt::format("{}(x)", module),
+            .apply = with(w, b),
+            .work = rows * n * k};
   const Flat* given[] = {&in.values(input)};
   if (!in.explains(flat_distance(out.apply(given), in.values(record)))) return std::nullopt;
   if (!b.empty())
@@ -139,7 +144,8 @@ std::optional<Stage> find_linear(StageSources& in, size_t record) {
     const std::string yours = fmt::format("x W^T with {}", name), fix = fmt::format("load {}.weight", module);
     out.edits.push_back({"linear.other_weight", yours, fix, 0.85, with(matrix, b), Blame::kWeights});
     if (!b.empty() && their_bias && their_bias->v.size() == b.size())
-      out.edits.push_back({"linear.other_weight", yours + " and its bias", fix, 0.86, with(matrix, their_bias->v), Blame::kWeights});
+      out.edits.push_back(
+          {"linear.other_weight", yours + " and its bias", fix, 0.86, with(matrix, their_bias->v), Blame::kWeights});
   }
   out.edits.push_back({"stage.replaced", "x: the layer is skipped", fmt::format("apply {}", module), 0.9,
                        [=](Sources from) { return n == k ? *from[0] : Flat(); }});
@@ -174,13 +180,15 @@ std::optional<Stage> find_embedding(StageSources& in, size_t record) {
   const Flat* values[] = {&in.values(given[0])};
   if (!in.explains(flat_distance(out.apply(values), in.values(record)))) return std::nullopt;
   for (const int shift : {1, -1})
-    out.edits.push_back({"embedding.offset", fmt::format("{}[ids {:+}]", module, shift), "use the ids as they are", 0.9, look_up(shift, 1)});
-  out.numbers.push_back({"affine.scale", fmt::format("{}[ids] times", module), "remove the factor",
-                         [look_up](Sources from, double factor) { return look_up(0, static_cast<float>(factor))(from); }});
+    out.edits.push_back({"embedding.offset", fmt::format("{}[ids {:+}]", module, shift), "use the ids as they are", 0.9,
+                         look_up(shift, 1)});
+  out.numbers.push_back(
+      {"affine.scale", fmt::format("{}[ids] times", module), "remove the factor",
+       [look_up](Sources from, double factor) { return look_up(0, static_cast<float>(factor))(from); }});
   const double root = std::sqrt(static_cast<double>(width));
   for (const auto& [factor, words] : {std::pair{root, "sqrt"}, {1 / root, "1/sqrt"}})
-    out.edits.push_back({"affine.scale", fmt::format("{}[ids] times {}({})", module, words, width), "remove the factor", 0.85,
-                         look_up(0, static_cast<float>(factor))});
+    out.edits.push_back({"affine.scale", fmt::format("{}[ids] times {}({})", module, words, width), "remove the factor",
+                         0.85, look_up(0, static_cast<float>(factor))});
   return out;
 }
 
@@ -201,11 +209,15 @@ std::optional<Stage> find_norm(StageSources& in, size_t record) {
       norm.params.kind = kind, norm.params.eps = eps;
       const Flat* given[] = {&x};
       if (!in.explains(flat_distance(norm(given), y))) continue;
-      Stage out{.from = {input}, .kind = "norm", .place = "", .formula = fmt::format("{}(x)", kind_name(kind)), .apply = norm,
+      Stage out{.from = {input},
+                .kind = "norm",
+                .place = "",
+                .formula = fmt::format("{}(x)", kind_name(kind)),
+                .apply = norm,
                 .work = 8 * in.size(record)};
       add_norm_edits(module, norm, out.edits);
-      out.numbers.push_back({"norm.eps", fmt::format("{}(x) with eps", kind_name(kind)), fmt::format("use eps {:g}", eps),
-                             [norm](Sources from, double wrong) {
+      out.numbers.push_back({"norm.eps", fmt::format("{}(x) with eps", kind_name(kind)),
+                             fmt::format("use eps {:g}", eps), [norm](Sources from, double wrong) {
                                NormForm other = norm;
                                other.params.eps = wrong;
                                return other(from);
@@ -235,9 +247,12 @@ std::optional<Stage> find_function(StageSources& in, size_t record) {
   const auto found = function_of(in, record);
   if (!found) return std::nullopt;
   const size_t f = found->function;
-  Stage out{.from = {found->source}, .kind = "function", .place = "",
+  Stage out{.from = {found->source},
+            .kind = "function",
+            .place = "",
             .formula = fmt::format("{} with x = {}", functions[f].name, in.name(found->source)),
-            .apply = each_element(f), .work = 20 * in.size(record)};
+            .apply = each_element(f),
+            .work = 20 * in.size(record)};
   for (size_t g = 0; g < functions.size(); ++g)
     if (g != f && (g == 0 || functions[g].is_activation))
       out.edits.push_back({g == 0 ? Cause("activation.missing") : Cause("activation.kind"), functions[g].name,

@@ -41,13 +41,20 @@ std::optional<Stage> find_guidance(StageSources& in, size_t record) {
         own.params.s = mix.solve_scale(y, span), own.params.span = span;
         const Flat* given[] = {&in.values(cond), &in.values(uncond)};
         if (!(own.params.s > 1) || !in.explains(flat_distance(own(given), y.v))) continue;
-        Stage out{.from = {cond, uncond}, .kind = "guidance", .place = "", .formula = formula(own.params), .apply = own, .work = 8 * in.size(record)};
+        Stage out{.from = {cond, uncond},
+                  .kind = "guidance",
+                  .place = "",
+                  .formula = formula(own.params),
+                  .apply = own,
+                  .work = 8 * in.size(record)};
         const auto add = [&](Cause cause, std::string fix, auto&& change) {
           Guided other = own;
           change(other);
-          out.edits.push_back({cause, (other.exchanged ? "with the two exchanged, " : "") + formula(other.params), std::move(fix), 0.8, other});
+          out.edits.push_back({cause, (other.exchanged ? "with the two exchanged, " : "") + formula(other.params),
+                               std::move(fix), 0.8, other});
         };
-        out.numbers.push_back({"guidance.scale", "a scale of", fmt::format("use a scale of {:.6g}", own.params.s), [own](Sources from, double s) {
+        out.numbers.push_back({"guidance.scale", "a scale of", fmt::format("use a scale of {:.6g}", own.params.s),
+                               [own](Sources from, double s) {
                                  Guided other = own;
                                  other.params.s = s;
                                  return other(from);
@@ -56,7 +63,8 @@ std::optional<Stage> find_guidance(StageSources& in, size_t record) {
         add("guidance.rescale", rescaled ? "scale each token back to the length of cond" : "do not rescale",
             [&](Guided& g) { g.params.span = rescaled ? Sharing::kNone : Sharing::kToken; });
         for (const Sharing other : {Sharing::kWhole, Sharing::kChannel})
-          add("guidance.rescale", "scale each token back to the length of cond", [&](Guided& g) { g.params.span = other; });
+          add("guidance.rescale", "scale each token back to the length of cond",
+              [&](Guided& g) { g.params.span = other; });
         add("guidance.exchanged", "exchange the two predictions", [](Guided& g) { g.exchanged = true; });
         for (const double s : {own.params.s + 1, own.params.s - 1, 1.0, 0.0, -own.params.s})
           add("guidance.scale", fmt::format("use a scale of {:.6g}", own.params.s), [=](Guided& g) { g.params.s = s; });

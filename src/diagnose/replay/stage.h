@@ -32,11 +32,11 @@ struct StageNumber {
 };
 
 struct Stage {
-  size_t record = 0;             // what it makes
+  size_t record = 0;              // what it makes
   std::vector<size_t> from = {};  // records of the reference
-  std::string kind{};            // "linear", "norm", ...: stages of one kind at one place of each layer are one code
-  std::string place{};           // of that code, with layers counted as #
-  std::string formula{};         // in words
+  std::string kind{};             // "linear", "norm", ...: stages of one kind at one place of each layer are one code
+  std::string place{};            // of that code, with layers counted as #
+  std::string formula{};          // in words
   std::function<Flat(Sources)> apply{};
   int64_t work = 0;  // multiplications
   std::vector<StageEdit> edits = {};

@@ -162,7 +162,8 @@ std::optional<Stage> StageGraph::find(size_t record) {
                             find_sum, find_product, find_guidance, find_part})
     if (std::optional<Stage> stage = finder(in_, record)) {
       stage->record = record;
-      if (stage->place.empty()) stage->place = place_of_code((tensor.role == Role::kInput ? "input " : "") + tensor.key.name);
+      if (stage->place.empty())
+        stage->place = place_of_code((tensor.role == Role::kInput ? "input " : "") + tensor.key.name);
       if (stage->work == 0) stage->work = in_.size(record);
       return stage;
     }

@@ -19,11 +19,11 @@ class StageSources {
 
   Case& failing() const { return failing_; }
   const RunView& run() const { return failing_.reference_run(); }
-  const Flat& values(size_t record);                  // of the reference
-  const Values* weight(const std::string& name);      // null: there is none
-  int64_t size(size_t record) const;                  // 0: not a tensor of floats whose values were kept
+  const Flat& values(size_t record);              // of the reference
+  const Values* weight(const std::string& name);  // null: there is none
+  int64_t size(size_t record) const;              // 0: not a tensor of floats whose values were kept
   int64_t width(size_t record) const { return run().records[record].shape.back(); }
-  size_t origin(size_t record) const;                 // the earliest record of the same values
+  size_t origin(size_t record) const;  // the earliest record of the same values
   std::string name(size_t record) const;
   // What a module was given; for what lies between modules, everything made before it in the same call, latest first.
   std::vector<size_t> near(size_t record, int64_t size) const;
