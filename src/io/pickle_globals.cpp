@@ -106,14 +106,10 @@ void take_apart(PickleTensor& tensor, std::string_view origin) {
 // Of a tensor that torch has not computed yet: its storage holds the conjugate, or the negative.
 void check_metadata(PickleRef ref, std::string_view origin) {
   const auto* metadata = std::get_if<PickleDict>(&ref->value);
-  if (!metadata) return;
-  for (const auto& [key, value] : metadata->items) {
-    const auto* on = std::get_if<bool>(&value->value);
-    if (on && *on)
-      fail(Code::kUnsupported, "pickle", std::string(origin) + " holds a tensor in another form than its values",
-           {.expected = "no conjugate or negative yet to be computed",
-            .hint = "saving tensor.resolve_conj().resolve_neg()"});
-  }
+  if (!metadata || metadata->items.empty()) return;  // torch looks at the keys alone: "neg" is negative, even if false
+  fail(Code::kUnsupported, "pickle", std::string(origin) + " holds a tensor in another form than its values",
+       {.expected = "no conjugate or negative yet to be computed",
+        .hint = "saving tensor.resolve_conj().resolve_neg()"});
 }
 
 // (storage, offset, size, stride[, requires_grad, hooks[, dtype[, metadata]]])
