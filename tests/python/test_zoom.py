@@ -243,8 +243,8 @@ def test_the_answer_is_what_the_schema_says(place):
 
     place.write("schema", REFERENCE, ("(q, k, v)\n", "(q, k, v, scale=0.7)\n"))
     place.record("schema", "--operations", "Block")
-    check("zoom", place.zoom("schema", "--stage", "Block"))
-    check("zoom", place.zoom("reference", "--stage", "Block", status=0))
+    check(place.zoom("schema", "--stage", "Block"), "zoom")
+    check(place.zoom("reference", "--stage", "Block", status=0), "zoom")
 
 
 def test_the_report_shows_both_sources(place):
