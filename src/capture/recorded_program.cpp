@@ -250,9 +250,9 @@ std::unique_ptr<WatchedRun> begin_run(const Store& store, const Json& manifest, 
 }
 
 // Where there is no memory for words either, it goes on without.
-void say(std::string_view what) noexcept {
+void say(std::string_view what, std::string_view why = {}) noexcept {
   try {
-    print_error("lockstep: {}\n", what);
+    print_error("lockstep: {}{}{}\n", what, why.empty() ? "" : ": ", why);
   } catch (const std::exception&) {
   }
 }
@@ -283,11 +283,15 @@ void end_run(WatchedRun& run, RecordOutcome& outcome, int status, bool or_unreco
   outcome.id = run.made.id;
   try {
     say_how_it_ended(run, outcome, status);
-    outcome.records = static_cast<int64_t>(Run::open_path(run.made.path).records().size());
   } catch (const std::exception& error) {  // the disk is full by now: what the program did is not undone by that
     if (!or_unrecorded) throw;
-    say("the run does not say how its program ended:");
-    say(error.what());
+    say("the run does not say how its program ended", error.what());
+  }
+  try {
+    outcome.records = static_cast<int64_t>(Run::open_path(run.made.path).records().size());
+  } catch (const std::exception& error) {
+    if (!or_unrecorded) throw;
+    say("the run cannot be read", error.what());
   }
 }
 
@@ -359,6 +363,8 @@ RecordOutcome record_program(const RecordRequest& request) {
     if (run) make_latest(store, name, path);
     if (run) remember_process(path, pid);
     status = follow(pid, out, err, log, request);
+    std::error_code ignored;
+    if (run) fs::remove(path / "process.json", ignored);  // there is nothing to end any more
   } catch (...) {
     if (log >= 0) ::close(log);
     if (run) run->discard();  // nothing ran, so there is nothing to keep

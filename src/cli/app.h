@@ -33,7 +33,7 @@ void add_edit(App& app);
 void add_generate(App& app);
 void add_docs(App& app);
 void add_health(App& app);
-void add_health_to(App& app, CLI::App& group);  // `lockstep runs health` is the same
+void add_health_to(App& app, CLI::App& group, const std::string& name);  // `lockstep runs health` is the same
 void add_kill_all(App& app);
 void add_ledger(App& app);
 void add_mcp(App& app);

@@ -40,7 +40,7 @@ void print_sums(const Terminal& terminal, const Text& title, const std::vector<C
   print("{}\n", table.text(terminal));
 }
 
-void print_files(const Terminal& terminal, const Coverage& coverage) {
+void print_files(const Terminal& terminal, const ProgramCoverage& coverage) {
   using enum Table::Align;
   Table table({{"component"}, {"functions", kRight}, {"calls", kRight}, {"file", kLeft, true}});
   size_t shown = 0, left = 0;
@@ -68,7 +68,7 @@ void print_places(const Terminal& terminal, const Text& title, const std::vector
   print("{}\n", table.text(terminal));
 }
 
-void print_coverage(const Terminal& terminal, const Coverage& coverage) {
+void print_coverage(const Terminal& terminal, const ProgramCoverage& coverage) {
   print_sums(terminal, "component", by_component(coverage), coverage.lines);
   print_sums(terminal, "package", by_package(coverage), coverage.lines);
   print_files(terminal, coverage);
@@ -102,7 +102,7 @@ void run_coverage(App& app, CoverageOptions& options) {
   } else {
     run = Store(home).resolve(options.run);
   }
-  const Coverage coverage = read_coverage(run);
+  const ProgramCoverage coverage = read_coverage(run);
   if (!options.markdown.empty()) write_atomically(options.markdown, coverage_markdown(coverage));
   if (!options.page.empty())
     write_atomically(options.page, coverage_page(coverage, "What ran in " + run.filename().string()));

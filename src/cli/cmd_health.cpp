@@ -13,13 +13,13 @@
 namespace lockstep {
 
 void add_health(App& app) {
-  add_health_to(app, app.cli);
+  add_health_to(app, app.cli, "lockstep health");
 }
 
-void add_health_to(App& app, CLI::App& group) {
+void add_health_to(App& app, CLI::App& group, const std::string& name) {
   const Operation& operation = known_operation("runs health");
   CLI::App* command = group.add_subcommand("health", operation.help);
-  command->footer("lockstep health latest\nlockstep health latest:port --json");
+  command->footer(name + " latest\n" + name + " latest:port --json");
   auto given = std::make_shared<GivenWords>();
   add_arguments(*command, operation, *given);
   command->callback([&app, &operation, given] {

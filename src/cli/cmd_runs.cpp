@@ -154,7 +154,7 @@ void add_runs(App& app) {
   show->add_flag("--verify", *verify, "read every tensor and check it against the checksum of its capture");
   show->callback([&app, spec, verify] { show_run(app, *spec, *verify); });
 
-  add_health_to(app, *command);
+  add_health_to(app, *command, "lockstep runs health");
 
   auto removed = std::make_shared<std::vector<std::string>>();
   CLI::App* remove = command->add_subcommand("remove", "delete runs of the store");

@@ -79,7 +79,7 @@ class Merged {
     }
   }
 
-  Coverage finish() {
+  ProgramCoverage finish() {
     for (auto& [path, merged] : files_) {
       CoveredFile file;
       file.path = path;
@@ -114,7 +114,7 @@ class Merged {
   }
 
   const Folders& folders() const { return folders_; }
-  Coverage coverage;
+  ProgramCoverage coverage;
 
  private:
   struct MergedFile {
@@ -161,7 +161,7 @@ std::string without_numbers(const fs::path& path) {
 }
 
 // Among the installed files of the same packages.
-std::vector<LikeNamed> find_like_named(const Coverage& coverage, const Folders& folders) {
+std::vector<LikeNamed> find_like_named(const ProgramCoverage& coverage, const Folders& folders) {
   std::map<std::string, std::vector<const CoveredFile*>> wanted;  // package → used files of the model
   std::set<std::string> used;
   for (const CoveredFile& file : coverage.files) {
@@ -202,7 +202,7 @@ void add_to(CoverageSum& sum, const CoveredFile& file) {
   sum.lines_run += file.lines_run;
 }
 
-std::vector<FunctionPlace> places(const Coverage& coverage) {
+std::vector<FunctionPlace> places(const ProgramCoverage& coverage) {
   std::vector<FunctionPlace> all;
   for (const CoveredFile& file : coverage.files)
     if (file.component != "other" || file.package == "program")
@@ -231,7 +231,7 @@ std::string component_of(std::string_view path_in_package, std::string_view pack
   return "other";
 }
 
-Coverage read_coverage(const fs::path& run) {
+ProgramCoverage read_coverage(const fs::path& run) {
   Merged merged;
   std::error_code error;
   for (fs::directory_iterator it(run / "coverage", error), end; !error && it != end; it.increment(error)) {
@@ -242,12 +242,12 @@ Coverage read_coverage(const fs::path& run) {
     fail(Code::kNotFound, "coverage", "nothing is known of what ran in " + run.string(),
          {.expected = "a run of lockstep coverage or record --coverage, of a Python that reads PYTHONPATH",
           .hint = "lockstep coverage -- python script.py"});
-  Coverage coverage = merged.finish();
+  ProgramCoverage coverage = merged.finish();
   coverage.like_named = find_like_named(coverage, merged.folders());
   return coverage;
 }
 
-std::vector<CoverageSum> by_component(const Coverage& coverage) {
+std::vector<CoverageSum> by_component(const ProgramCoverage& coverage) {
   std::vector<CoverageSum> sums;
   for (const std::string_view component : kComponents) {
     CoverageSum sum;
@@ -259,7 +259,7 @@ std::vector<CoverageSum> by_component(const Coverage& coverage) {
   return sums;
 }
 
-std::vector<CoverageSum> by_package(const Coverage& coverage) {
+std::vector<CoverageSum> by_package(const ProgramCoverage& coverage) {
   std::map<std::string, CoverageSum> packages;
   for (const CoveredFile& file : coverage.files) {
     CoverageSum& sum = packages[file.package];
@@ -272,7 +272,7 @@ std::vector<CoverageSum> by_package(const Coverage& coverage) {
   return sums;
 }
 
-std::vector<FunctionPlace> busiest(const Coverage& coverage, size_t most) {
+std::vector<FunctionPlace> busiest(const ProgramCoverage& coverage, size_t most) {
   std::vector<FunctionPlace> all = places(coverage);
   std::erase_if(all, [](const FunctionPlace& place) { return place.function->calls <= kFewCalls; });
   std::stable_sort(all.begin(), all.end(),
@@ -281,7 +281,7 @@ std::vector<FunctionPlace> busiest(const Coverage& coverage, size_t most) {
   return all;
 }
 
-std::vector<FunctionPlace> cheapest(const Coverage& coverage, size_t most) {
+std::vector<FunctionPlace> cheapest(const ProgramCoverage& coverage, size_t most) {
   // Where a model is at work, not where it is put together.
   static const std::set<std::string> kWork{"forward", "__call__", "call", "encode", "decode", "step", "main"};
   std::vector<FunctionPlace> all = places(coverage);
@@ -296,7 +296,7 @@ std::vector<FunctionPlace> cheapest(const Coverage& coverage, size_t most) {
   return all;
 }
 
-Json json_from(const Coverage& coverage) {
+Json json_from(const ProgramCoverage& coverage) {
   const auto sums = [](const std::vector<CoverageSum>& groups) {
     Json json = Json::array();
     for (const CoverageSum& sum : groups)

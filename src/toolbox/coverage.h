@@ -30,7 +30,7 @@ struct LikeNamed {
   std::vector<std::string> unused;
 };
 
-struct Coverage {
+struct ProgramCoverage {
   std::vector<CoveredFile> files;  // by component, package and path
   std::vector<LikeNamed> like_named;
   int64_t processes = 0;
@@ -38,7 +38,7 @@ struct Coverage {
 };
 
 // Error{kNotFound} where the run holds none.
-Coverage read_coverage(const fs::path& run);
+ProgramCoverage read_coverage(const fs::path& run);
 
 std::string component_of(std::string_view path_in_package, std::string_view package);
 
@@ -46,19 +46,19 @@ struct CoverageSum {
   std::string group;
   int64_t files = 0, files_used = 0, functions = 0, functions_run = 0, calls = 0, lines = 0, lines_run = 0;
 };
-std::vector<CoverageSum> by_component(const Coverage& coverage);
-std::vector<CoverageSum> by_package(const Coverage& coverage);  // most calls first
+std::vector<CoverageSum> by_component(const ProgramCoverage& coverage);
+std::vector<CoverageSum> by_package(const ProgramCoverage& coverage);  // most calls first
 
 struct FunctionPlace {
   const CoveredFile* file;
   const CoveredFunction* function;
 };
 // Of the model's own components: where a breakpoint would stop most often, and where it stops once or a few times.
-std::vector<FunctionPlace> busiest(const Coverage& coverage, size_t most);
-std::vector<FunctionPlace> cheapest(const Coverage& coverage, size_t most);
+std::vector<FunctionPlace> busiest(const ProgramCoverage& coverage, size_t most);
+std::vector<FunctionPlace> cheapest(const ProgramCoverage& coverage, size_t most);
 
-Json json_from(const Coverage& coverage);
-std::string coverage_markdown(const Coverage& coverage);
-std::string coverage_page(const Coverage& coverage, const std::string& title);  // one HTML file
+Json json_from(const ProgramCoverage& coverage);
+std::string coverage_markdown(const ProgramCoverage& coverage);
+std::string coverage_page(const ProgramCoverage& coverage, const std::string& title);  // one HTML file
 
 }  // namespace lockstep

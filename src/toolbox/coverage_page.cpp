@@ -91,7 +91,7 @@ std::string file_block(const CoveredFile& file) {
 
 }  // namespace
 
-std::string coverage_markdown(const Coverage& coverage) {
+std::string coverage_markdown(const ProgramCoverage& coverage) {
   std::string out = "# What ran\n\n" + head_of("component", coverage.lines);
   for (const CoverageSum& sum : by_component(coverage)) out += row_of(sum, coverage.lines);
   out += "\n" + head_of("package", coverage.lines);
@@ -121,7 +121,7 @@ std::string coverage_markdown(const Coverage& coverage) {
   return out;
 }
 
-std::string coverage_page(const Coverage& coverage, const std::string& title) {
+std::string coverage_page(const ProgramCoverage& coverage, const std::string& title) {
   std::string html = fmt::format(
       "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
       "<title>{0}</title><style>body{{font:15px system-ui;margin:2em auto;max-width:72em;padding:0 1em;"

@@ -19,13 +19,13 @@
 namespace lockstep {
 namespace {
 
-constexpr uint64_t kMostRecordBytes = 64 << 20;
+constexpr uint64_t kMostProcessRecordBytes = 64 << 20;
 constexpr size_t kMostMapLines = 100'000;
 
 // The process that a record names, if it is still that one.
 std::optional<ProcessFacts> process_in(const fs::path& file, const char* ticks_field) {
   try {
-    const Json record = read_json(file, kMostRecordBytes);
+    const Json record = read_json(file, kMostProcessRecordBytes);
     if (!record.is_object() || record.value("state", Json("")) == Json("ended")) return std::nullopt;
     const auto pid = record.find("pid"), ticks = record.find(ticks_field);
     if (pid == record.end() || ticks == record.end() || !pid->is_number_unsigned() || !ticks->is_number_unsigned())

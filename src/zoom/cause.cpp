@@ -8,7 +8,7 @@
 namespace lockstep::zoom {
 namespace {
 
-constexpr int64_t kMostElements = 1 << 20;  // of one value that a family is shown
+constexpr int64_t kMostShownElements = 1 << 20;  // of one value that a family is shown
 constexpr size_t kMostInputs = 8;
 
 // Values that go into these steps and are made by none of them.
@@ -35,7 +35,7 @@ RecordedTensor record_of(const std::string& name, Role role, const Numbers& numb
 }
 
 bool is_small(const std::shared_ptr<const Numbers>& numbers) {
-  return numbers && numbers->count() > 0 && numbers->count() <= kMostElements;
+  return numbers && numbers->count() > 0 && numbers->count() <= kMostShownElements;
 }
 
 // The region as the call of a module: what goes into the reference's steps, your values beside it in the same layout,
