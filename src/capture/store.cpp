@@ -202,8 +202,9 @@ void Store::discard(const fs::path& path) const {
     if (!error) fs::rename(path, going = trash / (path.filename().string() + "-" + new_id()), error);
   }
   if (!error) fs::remove_all(going, error);
-  if (error) fail(Code::kIo, "remove", going.string() + ": " + error.message());
-  fs::remove(trash, error);  // where it is empty now
+  std::error_code not_empty;
+  fs::remove(trash, not_empty);  // where there is nothing in it, whatever came of the rest
+  if (error) fail(Code::kIo, "remove", path.string() + ": " + error.message());
 }
 
 uint64_t Store::size_bytes() const {
