@@ -8,6 +8,9 @@
 namespace lockstep {
 namespace {
 
+constexpr std::chrono::seconds kEarly{2};  // that a cancellation may come before its call
+constexpr size_t kMostEarly = 64;
+
 using namespace mcp_error;
 
 // Agents' clients give up after a minute or so: a longer wait is made of several.
@@ -194,6 +197,9 @@ Json McpServer::call_tool(const std::string& client, const Json& message, const 
   {
     const std::lock_guard lock(mutex_);
     running_[key] = cancelled;
+    const auto now = std::chrono::steady_clock::now();
+    while (!early_.empty() && now - early_.front().second > kEarly) early_.pop_front();
+    *cancelled = std::erase_if(early_, [&](const auto& one) { return one.first == key; }) > 0;
   }
   ToolControl control(cancelled, progress_token(message), notify, gone);
   Json result;
@@ -217,8 +223,14 @@ Json McpServer::call_tool(const std::string& client, const Json& message, const 
 
 void McpServer::cancel(const std::string& client, const Json& parameters) {
   const std::lock_guard lock(mutex_);
-  const auto found = running_.find(key_of(client, parameters.value("requestId", Json(nullptr))));
-  if (found != running_.end()) *found->second = true;
+  const std::string key = key_of(client, parameters.value("requestId", Json(nullptr)));
+  const auto found = running_.find(key);
+  if (found != running_.end()) {
+    *found->second = true;
+    return;
+  }
+  if (early_.size() >= kMostEarly) early_.pop_front();
+  early_.emplace_back(key, std::chrono::steady_clock::now());
 }
 
 void McpServer::cancel_all(const std::string& client) {

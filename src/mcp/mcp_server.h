@@ -3,6 +3,8 @@
 // HTTP.
 #pragma once
 #include <atomic>
+#include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -41,6 +43,8 @@ class McpServer {
   Call call_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<std::atomic<bool>>> running_;  // client and request → cancelled
+  // Cancellations that came before their call had begun, which a client on another connection may manage.
+  std::deque<std::pair<std::string, std::chrono::steady_clock::time_point>> early_;
 };
 
 // One JSON message a line on stdin and stdout, until stdin ends.
