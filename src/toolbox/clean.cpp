@@ -12,10 +12,10 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/names.h"
-#include "base/process.h"
 #include "capture/run_lock.h"
 #include "capture/saved_tensors.h"
 #include "capture/store.h"
+#include "toolbox/started_programs.h"
 
 namespace lockstep {
 namespace {
@@ -48,16 +48,8 @@ Json record_in(const fs::path& file) {
 }
 
 std::string session_in_use(const fs::path& folder) {
-  const Json record = record_in(folder / "session.json");
-  if (!record.is_object() || record.value("state", Json("")) == Json("ended")) return {};
-  const auto number = [&](const char* field) {
-    const auto at = record.find(field);
-    return at != record.end() && at->is_number_unsigned() ? at->get<uint64_t>() : 0;
-  };
-  ProcessFacts process;
-  process.pid = static_cast<pid_t>(number("pid"));
-  process.start_ticks = number("process_start_ticks");
-  return is_alive(process) ? fmt::format("its program is alive as process {}", process.pid) : "";
+  const std::optional<ProcessFacts> process = process_in(folder / "session.json", "process_start_ticks");
+  return process ? fmt::format("its program is alive as process {}", process->pid) : "";
 }
 
 std::string why_in_use(const StoredItem& item) {

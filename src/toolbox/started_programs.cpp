@@ -22,21 +22,6 @@ namespace {
 constexpr uint64_t kMostProcessRecordBytes = 64 << 20;
 constexpr size_t kMostMapLines = 100'000;
 
-// The process that a record names, if it is still that one.
-std::optional<ProcessFacts> process_in(const fs::path& file, const char* ticks_field) {
-  try {
-    const Json record = read_json(file, kMostProcessRecordBytes);
-    if (!record.is_object() || record.value("state", Json("")) == Json("ended")) return std::nullopt;
-    const auto pid = record.find("pid"), ticks = record.find(ticks_field);
-    if (pid == record.end() || ticks == record.end() || !pid->is_number_unsigned() || !ticks->is_number_unsigned())
-      return std::nullopt;
-    std::optional<ProcessFacts> facts = process_facts(static_cast<pid_t>(pid->get<uint64_t>()));
-    return facts && facts->start_ticks == ticks->get<uint64_t>() ? facts : std::nullopt;
-  } catch (const Error&) {  // none, or one that cannot be read: nothing is ended for it
-    return std::nullopt;
-  }
-}
-
 // A debugged program has a session of its own: what it started and left behind is still in it.
 std::vector<ProcessFacts> children_of(const ProcessFacts& program, const std::vector<ProcessFacts>& all) {
   std::set<pid_t> family{program.pid};
@@ -101,6 +86,20 @@ Json json_of(const ProcessFacts& process) {
 }
 
 }  // namespace
+
+std::optional<ProcessFacts> process_in(const fs::path& file, const char* ticks_field) {
+  try {
+    const Json record = read_json(file, kMostProcessRecordBytes);
+    if (!record.is_object() || record.value("state", Json("")) == Json("ended")) return std::nullopt;
+    const auto pid = record.find("pid"), ticks = record.find(ticks_field);
+    if (pid == record.end() || ticks == record.end() || !pid->is_number_unsigned() || !ticks->is_number_unsigned())
+      return std::nullopt;
+    std::optional<ProcessFacts> facts = process_facts(static_cast<pid_t>(pid->get<uint64_t>()));
+    return facts && facts->start_ticks == ticks->get<uint64_t>() ? facts : std::nullopt;
+  } catch (const Error&) {  // none, or one that cannot be read: nothing is ended for it
+    return std::nullopt;
+  }
+}
 
 std::vector<StartedProgram> started_programs(const fs::path& home) {
   const std::vector<ProcessFacts> all = own_processes();

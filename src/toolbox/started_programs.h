@@ -1,5 +1,6 @@
 // Programs that Lockstep has started and that still run, and other Python programs that hold a framework.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ struct StartedProgram {
   ProcessFacts process;
   std::vector<ProcessFacts> children;  // theirs too; and what has left the program's side within its session
 };
+
+// The process that a session.json ("process_start_ticks") or process.json ("start_ticks") names, if it still runs.
+std::optional<ProcessFacts> process_in(const fs::path& record, const char* ticks_field);
 
 // By the records of this home folder: number and start time together, so that a number which was given again to another
 // process never counts.
