@@ -1,7 +1,8 @@
 // The CUDA backend on a machine that has a device: every tap against the reference, and how long a step takes.
 //   bench_cuda_steps taps MODEL SIZE STEPS DTYPE [REPEATED]   every tap of a small picture, CUDA against the reference
 //   bench_cuda_steps write FOLDER LAYERS                      a transformer of the released width with random weights
-//   bench_cuda_steps step FOLDER SIZE TEXT DTYPE ROUNDS [BITS] [BATCH]
+//   bench_cuda_steps step FOLDER SIZE TEXT DTYPE ROUNDS [BITS] [BATCH]   with BITS 88: fp8
+//   bench_cuda_steps load FOLDER                              where the time of loading goes
 //   bench_cuda_steps kernels IMAGE_TOKENS TEXT_TOKENS DTYPE   one layer's kernels alone
 //   bench_cuda_steps write-text FOLDER                        a text encoder of the released size, random
 //   bench_cuda_steps vae FOLDER SIZE DTYPE ROUNDS  |  text FOLDER TOKENS DTYPE ROUNDS
@@ -237,7 +238,7 @@ int step(const fs::path& folder, int64_t size, int64_t text, DType dtype, int ro
   const models::QwenImageConfig config = models::read_qwen_image_config(folder / "config.json");
   const double begin = now();
   const Checkpoint checkpoint = Checkpoint::open(folder);
-  const nn::Weights weights(checkpoint, *backend, {.dtype = dtype, .quantize_bits = bits});
+  const nn::Weights weights(checkpoint, *backend, {.dtype = dtype, .linears = {.bits = bits == 88 ? 0 : bits, .fp8 = bits == 88}});
   const models::QwenImageTransformer model(weights, config);
   weights.finish("transformer");
   backend->synchronize();
@@ -246,12 +247,17 @@ int step(const fs::path& folder, int64_t size, int64_t text, DType dtype, int ro
   const models::Rope rope = models::uploaded(*backend, models::make_rope(config, {{1, side, side}}, text));
   const Tensor latents = backend->upload(random_tensor(dtype, {batch, image, config.in_channels}));
   const Tensor prompt = backend->upload(random_tensor(dtype, {batch, text, config.text_width}));
-  const Tensor features = backend->upload(models::time_features(std::vector<float>(static_cast<size_t>(batch), 0.5f)));
   const nn::Execution execution{.backend = *backend, .dtype = dtype};
   const auto body = [&](const std::vector<Tensor>& in) {
-    return model.forward({.latents = in[0], .text = prompt, .rope = &rope, .features = &in[1]},
+    return model.forward({.latents = in[0], .text = prompt, .rope = &rope, .modulations = &in[1]},
                          nn::Ctx(execution, "transformer"));
   };
+  // As the pipeline makes them: for eight steps at a time.
+  constexpr int kStepsAhead = 8;
+  const Tensor times = backend->upload(models::time_features(std::vector<float>(kStepsAhead * static_cast<size_t>(batch), 0.5f)));
+  Tensor ahead;
+  const Json made_ahead = timed(*backend, 5, [&] { ahead = model.modulations(times, nn::Ctx(execution, "transformer")); });
+  const Tensor features = ahead.slice(0, 0, batch);
   const std::unique_ptr<Repeated> repeated = backend->repeated(body);
   Tensor last;
   Json graph = timed(*backend, rounds, [&] { last = repeated->run({latents, features}); });
@@ -261,15 +267,51 @@ int step(const fs::path& folder, int64_t size, int64_t text, DType dtype, int ro
   const std::vector<double> direct = to_doubles(last.host());
   for (size_t i = 0; i < direct.size(); ++i) difference = std::max(difference, std::fabs(direct[i] - captured[i]));
   graph["eager_median_ms"] = eager["median_ms"];
+  graph["modulations_ms_a_step"] = made_ahead["median_ms"].get<double>() / kStepsAhead;
   graph["largest_difference_to_eager"] = difference;
   graph["finite"] = std::all_of(direct.begin(), direct.end(), [](double x) { return std::isfinite(x); });
   graph["load_secs"] = load_secs;
   graph["load_gb_per_sec"] =
       static_cast<double>(fs::file_size(folder / "diffusion_pytorch_model.safetensors")) / 1e9 / load_secs;
   graph["device_gb"] = static_cast<double>(backend->memory().peak_bytes) / 1e9;
+  backend->start_profile();
+  for (int i = 0; i < 3; ++i) body({latents, features});
+  Json kernels = Json::object();
+  for (const KernelTime& kernel : backend->end_profile())
+    kernels[kernel.name] = {{"calls", kernel.calls / 3}, {"ms", kernel.ms / 3}};
+  graph["kernels"] = kernels;
   graph["work"] = "step " + std::to_string(size) + " " + std::string(dtype_name(dtype)) + " bits " +
                   std::to_string(bits) + " batch " + std::to_string(batch);
   std::printf("%s\n", graph.dump().c_str());
+  return 0;
+}
+
+// Where the time of loading goes: device memory, the first copy from a mapped file, one whose pages are mapped already,
+// letting go of the pages.
+int load_parts(const fs::path& folder) {
+  const std::unique_ptr<Backend> backend = make_backend("cuda");
+  const Checkpoint checkpoint = Checkpoint::open(folder);
+  std::vector<Tensor> mapped, device;
+  double bytes = 0;
+  for (const TensorInfo& info : checkpoint.tensors()) {
+    mapped.push_back(checkpoint.tensor(info.name));
+    bytes += static_cast<double>(mapped.back().bytes());
+  }
+  const auto rate = [&](const std::function<void(size_t)>& work) {
+    backend->synchronize();
+    const double begin = now();
+    for (size_t i = 0; i < mapped.size(); ++i) work(i);
+    backend->synchronize();
+    return bytes / 1e9 / (now() - begin);
+  };
+  Json result{{"work", "load"}};
+  result["allocate_gb_per_sec"] =
+      rate([&](size_t i) { device.push_back(backend->allocate(mapped[i].dtype(), mapped[i].shape())); });
+  device.clear();
+  result["first_copy_gb_per_sec"] = rate([&](size_t i) { backend->upload(mapped[i]); });
+  result["second_copy_gb_per_sec"] = rate([&](size_t i) { backend->upload(mapped[i]); });
+  result["drop_gb_per_sec"] = rate([&](size_t i) { checkpoint.drop_pages(checkpoint.tensors()[i].name); });
+  std::printf("%s\n", result.dump().c_str());
   return 0;
 }
 
@@ -347,6 +389,10 @@ int vae(const fs::path& folder, int64_t size, DType dtype, int rounds) {
   Json result = timed(*backend, rounds, [&] {
     out = models::decode_latents(*model, config, latents, std::nullopt, nn::Ctx(execution, "vae"));
   });
+  backend->start_profile();
+  models::decode_latents(*model, config, latents, std::nullopt, nn::Ctx(execution, "vae"));
+  for (const KernelTime& kernel : backend->end_profile())
+    result["kernels"][kernel.name] = {{"calls", kernel.calls}, {"ms", kernel.ms}};
   result["work"] = "vae " + std::to_string(size) + " " + std::string(dtype_name(dtype));
   std::printf("%s\n", result.dump().c_str());
   return 0;
@@ -361,6 +407,10 @@ int text(const fs::path& folder, int64_t tokens, DType dtype, int rounds) {
   const nn::Execution execution{.backend = *backend, .dtype = dtype};
   Tensor out;
   Json result = timed(*backend, rounds, [&] { out = model->forward(ids, nn::Ctx(execution, "text_encoder")); });
+  backend->start_profile();
+  model->forward(ids, nn::Ctx(execution, "text_encoder"));
+  for (const KernelTime& kernel : backend->end_profile())
+    result["kernels"][kernel.name] = {{"calls", kernel.calls}, {"ms", kernel.ms}};
   result["work"] = "text " + std::to_string(tokens) + " " + std::string(dtype_name(dtype));
   std::printf("%s\n", result.dump().c_str());
   return 0;
@@ -384,6 +434,7 @@ int main(int argc, char** argv) {
     if (a.size() >= 6 && a[0] == "step")
       return step(a[1], std::stoi(a[2]), std::stoi(a[3]), dtype_of(a[4]), std::stoi(a[5]), number(6, 0), number(7, 1));
     if (a.size() >= 4 && a[0] == "kernels") return kernels(std::stoi(a[1]), std::stoi(a[2]), dtype_of(a[3]));
+    if (a.size() >= 2 && a[0] == "load") return load_parts(a[1]);
     if (a.size() >= 2 && a[0] == "write-text") return write_text(a[1]);
     if (a.size() >= 5 && a[0] == "vae") return vae(a[1], std::stoi(a[2]), dtype_of(a[3]), std::stoi(a[4]));
     if (a.size() >= 5 && a[0] == "text") return text(a[1], std::stoi(a[2]), dtype_of(a[3]), std::stoi(a[4]));

@@ -56,7 +56,7 @@ Stage transformer(const fs::path& folder, const nn::Execution& execution, int64_
                   int pictures = 0) {
   const models::QwenImageConfig config = models::read_qwen_image_config(folder / "config.json");
   const auto model = load<models::QwenImageTransformer>(folder, config, execution.backend,
-                                                        {.dtype = execution.dtype, .quantize_bits = bits});
+                                                        {.dtype = execution.dtype, .linears = {.bits = bits}});
   const int64_t side = size / 16, image = side * side * (1 + pictures), all = image + text, width = config.width();
   const std::vector<models::Grid> grids(static_cast<size_t>(1 + pictures), models::Grid{1, side, side});
   const auto rope = std::make_shared<models::Rope>(models::make_rope(config, grids, text));

@@ -114,11 +114,25 @@ def save(out, dit, text, tiny="../tiny", steps=STEPS, guidance=GUIDANCE):
 
 
 def load_parts(folder):
-    """edit-*.safetensors -> states of transformer, text model, vision tower"""
+    """edit-*.safetensors, or an exported model -> states of transformer, text model, vision tower"""
+    if os.path.isdir(os.path.join(folder, "transformer")):
+        return load_exported(folder)
     state = {}
     for path in sorted(glob.glob(os.path.join(folder, "edit-*.safetensors"))):
         state.update(load_file(path))
     return [{k[len(mark):]: v.float() for k, v in state.items() if k.startswith(mark)} for mark in ("dit.", "text.", "vision.")]
+
+
+def load_exported(folder):
+    def read(part):
+        state = {}
+        for path in sorted(glob.glob(os.path.join(folder, part, "*.safetensors"))):
+            state.update(load_file(path))
+        return {k: v.float() for k, v in state.items()}
+
+    text = read("text_encoder")
+    marks = ("model.", "visual.")
+    return [read("transformer")] + [{k[len(mark):]: v for k, v in text.items() if k.startswith(mark)} for mark in marks]
 
 
 def sizes(out):

@@ -296,9 +296,14 @@ def development_edits(each=25, two=40):
     return _held_out_edits(each, two, 515151, 5000, ())
 
 
+def retired_edits():
+    """Judged once with an earlier model, and known since."""
+    return _held_out_edits(25, 40, 80808, 7000, {r["instruction"] for r in development_edits()})
+
+
 def evaluation_edits():
     """200 with one picture, 40 with two; to be judged once, when everything is chosen."""
-    return _held_out_edits(25, 40, 80808, 7000, {r["instruction"] for r in development_edits()})
+    return _held_out_edits(25, 40, 31337, 9000, {r["instruction"] for r in development_edits() + retired_edits()})
 
 
 def edits_file(rows):

@@ -11,6 +11,12 @@
 
 namespace lockstep {
 
+struct KernelTime {
+  std::string name;
+  int64_t calls = 0;
+  double ms = 0;
+};
+
 // Work that is done again and again with inputs of the same shapes. A backend may record it once and replay it.
 class Repeated {
  public:
@@ -32,6 +38,11 @@ class Backend {
   virtual MemoryUse memory() const;             // of tensors where this backend computes
   virtual void reset_peak();
   virtual uint64_t available_bytes() const;  // that it could still take; the largest number where nobody knows
+
+  // Time by kernel, of a backend that measures it: what ran between the two calls, in order of first use. Kernels then
+  // run one after the other, so that the sum is what they take alone.
+  virtual void start_profile() {}
+  virtual std::vector<KernelTime> end_profile() { return {}; }
 
   // Kernels may be queued. flush() makes the queue start, synchronize() waits for it and reports what failed in it.
   virtual void flush() {}

@@ -18,6 +18,7 @@ struct LinearWeight {
   Tensor scales, biases;  // quantised only: [N, K / group_size]
   int bits = 0;           // 0: dense
   int group_size = 0;
+  bool fp8 = false;  // products in e4m3: rows of the weight are rounded to it when it is prepared, rows of x each time
   std::shared_ptr<const void> prepared;  // a backend's own packed form
 
   int64_t outputs() const { return weight.dim(0); }

@@ -140,4 +140,10 @@ bool quantize_in_place(LinearWeight& weight, int bits, int group_size) {
   return true;
 }
 
+void refuse_fp8(const LinearWeight& weight, std::string_view backend) {
+  if (weight.fp8)
+    fail(Code::kUnsupported, "linear", std::string(backend) + " does not multiply in fp8",
+         {.expected = "a CUDA device of compute capability 8.9 or later", .hint = "--quantize 8, or none"});
+}
+
 }  // namespace lockstep

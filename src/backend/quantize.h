@@ -21,4 +21,7 @@ Tensor dequantize_affine(const Quantised& quantised, int bits, int group_size); 
 // in MLX. Call before Backend::prepare. True when it was replaced.
 bool quantize_in_place(LinearWeight& weight, int bits, int group_size);
 
+// For backends that do not multiply in fp8.
+void refuse_fp8(const LinearWeight& weight, std::string_view backend);
+
 }  // namespace lockstep

@@ -167,7 +167,10 @@ void run_pictures(App& app, const PictureOptions& options, const ModelFolder& mo
   }
   GenerateSettings settings;
   settings.dtype = *dtype;
-  settings.quantize_bits = options.quantize;
+  if (options.quantize == "fp8")
+    settings.linears.fp8 = true;
+  else if (!options.quantize.empty())
+    settings.linears.bits = std::stoi(options.quantize);
   settings.guidance = options.guidance_run == "batch"    ? GuidanceRun::kBatch
                       : options.guidance_run == "passes" ? GuidanceRun::kPasses
                                                          : GuidanceRun::kAuto;

@@ -18,7 +18,8 @@ struct PictureOptions {
   std::optional<std::string> negative_prompt;
   std::string prompt_file, model, output = "lockstep.png", device = "auto", dtype = "f32", latents, sigmas, sheet,
                                   memory_limit, guidance_run = "auto", schedule = "model", mask;
-  int width = 0, height = 0, steps = 0, count = 1, threads = 0, max_prompt_tokens = 512, columns = 4, quantize = 0;
+  int width = 0, height = 0, steps = 0, count = 1, threads = 0, max_prompt_tokens = 512, columns = 4;
+  std::string quantize;
   double guidance = -1, strength = -1;
   uint64_t seed = 0;
   bool tiling = false;

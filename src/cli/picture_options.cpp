@@ -151,8 +151,9 @@ void add_picture_options(CLI::App& cli, const PictureCommand& command, PictureOp
   cli.add_option("--device", options.device,
                  "auto (a GPU when the model fits its memory, else the CPU), cpu, cuda, cuda:N or reference");
   cli.add_option("--dtype", options.dtype, "f32 or bf16");
-  cli.add_option("--quantize", options.quantize, "hold the transformer's weights in so many bits, as MLX quantises")
-      ->check(CLI::IsMember({2, 3, 4, 6, 8}));
+  cli.add_option("--quantize", options.quantize,
+                 "quantise the transformer's weights: to 2, 3, 4, 6 or 8 bits (MLX's scheme), or fp8 (CUDA only)")
+      ->check(CLI::IsMember({"2", "3", "4", "6", "8", "fp8"}));
   cli.add_option("--threads", options.threads, "0: all cores");
   cli.add_option("--max-prompt-tokens", options.max_prompt_tokens, "longer prompts are cut (at most 1024)");
   cli.add_flag("--vae-tiling", options.tiling, "encode and decode large images in tiles of 256 pixels");

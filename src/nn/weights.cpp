@@ -148,7 +148,8 @@ LinearWeight Weights::linear(std::string_view name, int64_t inputs, int64_t outp
   } else {
     if (!account_->fits(scope.key("weight"), weight, {outputs, inputs})) return linear;
     linear.weight = in_dtype(weight);
-    if (account_->options.quantize_bits) quantize_in_place(linear, account_->options.quantize_bits, kQuantizeGroup);
+    linear.fp8 = account_->options.linears.fp8 && inputs % 16 == 0 && outputs % 16 == 0;  // whole units of its kernels
+    if (account_->options.linears.bits) quantize_in_place(linear, account_->options.linears.bits, kQuantizeGroup);
   }
   if (account_->backend.prepare(linear, account_->options.dtype)) {
     if (!linear.bits) linear.weight = weight;  // a converted copy would only lie beside the packed one

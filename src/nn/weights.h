@@ -16,9 +16,16 @@ namespace lockstep::nn {
 // Called as tensors are taken: bytes done with, bytes in the files.
 using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 
+// How dense linear weights are held: as in the file, in so many bits as MLX quantises, or in e4m3 by a backend that
+// multiplies in it.
+struct LinearFormat {
+  int bits = 0;
+  bool fp8 = false;
+};
+
 struct WeightOptions {
   DType dtype = DType::kF32;  // of activations; weights are brought to it where their own is wider
-  int quantize_bits = 0;      // dense linear weights are quantised at load
+  LinearFormat linears = {};  // brought about at load
   // The name a canonical key has in this file; empty: unchanged.
   std::function<std::string(const std::string&)> rename = {};
   std::vector<std::string> may_lack = {};   // canonical keys that this kind of file leaves out

@@ -1,9 +1,12 @@
 #include "pipeline/denoise.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "ops/elementwise.h"
 #include "pipeline/latents.h"
+#include "tensor/convert.h"
 
 namespace lockstep {
 
@@ -18,8 +21,10 @@ struct Pass {
   Tensor text;            // [B, T, D]
   Tensor key_mask;        // bool [B, T + N], or undefined
   models::Rope rope;
-  std::unique_ptr<Repeated> repeated;  // latents, time features → velocity
+  std::unique_ptr<Repeated> repeated;  // latents, modulations → velocity
 };
+
+constexpr int kStepsAhead = 8;  // whose modulations are made at a time: 9 MB each in the released model's bf16
 
 class Denoiser {
  public:
@@ -38,12 +43,41 @@ class Denoiser {
                        nullptr});
   }
   Tensor predict(Pass& pass, const Tensor& latents, float timestep, int step);
+  Tensor modulations(int64_t rows, int step);  // of this step of the schedule: [rows, ...]
 
   const Stages& stages_;
   const models::QwenImageTransformer& transformer_;
   const Denoising& work_;
   std::vector<Pass> passes_;
+  Tensor ahead_;  // modulations of the steps from first_ahead_ on
+  int64_t batch_ahead_ = 0, rows_a_step_ = 0;
+  int first_ahead_ = 0;
 };
+
+Tensor Denoiser::modulations(int64_t rows, int step) {
+  const bool held = ahead_.defined() && batch_ahead_ == rows && step >= first_ahead_ &&
+                    (step - first_ahead_ + 1) * rows_a_step_ <= ahead_.dim(0);
+  if (!held) {
+    const int end = std::min(step + kStepsAhead, work_.schedule.steps());
+    std::vector<Tensor> told;
+    for (int next = step; next < end; ++next) {
+      const std::vector<float> times(static_cast<size_t>(rows), work_.schedule.model_timestep(next, stages_.dtype()));
+      told.push_back(transformer_.features_of(times));
+    }
+    rows_a_step_ = told.front().dim(0);
+    Tensor features = Tensor::empty(DType::kF32, {rows_a_step_ * (end - step), told.front().dim(1)});
+    for (size_t i = 0; i < told.size(); ++i) {
+      Tensor to = features.slice(0, static_cast<int64_t>(i) * rows_a_step_, static_cast<int64_t>(i + 1) * rows_a_step_);
+      copy_strided(told[i], to);
+    }
+    ahead_ = {};
+    ahead_ = transformer_.modulations(stages_.backend().upload(features), Ctx(stages_.execution(), "transformer"));
+    first_ahead_ = step;
+    batch_ahead_ = rows;
+  }
+  const int64_t at = (step - first_ahead_) * rows_a_step_;
+  return ahead_.slice(0, at, at + rows_a_step_);
+}
 
 void Denoiser::prepare_passes() {
   const Embeddings& text = work_.text;
@@ -67,28 +101,26 @@ Tensor Denoiser::predict(Pass& pass, const Tensor& latents, float timestep, int 
   Tensor input = work_.condition.defined() ? ops::concat(backend, latents, work_.condition, 1) : latents;
   if (rows == 2) input = ops::concat(backend, input, input, 0);
   const Execution stage = stages_.execution(step, pass.name);
-  const auto forward = [this, &pass](const Execution& execution, const Tensor& x, const Tensor& told,
+  const auto forward = [this, &pass](const Execution& execution, const Tensor& x, const Tensor* modulations,
                                      std::vector<float> times) {
     return transformer_.forward({.latents = x,
                                  .text = pass.text,
                                  .timesteps = std::move(times),
                                  .rope = &pass.rope,
-                                 .features = &told,
+                                 .modulations = modulations,
                                  .key_mask = pass.key_mask.defined() ? &pass.key_mask : nullptr,
                                  .target_tokens = work_.grids.front().tokens()},
                                 Ctx(execution, "transformer"));
   };
-  const std::vector<float> times(static_cast<size_t>(rows), timestep);
-  const Tensor features = backend.upload(transformer_.features_of(times));
   Tensor v;
   if (stages_.listening()) {  // every tensor of every step is offered
-    v = forward(stage, input, features, times);
+    v = forward(stage, input, nullptr, std::vector<float>(static_cast<size_t>(rows), timestep));
   } else {
     if (!pass.repeated)
       pass.repeated = backend.repeated([this, forward](const std::vector<Tensor>& inputs) {
-        return forward(stages_.execution(), inputs[0], inputs[1], {});
+        return forward(stages_.execution(), inputs[0], &inputs[1], {});
       });
-    v = pass.repeated->run({input, features});
+    v = pass.repeated->run({input, modulations(rows, work_.first_step + step)});
   }
   // Velocities of condition pictures are computed and left.
   const Tensor target = work_.condition.defined() ? ops::contiguous(backend, v.slice(1, 0, targets)) : v;
@@ -122,7 +154,7 @@ std::vector<Tensor> denoise(const Stages& stages, std::vector<Denoising> work) {
   int64_t total = 0, done = 0;
   for (const Denoising& item : work) total += item.schedule.steps() - item.first_step;
   const models::QwenImageTransformer transformer = stages.model().transformer(
-      stages.backend(), stages.dtype(), stages.settings().quantize_bits, stages.loading("load transformer"));
+      stages.backend(), stages.dtype(), stages.settings().linears, stages.loading("load transformer"));
   stages.report("denoise", 0, total);
   std::vector<Tensor> results;
   for (Denoising& item : work) {

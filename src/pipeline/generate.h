@@ -43,7 +43,7 @@ struct GenerateRequest {
 struct GenerateSettings {
   DType dtype = DType::kF32;
   Tap* tap = nullptr;
-  int quantize_bits = 0;  // the transformer's dense linear weights, at load
+  nn::LinearFormat linears = {};  // of the transformer
   std::optional<models::Tiling> tiling;
   std::optional<SchedulerConfig> scheduler;  // instead of the model folder's
   GuidanceRun guidance = GuidanceRun::kAuto;

@@ -114,10 +114,10 @@ models::QwenImageConfig ModelFolder::transformer_config() const {
   return config_or(path_ / "transformer/config.json", mflux_, models::read_qwen_image_config, released::transformer());
 }
 
-models::QwenImageTransformer ModelFolder::transformer(Backend& backend, DType dtype, int quantize_bits,
+models::QwenImageTransformer ModelFolder::transformer(Backend& backend, DType dtype, nn::LinearFormat linears,
                                                       nn::LoadProgress progress) const {
   nn::WeightOptions options = weight_options(dtype, std::move(progress));
-  options.quantize_bits = quantize_bits;
+  options.linears = linears;
   if (mflux_) options.rename = models::mflux_transformer_name;
   return load_component<models::QwenImageTransformer>(path_ / "transformer", "transformer", transformer_config(),
                                                       backend, std::move(options));

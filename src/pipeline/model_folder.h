@@ -41,7 +41,7 @@ class ModelFolder {
   models::VisionTower vision_tower(Backend& backend, DType dtype, nn::LoadProgress progress = {}) const;
   ImageProcessor image_processor() const;
   models::QwenImageConfig transformer_config() const;
-  models::QwenImageTransformer transformer(Backend& backend, DType dtype, int quantize_bits = 0,  // 0: as stored
+  models::QwenImageTransformer transformer(Backend& backend, DType dtype, nn::LinearFormat linears = {},
                                            nn::LoadProgress progress = {}) const;
   models::VaeConfig vae_config() const;
   models::VaeDecoder vae_decoder(Backend& backend, DType dtype, nn::LoadProgress progress = {}) const;

@@ -53,6 +53,20 @@ TEST_P(NormKernel, HeadNormAndRotation) {
       }
 }
 
+// So large that results go past the caches, in whole lines: the second half of such a head begins inside one.
+TEST_P(NormKernel, HalfSplitRotationBeyondTheCaches) {
+  Random random(47);
+  const int64_t width = GetParam() == DType::kF32 ? 80 : 96, heads = 16, tokens = 6000;
+  const Tensor x = random.tensor(GetParam(), {1, tokens, heads, width});
+  const Tensor cos = random.tensor(DType::kF32, {tokens, width / 2}),
+               sin = random.tensor(DType::kF32, {tokens, width / 2});
+  ASSERT_GE(x.bytes(), size_t{16} << 20);
+  expect_agreement(
+      GetParam(), x.shape(), tolerance(GetParam(), width), "half split", [&](Backend& b, Tensor& out) {
+        b.head_norm_rope({.x = x, .out = out, .style = RopeStyle::kHalfSplit, .cos = &cos, .sin = &sin});
+      });
+}
+
 TEST_P(NormKernel, HeadNormInPlaceOnAView) {
   Random random(44);
   const Tensor start = random.tensor(GetParam(), {1, 6, 3, 2, 32}), weight = random.tensor(GetParam(), {32});

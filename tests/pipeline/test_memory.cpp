@@ -96,7 +96,7 @@ class MemoryNeeded : public ::testing::TestWithParam<Case> {
   GenerateSettings settings() const {
     GenerateSettings settings;
     settings.dtype = GetParam().dtype;
-    settings.quantize_bits = GetParam().bits;
+    settings.linears.bits = GetParam().bits;
     settings.guidance = GetParam().guidance;
     if (GetParam().tiling) settings.tiling = models::Tiling{};
     return settings;
@@ -177,7 +177,7 @@ TEST(SteadyMemory, ASecondForwardPassAllocatesNothing) {
     for (const int bits : {0, 4}) {
       const ModelFolder model = tiny_model();
       const std::unique_ptr<Backend> backend = make_backend("cpu");
-      const models::QwenImageTransformer transformer = model.transformer(*backend, dtype, bits);
+      const models::QwenImageTransformer transformer = model.transformer(*backend, dtype, {.bits = bits});
       const models::Rope rope = models::make_rope(transformer.config(), {{1, 16, 16}}, 24);
       const Tensor latents = Tensor::zeros(dtype, {1, 256, transformer.config().in_channels});
       const Tensor text = Tensor::zeros(dtype, {1, 24, transformer.config().text_width});

@@ -8,6 +8,7 @@
 #include "backend/cpu/panel_pack.h"
 #include "backend/cpu/row_kernels.h"
 #include "backend/cpu/threads.h"
+#include "backend/quantize.h"
 #include "base/error.h"
 #include "tensor/rehearsal.h"
 #include "tensor/storage.h"
@@ -179,6 +180,7 @@ DType Linear::compute_dtype(DType activations) const {
 
 bool Linear::prepare(LinearWeight& weight, DType activations) {
   check(weight);
+  refuse_fp8(weight, "the CPU");
   auto packed = std::make_shared<PackedLinear>();
   packed->dtype = compute_dtype(activations);
   if (weight.bias.defined()) packed->bias = weight.bias.to(DType::kF32).contiguous();

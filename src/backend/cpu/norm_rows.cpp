@@ -214,7 +214,9 @@ void head_rows_with(const HeadRows& task, int64_t begin, int64_t end) {
 
 template <typename T>
 void head_rows_as(const HeadRows& task, int64_t begin, int64_t end) {
-  if (task.out.worth_streaming() && task.out.base() != task.x.base())
+  // A half-split head is written in two runs, and the second has to begin at a whole line as well.
+  const bool whole_lines = task.style != RopeStyle::kHalfSplit || task.out.columns() / 2 * sizeof(T) % 64 == 0;
+  if (whole_lines && task.out.worth_streaming() && task.out.base() != task.x.base())
     head_rows_with<T, Past>(task, begin, end);
   else
     head_rows_with<T, Usual>(task, begin, end);

@@ -50,6 +50,8 @@ class CudaBackend final : public Backend {
   uint64_t available_bytes() const override { return device_->free_bytes(); }
   void reset_peak() override { device_->reset_peak(); }
   void synchronize() override { device_->synchronize(); }
+  void start_profile() override { device_->start_profile(); }
+  std::vector<KernelTime> end_profile() override { return device_->end_profile(); }
   std::unique_ptr<Repeated> repeated(Body body) override { return cuda::captured(device_, std::move(body)); }
 
   bool prepare(LinearWeight& weight, DType activations) override {

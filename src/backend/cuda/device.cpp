@@ -213,13 +213,22 @@ Tensor Device::allocate(DType dtype, const Shape& shape) {
                     dtype, shape);
 }
 
-Block& Device::block_of(const Tensor& tensor, const char* operation) const {
+DeviceStorage& Device::storage_of(const Tensor& tensor, const char* operation) const {
   if (!tensor.defined()) fail(Code::kBadInput, operation, "a tensor without storage");
-  const auto* storage = dynamic_cast<const DeviceStorage*>(tensor.storage().get());
+  auto* storage = dynamic_cast<DeviceStorage*>(tensor.storage().get());
   if (!storage || &storage->owner() != this)
     fail(Code::kInternal, operation, "a tensor of another device",
          {.expected = place_, .got = tensor.storage()->place(), .hint = "upload()"});
-  return storage->block();
+  return *storage;
+}
+
+Block& Device::block_of(const Tensor& tensor, const char* operation) const {
+  return storage_of(tensor, operation).block();
+}
+
+uint64_t Device::version(const Tensor& tensor) const {
+  // A replayed graph writes without saying what.
+  return rehearsing() ? 0 : storage_of(tensor, "version").version + (launches_ << 32);
 }
 
 void* Device::address(const Tensor& tensor, const char* operation) const {
@@ -253,6 +262,7 @@ void Device::upload(const Tensor& host, Tensor& to) {
   if (capturing_) fail(Code::kInternal, "upload", "host memory inside a captured step");
   if (host.bytes() == 0 || rehearsing()) return;
   prepare_pinned();
+  ++storage_of(to, "upload").version;
   const std::byte* from = host.contiguous_bytes().data();
   std::byte* target = static_cast<std::byte*>(address(to, "upload"));
   const Stream stream = leaf_->stream(context_, 0);  // in order with the kernels that use the block before and after
@@ -312,6 +322,37 @@ Event Device::event() {
   return made;
 }
 
+Event Device::mark() {
+  if (!profiling_ || capturing_) return nullptr;
+  Event made = nullptr;
+  check(leaf_->create_event(context_, 1, &made), "profile");
+  check(leaf_->record(context_, made, leaf_->stream(context_, 0)), "profile");
+  return made;
+}
+
+void Device::start_profile() {
+  profiling_ = true;
+}
+
+std::vector<KernelTime> Device::end_profile() {
+  profiling_ = false;
+  synchronize();
+  std::vector<KernelTime> times;
+  for (const Measured& one : measured_) {
+    const std::string name = std::string(one.operation) + (one.rows <= kFewRows ? ", few rows" : "");
+    auto found = std::ranges::find(times, name, &KernelTime::name);
+    if (found == times.end()) found = times.insert(times.end(), KernelTime{.name = name});
+    float ms = 0;
+    check(leaf_->elapsed_ms(context_, one.begin, one.end, &ms), "profile");
+    found->ms += ms;
+    ++found->calls;
+    leaf_->destroy_event(context_, one.begin);
+    leaf_->destroy_event(context_, one.end);
+  }
+  measured_.clear();
+  return times;
+}
+
 void Device::wait_for(int queue, int other, uint64_t position) {
   if (queue == other || position <= seen_[queue][other]) return;
   const auto found = events_[other].find(position);
@@ -335,6 +376,7 @@ void Device::before(int queue, std::span<const Tensor* const> inputs, std::span<
 }
 
 void Device::after(int queue, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs) {
+  for (const Tensor* output : outputs) ++storage_of(*output, "queue").version;
   if (!capturing_) return;
   const uint64_t position = ++position_[queue];
   const Event done = event();
@@ -377,6 +419,7 @@ Graph Device::end_capture() {
 }
 
 void Device::launch(Graph graph) {
+  ++launches_;
   check(leaf_->launch(context_, graph, leaf_->stream(context_, 0)), "graph");
 }
 

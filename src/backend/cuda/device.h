@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backend/backend.h"
 #include "backend/cuda/leaf.h"
 #include "tensor/storage.h"
 #include "tensor/tensor.h"
@@ -53,6 +54,7 @@ class DeviceStorage final : public Storage {
   const char* place() const override;
   Block& block() const { return *block_; }
   const Device& owner() const { return *device_; }
+  uint64_t version = 0;  // of what was written
 
  private:
   std::shared_ptr<Device> device_;
@@ -77,17 +79,16 @@ class Device : public std::enable_shared_from_this<Device> {
   void synchronize() const;
 
   // Throws what an outcome says; true when it is kDone, false when it is kUnsupported.
+  bool multiplies_fp8() const { return facts_.major * 10 + facts_.minor >= 89; }
+  uint64_t version(const Tensor& tensor) const;  // changes whenever something is written into its storage
+
   bool check(Outcome outcome, const char* operation) const;
 
   // Puts launch(stream) on a queue, after all that it depends on.
   template <typename Launch>
   void issue(const char* operation, std::initializer_list<const Tensor*> inputs,
              std::initializer_list<const Tensor*> outputs, int64_t rows, Launch&& launch) {
-    const int queue = choose_queue(rows);
-    before(queue, inputs, outputs);
-    const bool supported = check(launch(leaf_->stream(context_, queue)), operation);
-    if (!supported) refuse(operation);
-    after(queue, inputs, outputs);
+    if (!try_issue(operation, inputs, outputs, rows, std::forward<Launch>(launch))) refuse(operation);
   }
   // The same for work that the leaf may not support: false when it does not.
   template <typename Launch>
@@ -95,10 +96,15 @@ class Device : public std::enable_shared_from_this<Device> {
                  std::initializer_list<const Tensor*> outputs, int64_t rows, Launch&& launch) {
     const int queue = choose_queue(rows);
     before(queue, inputs, outputs);
+    const Event begin = mark();
     if (!check(launch(leaf_->stream(context_, queue)), operation)) return false;
+    if (begin) measured_.push_back({operation, rows, begin, mark()});
     after(queue, inputs, outputs);
     return true;
   }
+
+  void start_profile();
+  std::vector<KernelTime> end_profile();
 
   bool capturing() const { return capturing_; }
   void begin_capture(std::shared_ptr<BlockPool> pool);
@@ -121,10 +127,12 @@ class Device : public std::enable_shared_from_this<Device> {
   void before(int queue, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs);
   void after(int queue, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs);
   void wait_for(int queue, int other, uint64_t position);
+  DeviceStorage& storage_of(const Tensor& tensor, const char* operation) const;
   Block& block_of(const Tensor& tensor, const char* operation) const;
   [[noreturn]] void refuse(const char* operation) const;
   [[noreturn]] void out_of_memory(size_t bytes) const;
   Event event();
+  Event mark();  // null unless a profile is being taken
 
   const Leaf* leaf_ = nullptr;
   Context context_ = nullptr;
@@ -136,6 +144,14 @@ class Device : public std::enable_shared_from_this<Device> {
   uint64_t seen_[kQueues][kQueues] = {};                 // up to where queue i has waited for queue j
   std::unordered_map<uint64_t, Event> events_[kQueues];  // while capturing: after each kernel
   std::vector<Event> spare_events_;
+  struct Measured {
+    const char* operation;
+    int64_t rows;
+    Event begin, end;
+  };
+  uint64_t launches_ = 0;
+  bool profiling_ = false;
+  std::vector<Measured> measured_;
   MemoryUse use_;
   uint64_t allocated_bytes_ = 0;
   static constexpr int kPinnedBuffers = 4;

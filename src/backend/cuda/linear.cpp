@@ -95,7 +95,14 @@ void Linear::prepare(LinearWeight& weight, DType activations) const {
     return cast(on, dtype);
   };
   auto made = std::make_shared<DeviceLinear>();
-  if (weight.bits) {
+  if (weight.fp8) {
+    if (!device_->multiplies_fp8())
+      fail(Code::kUnsupported, "linear", device_->place() + " does not multiply in fp8",
+           {.expected = "compute capability 8.9 or later", .hint = "--quantize 8, or none"});
+    const Fp8Rows rounded = to_fp8(up(weight.weight, DType::kBF16));
+    made->weight = rounded.rows;
+    made->scales = rounded.scales;
+  } else if (weight.bits) {
     made->weight = up(weight.weight, DType::kU32);
     made->scales = up(weight.scales, weight.scales.dtype());
     made->biases = up(weight.biases, weight.biases.dtype());
@@ -109,7 +116,7 @@ void Linear::prepare(LinearWeight& weight, DType activations) const {
 DeviceLinear Linear::on_device(const LinearWeight& weight, DType activations) const {
   if (weight.prepared) {
     DeviceLinear made = *static_cast<const DeviceLinear*>(weight.prepared.get());
-    if (!weight.bits) made.weight = cast(made.weight, activations);
+    if (!weight.bits && !weight.fp8) made.weight = cast(made.weight, activations);
     made.bias = cast(made.bias, activations);
     return made;
   }
@@ -119,7 +126,7 @@ DeviceLinear Linear::on_device(const LinearWeight& weight, DType activations) co
 }
 
 bool Linear::try_product(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& out, bool gelu,
-                         const Tensor* residual) const {
+                         const Tensor* residual, const Tensor* x_scales, const Tensor* w_scales) const {
   RowBatches from, to, added;
   if (!row_batches(x, from) || !row_batches(out, to) || (residual && !row_batches(*residual, added))) return false;
   if (from.batch != to.batch && from.batch != 1 && to.batch != 1) return false;
@@ -156,8 +163,13 @@ bool Linear::try_product(const Tensor& x, const Tensor& w, const Tensor& bias, T
   task.residual_batch = 0;
   task.gelu_tanh = gelu;
   task.alpha = 1;
+  const auto scales = [&](const Tensor* of) {
+    return of ? static_cast<const float*>(device_->address(*of, "linear")) : nullptr;
+  };
+  task.x_scale = scales(x_scales);
+  task.w_scale = scales(w_scales);
   return device_->try_issue(
-      "linear", {&x, &w, bias.defined() ? &bias : nullptr, residual}, {&out}, row_count(out),
+      "linear", {&x, &w, bias.defined() ? &bias : nullptr, residual, x_scales, w_scales}, {&out}, row_count(out),
       [&](Stream stream) { return device_->leaf().matmul(device_->context(), &task, !device_->capturing(), stream); });
 }
 
@@ -196,6 +208,31 @@ void Linear::product(const Tensor& x, const Tensor& w, const Tensor& bias, Tenso
   };
   const Tensor same = residual ? cast(*residual, out.dtype()) : Tensor();
   apply(residual ? &same : nullptr, out);
+}
+
+Fp8Rows Linear::to_fp8(const Tensor& x) const {
+  const Tensor from = packed(x);
+  Fp8Rows made{device_->allocate(DType::kF8E4M3, from.shape()), device_->allocate(DType::kF32, {row_count(from)})};
+  if (rehearsing() || from.numel() == 0) return made;
+  const View view = device_->view(from, "fp8");
+  device_->issue("fp8", {&from}, {&made.rows, &made.scales}, row_count(from), [&](Stream stream) {
+    return device_->leaf().to_fp8_rows(&view, device_->address(made.rows, "fp8"),
+                                       static_cast<float*>(device_->address(made.scales, "fp8")), stream);
+  });
+  return made;
+}
+
+void Linear::fp8(const Tensor& x, const DeviceLinear& weight, const Tensor& bias, Tensor& out, bool gelu,
+                 const Tensor* residual) const {
+  const uint64_t version = device_->version(x);
+  const bool same = !last_.storage.owner_before(x.storage()) && !x.storage().owner_before(last_.storage) &&
+                    last_.version == version && last_.offset == x.offset_bytes() && last_.shape == x.shape();
+  if (!same || rehearsing()) last_ = {x.storage(), version, x.offset_bytes(), x.shape(), to_fp8(x)};
+  const Fp8Rows& rows = last_.made;
+  if (out.numel() == 0 || rehearsing()) return;
+  if (!try_product(rows.rows, weight.weight, bias, out, gelu, residual, &rows.scales, &weight.scales))
+    fail(Code::kUnsupported, "linear", "cuBLASLt has no fp8 kernel for this product",
+         {.got = to_string(x.shape()) + " by " + to_string(weight.weight.shape())});
 }
 
 void Linear::quantised(const Tensor& x, const LinearWeight& form, const DeviceLinear& weight, const Tensor& bias,
@@ -256,7 +293,9 @@ void Linear::run(const LinearArgs& args) const {
   Tensor y = whole ? out : device_->allocate(args.multiply ? DType::kF32 : dtype, args.out.shape());
   const Tensor* added = fuse_residual ? &residual : nullptr;
   const Tensor bias = cast(weight.bias, y.dtype());
-  if (args.weight.bits)
+  if (args.weight.fp8)
+    fp8(x, weight, bias, y, fuse_gelu, added);
+  else if (args.weight.bits)
     quantised(x, args.weight, weight, bias, y, fuse_gelu, added);
   else
     product(x, weight.weight, bias, y, fuse_gelu, added);

@@ -7,9 +7,15 @@ namespace lockstep::cuda {
 
 // A weight on the device, in the dtype of the activations it will meet.
 struct DeviceLinear {
-  Tensor weight;          // [N, K], or u32 [N, K * bits / 32]
+  Tensor weight;          // [N, K], e4m3 for fp8, or u32 [N, K * bits / 32]
   Tensor bias;            // [N] or undefined
-  Tensor scales, biases;  // quantised only
+  Tensor scales, biases;  // quantised: [N, K / group]; fp8: f32 [N] and none
+};
+
+// Rows in e4m3, and what each was divided by.
+struct Fp8Rows {
+  Tensor rows;    // [..., K]
+  Tensor scales;  // f32 [rows]
 };
 
 class Linear {
@@ -26,12 +32,24 @@ class Linear {
   DeviceLinear on_device(const LinearWeight& weight, DType activations) const;
   Tensor cast(const Tensor& tensor, DType dtype) const;
   Tensor packed(const Tensor& tensor) const;
-  bool try_product(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& out, bool gelu,
-                   const Tensor* residual) const;
+  bool try_product(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& out, bool gelu, const Tensor* residual,
+                   const Tensor* x_scales = nullptr, const Tensor* w_scales = nullptr) const;
+  Fp8Rows to_fp8(const Tensor& x) const;
+  void fp8(const Tensor& x, const DeviceLinear& weight, const Tensor& bias, Tensor& out, bool gelu,
+           const Tensor* residual) const;
   void quantised(const Tensor& x, const LinearWeight& form, const DeviceLinear& weight, const Tensor& bias, Tensor& out,
                  bool gelu, const Tensor* residual) const;
 
   std::shared_ptr<Device> device_;
+  // Queries, keys and values are made from the same rows: those of the last product, while they are what they were.
+  struct Last {
+    std::weak_ptr<Storage> storage;
+    uint64_t version = 0;
+    int64_t offset = 0;
+    Shape shape;
+    Fp8Rows made;
+  };
+  mutable Last last_;
 };
 
 // [..., D] as [batch, rows, D] with one stride from row to row and one from batch to batch; false where it has more.

@@ -1,6 +1,7 @@
 #include "backend/reference/reference_backend.h"
 
 #include "backend/check_storage.h"
+#include "backend/quantize.h"
 #include "backend/reference/kernels.h"
 #include "backend/sampling.h"
 #include "tensor/rehearsal.h"
@@ -11,7 +12,10 @@ namespace {
 class ReferenceBackend final : public Backend {
  public:
   std::string description() const override { return "reference, f64 accumulation, 1 thread"; }
-  bool prepare(LinearWeight&, DType) override { return false; }
+  bool prepare(LinearWeight& weight, DType) override {
+    refuse_fp8(weight, "the reference");
+    return false;
+  }
   bool prepare(ConvWeight&, DType) override { return false; }
   void linear(const LinearArgs& args) override {
     check_storage("linear", {&args.x, &args.weight.weight, &args.out, args.multiply, args.residual, args.gate});

@@ -31,12 +31,9 @@ Tensor RowModulation::add_gated(const Tensor& x, const Tensor& y, Backend& backe
 }
 
 // Six slices of [B, 6D]: shift, scale, gate for attention, then the same for the feed-forward.
-std::pair<RowModulation, RowModulation> TransformerBlock::modulation(const nn::Linear& linear, std::string_view name,
-                                                                     const Tensor& activated_temb, const Tensor& x,
-                                                                     int64_t targets, const Ctx& ctx) const {
+std::pair<RowModulation, RowModulation> TransformerBlock::modulation(const Tensor& all, const Tensor& x,
+                                                                     int64_t targets) const {
   const int64_t batch = x.dim(0);
-  const Ctx scope = ctx / name;
-  const Tensor all = scope.tap(linear.forward((scope / "0").tap(activated_temb), scope / "1"));
   const auto half = [&](int64_t at, int64_t row) {
     const Tensor rows = all.slice(0, row, row + batch);
     const auto part = [&](int64_t i) { return rows.slice(1, i * width_, (i + 1) * width_); };
@@ -46,6 +43,11 @@ std::pair<RowModulation, RowModulation> TransformerBlock::modulation(const nn::L
   // Without condition pictures there are no rows for the second half.
   if (all.dim(0) > batch && targets < x.dim(1)) attention.rest = half(0, batch), mlp.rest = half(1, batch);
   return {attention, mlp};
+}
+
+void TransformerBlock::modulate_ahead(const Tensor& temb, Tensor img_mod, Tensor txt_mod, Backend& backend) const {
+  ops::linear(backend, temb, img_mod_.weight(), {.out = &img_mod});
+  ops::linear(backend, temb, txt_mod_.weight(), {.out = &txt_mod});
 }
 
 Tensor TransformerBlock::modulated(const Tensor& x, const RowModulation& m, std::string_view norm,
@@ -65,10 +67,18 @@ Tensor TransformerBlock::fed_forward(const nn::FeedForward& mlp, const Tensor& x
   return m.add_gated(x, mlp.forward(y, ctx / name), ctx.backend());
 }
 
-Streams TransformerBlock::forward(const Streams& x, const Tensor& activated_temb, int64_t targets, const Rope& rope,
+Streams TransformerBlock::forward(const Streams& x, const TimeRows& time, int64_t targets, const Rope& rope,
                                   const Tensor* key_mask, const Ctx& ctx) const {
-  const auto [img1, img2] = modulation(img_mod_, "img_mod", activated_temb, x.img, targets, ctx);
-  const auto [txt1, txt2] = modulation(txt_mod_, "txt_mod", activated_temb.slice(0, 0, x.img.dim(0)), x.txt, 0, ctx);
+  const int64_t batch = x.img.dim(0);
+  const auto made = [&](const nn::Linear& linear, const Ctx& scope, const Tensor& temb) {
+    return scope.tap(linear.forward((scope / "0").tap(temb), scope / "1"));
+  };
+  const auto [img1, img2] = modulation(
+      time.img_mod.defined() ? time.img_mod : made(img_mod_, ctx / "img_mod", time.temb), x.img, targets);
+  const auto [txt1, txt2] =
+      modulation(time.txt_mod.defined() ? time.txt_mod.slice(0, 0, batch)
+                                        : made(txt_mod_, ctx / "txt_mod", time.temb.slice(0, 0, batch)),
+                 x.txt, 0);
   const Ctx attn = ctx / "attn";
   ctx.tap_input(x.img, "hidden_states");
   ctx.tap_input(x.txt, "encoder_hidden_states");

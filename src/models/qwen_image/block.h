@@ -27,6 +27,12 @@ struct RowModulation {
   Tensor add_gated(const Tensor& x, const Tensor& y, Backend& backend) const;  // x + gate * y
 };
 
+// What a block is told of the timesteps: the activated embedding, or what it would make of it when that was made ahead.
+struct TimeRows {
+  Tensor temb;              // [B, D]; or [2B, D], whose second half modulates the image rows behind the targets
+  Tensor img_mod, txt_mod;  // [B, 6D] or [2B, 6D]
+};
+
 class JointAttention {
  public:
   JointAttention(const nn::Weights& weights, const QwenImageConfig& config);
@@ -54,14 +60,14 @@ class JointAttention {
 class TransformerBlock {
  public:
   TransformerBlock(const nn::Weights& weights, const QwenImageConfig& config);
-  // temb [B, D]; or [2B, D], whose second half modulates the image rows behind `targets`.
-  Streams forward(const Streams& x, const Tensor& temb, int64_t targets, const Rope& rope, const Tensor* key_mask,
+  // targets: the first image rows, which are drawn; those behind them are condition pictures.
+  Streams forward(const Streams& x, const TimeRows& time, int64_t targets, const Rope& rope, const Tensor* key_mask,
                   const nn::Ctx& ctx) const;
+  // The modulations of any number of timesteps, [R, 6D] each, into rows that are there.
+  void modulate_ahead(const Tensor& temb, Tensor img_mod, Tensor txt_mod, Backend& backend) const;
 
  private:
-  std::pair<RowModulation, RowModulation> modulation(const nn::Linear& linear, std::string_view name,
-                                                     const Tensor& temb, const Tensor& x, int64_t targets,
-                                                     const nn::Ctx& ctx) const;
+  std::pair<RowModulation, RowModulation> modulation(const Tensor& all, const Tensor& x, int64_t targets) const;
   Tensor modulated(const Tensor& x, const RowModulation& modulation, std::string_view norm, const nn::Ctx& ctx) const;
   Tensor fed_forward(const nn::FeedForward& mlp, const Tensor& x, const RowModulation& modulation,
                      std::string_view norm, std::string_view name, const nn::Ctx& ctx) const;

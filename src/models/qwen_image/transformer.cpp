@@ -97,16 +97,33 @@ Tensor QwenImageTransformer::time_embedding(const Tensor& made, const Ctx& ctx) 
   const Tensor whole = additional_.defined()  // the pipelines always say 0
                            ? ops::binary(ctx.backend(), BinaryOp::kAdd, temb, additional_.slice(0, 0, 1))
                            : temb;
-  return (ctx / "time_text_embed").tap(whole);
+  // Every user of it activates it first.
+  return ops::unary(ctx.backend(), UnaryOp::kSilu, (ctx / "time_text_embed").tap(whole));
+}
+
+Tensor QwenImageTransformer::modulations(const Tensor& features, const Ctx& ctx) const {
+  const int64_t six = 6 * config_.width();
+  const Tensor temb = time_embedding(features, ctx);  // [R, D]
+  Tensor all = ctx.backend().allocate(ctx.dtype(), {features.dim(0), modulation_width()});
+  int64_t at = 0;
+  for (const TransformerBlock& block : blocks_) {
+    block.modulate_ahead(temb, all.slice(1, at, at + six), all.slice(1, at + six, at + 2 * six), ctx.backend());
+    at += 2 * six;
+  }
+  Tensor last = all.slice(1, at, modulation_width());
+  ops::linear(ctx.backend(), temb, norm_out_.weight(), {.out = &last});
+  return all;
 }
 
 Tensor QwenImageTransformer::forward(const Input& input, const Ctx& ctx) const {
   Backend& backend = ctx.backend();
-  const Tensor features = input.features ? *input.features : backend.upload(features_of(input.timesteps));
+  const Tensor told = input.modulations ? *input.modulations
+                      : input.features  ? *input.features
+                                        : backend.upload(features_of(input.timesteps));
   const int64_t wanted = input.latents.dim(0) * (config_.zero_cond_t ? 2 : 1);
-  if (features.dim(0) != wanted)
+  if (told.dim(0) != wanted)
     fail(Code::kInternal, "transformer", "one timestep a row of latents",
-         {.expected = std::to_string(wanted), .got = std::to_string(features.dim(0))});
+         {.expected = std::to_string(wanted), .got = std::to_string(told.dim(0))});
   ctx.tap_input(input.latents, "hidden_states");
   ctx.tap_input(input.text, "encoder_hidden_states");
   if (!input.timesteps.empty() && ctx.listening()) {
@@ -117,19 +134,26 @@ Tensor QwenImageTransformer::forward(const Input& input, const Ctx& ctx) const {
   Streams x;
   x.img = img_in_.forward(input.latents, ctx / "img_in");                                    // [B, N, D]
   x.txt = txt_in_.forward(txt_norm_.forward(input.text, ctx / "txt_norm"), ctx / "txt_in");  // [B, T, D]
-  // [B, D], or [2B, D] with zero_cond_t; every user of temb activates it first.
-  const Tensor temb = ops::unary(backend, UnaryOp::kSilu, time_embedding(features, ctx));
+  // [B, D], or [2B, D] with zero_cond_t
+  const Tensor temb = input.modulations ? Tensor() : time_embedding(told, ctx);
   const int64_t targets = input.target_tokens ? input.target_tokens : x.img.dim(1);
   Tensor mask;
   if (input.key_mask)
     mask = *input.key_mask;
   else if (input.text_mask)
     mask = backend.upload(joint_mask(*input.text_mask, x.img.dim(1)));
-  for (size_t i = 0; i < blocks_.size(); ++i)
-    x = blocks_[i].forward(x, temb, targets, rope, mask.defined() ? &mask : nullptr,
-                           ctx.at("transformer_blocks", static_cast<int>(i)));
-  const Tensor out_mod =
-      norm_out_.forward(temb.slice(0, 0, x.img.dim(0)), ctx / "norm_out.linear");  // [B, 2D]: scale first here
+  const int64_t six = 6 * config_.width();
+  for (int i = 0; i < config_.layers; ++i) {
+    const auto ahead = [&](int64_t part) {  // [B, 6D]
+      return input.modulations ? told.slice(1, (2 * i + part) * six, (2 * i + part + 1) * six) : Tensor();
+    };
+    x = blocks_[static_cast<size_t>(i)].forward(x, {temb, ahead(0), ahead(1)}, targets, rope,
+                                                mask.defined() ? &mask : nullptr, ctx.at("transformer_blocks", i));
+  }
+  const int64_t batch = x.img.dim(0);
+  const Tensor out_mod =  // [B, 2D]: scale first here
+      input.modulations ? told.slice(0, 0, batch).slice(1, 2 * config_.layers * six, modulation_width())
+                        : norm_out_.forward(temb.slice(0, 0, batch), ctx / "norm_out.linear");
   const Tensor scale = out_mod.slice(1, 0, config_.width()),
                shift = out_mod.slice(1, config_.width(), 2 * config_.width());
   (ctx / "norm_out").tap_input(x.img, "x");

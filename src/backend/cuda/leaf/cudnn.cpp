@@ -108,7 +108,7 @@ Plan attention_plan(const AttentionTask& task, cudnnHandle_t handle) {
   plan.q = heads(*graph, "q", task.q);
   plan.k = heads(*graph, "k", task.k);
   plan.v = heads(*graph, "v", task.v);
-  auto options = fe::graph::SDPA_attributes().set_name("sdpa").set_is_inference(true).set_attn_scale(task.scale);
+  auto options = fe::graph::SDPA_attributes().set_name("sdpa").set_generate_stats(false).set_attn_scale(task.scale);
   if (task.causal)
     options.set_causal_mask_bottom_right(task.q.shape[1] != task.k.shape[1])
         .set_causal_mask(task.q.shape[1] == task.k.shape[1]);

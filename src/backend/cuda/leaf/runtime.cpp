@@ -1,5 +1,6 @@
 // The leaf's table: devices, memory, streams, graphs by the CUDA runtime, which is linked in and opens the driver
 // itself.
+#include <cstdio>
 #include <cstring>
 
 #include "backend/cuda/leaf/context.h"
@@ -67,7 +68,7 @@ Outcome open(int index, const char* lt, const char* dnn, Context* context) {
 Outcome facts(Context context, DeviceFacts* facts) {
   const Device& device = device_of(context);
   *facts = {};
-  std::strncpy(facts->name, device.properties.name, sizeof(facts->name) - 1);
+  std::snprintf(facts->name, sizeof(facts->name), "%.127s", device.properties.name);
   facts->major = device.properties.major;
   facts->minor = device.properties.minor;
   facts->multiprocessors = device.properties.multiProcessorCount;
