@@ -1,7 +1,8 @@
 // The CUDA backend on a machine that has a device: every tap against the reference, and how long a step takes.
-//   bench_cuda_steps taps MODEL SIZE STEPS DTYPE [REPEATED]   every tap of a small picture, CUDA against the reference
+//   bench_cuda_steps taps MODEL SIZE STEPS DTYPE [JUDGE [JUDGE_DTYPE]]   every tap of a small picture, CUDA against
+//                        another backend; DTYPE fp8: bf16 with products in fp8
 //   bench_cuda_steps write FOLDER LAYERS                      a transformer of the released width with random weights
-//   bench_cuda_steps step FOLDER SIZE TEXT DTYPE ROUNDS [BITS] [BATCH]   with BITS 88: fp8
+//   bench_cuda_steps step FOLDER SIZE TEXT DTYPE ROUNDS [BITS] [BATCH] [GB]   BITS 88: fp8; GB: of weights held
 //   bench_cuda_steps load FOLDER                              where the time of loading goes
 //   bench_cuda_steps kernels IMAGE_TOKENS TEXT_TOKENS DTYPE   one layer's kernels alone
 //   bench_cuda_steps write-text FOLDER                        a text encoder of the released size, random
@@ -55,6 +56,12 @@ double relative_error(const Tensor& expected, const Tensor& got) {
   return all > 0 ? std::sqrt(wrong / all) : std::sqrt(wrong);
 }
 
+DType dtype_of(const std::string& name) {
+  const std::optional<DType> dtype = dtype_from_name(name);
+  if (!dtype) fail(Code::kUsage, "bench", "no such dtype", {.got = name});
+  return *dtype;
+}
+
 class Collecting final : public Tap {
  public:
   bool wants(std::string_view) const override { return true; }
@@ -72,7 +79,10 @@ class Collecting final : public Tap {
   std::map<TensorKey, int> hits_;
 };
 
-int taps(const fs::path& folder, int size, int steps, DType dtype, const std::string& judge_name) {
+int taps(const fs::path& folder, int size, int steps, const std::string& format, const std::string& judge_name,
+         DType judge_dtype) {
+  const bool fp8 = format == "fp8";
+  const DType dtype = fp8 ? DType::kBF16 : dtype_of(format);
   const ModelFolder model = ModelFolder::open(folder);
   GenerateRequest request;
   request.prompt = "a red circle left of a blue square";
@@ -83,7 +93,8 @@ int taps(const fs::path& folder, int size, int steps, DType dtype, const std::st
   const auto run = [&](const std::string& device, Collecting* tap) {
     const std::unique_ptr<Backend> backend = make_backend(device);
     GenerateSettings settings;
-    settings.dtype = dtype;
+    settings.dtype = device == judge_name ? judge_dtype : dtype;
+    settings.linears.fp8 = fp8 && device != judge_name;
     settings.tap = tap;
     return generate(model, *backend, settings, {request}).front().pixels;
   };
@@ -113,7 +124,8 @@ int taps(const fs::path& folder, int size, int steps, DType dtype, const std::st
   const Tensor quick = run("cuda", nullptr).contiguous();
   std::printf("%s\n", Json{{"taps", compared},
                            {"of", expected.order.size()},
-                           {"dtype", dtype_name(dtype)},
+                           {"dtype", format},
+                           {"judge", judge_name + " " + std::string(dtype_name(judge_dtype))},
                            {"worst", worst},
                            {"mean", sum / static_cast<double>(compared)},
                            {"where", where},
@@ -233,8 +245,10 @@ Json timed(Backend& backend, int rounds, const std::function<void()>& work) {
   return {{"median_ms", ms[ms.size() / 2]}, {"least_ms", ms.front()}, {"most_ms", ms.back()}, {"rounds", rounds}};
 }
 
-int step(const fs::path& folder, int64_t size, int64_t text, DType dtype, int rounds, int bits, int64_t batch) {
+int step(const fs::path& folder, int64_t size, int64_t text, DType dtype, int rounds, int bits, int64_t batch,
+         double held_gb) {
   const std::unique_ptr<Backend> backend = make_backend("cuda");
+  if (held_gb > 0) backend->hold_weights(static_cast<uint64_t>(1e9 * held_gb));
   const models::QwenImageConfig config = models::read_qwen_image_config(folder / "config.json");
   const double begin = now();
   const Checkpoint checkpoint = Checkpoint::open(folder);
@@ -280,6 +294,7 @@ int step(const fs::path& folder, int64_t size, int64_t text, DType dtype, int ro
   for (const KernelTime& kernel : backend->end_profile())
     kernels[kernel.name] = {{"calls", kernel.calls / 3}, {"ms", kernel.ms / 3}};
   graph["kernels"] = kernels;
+  if (held_gb > 0) graph["held_gb"] = static_cast<double>(backend->most_weight_bytes()) / 1e9;
   graph["work"] = "step " + std::to_string(size) + " " + std::string(dtype_name(dtype)) + " bits " +
                   std::to_string(bits) + " batch " + std::to_string(batch);
   std::printf("%s\n", graph.dump().c_str());
@@ -416,12 +431,6 @@ int text(const fs::path& folder, int64_t tokens, DType dtype, int rounds) {
   return 0;
 }
 
-DType dtype_of(const std::string& name) {
-  const std::optional<DType> dtype = dtype_from_name(name);
-  if (!dtype) fail(Code::kUsage, "bench", "no such dtype", {.got = name});
-  return *dtype;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -429,10 +438,12 @@ int main(int argc, char** argv) {
   try {
     const auto number = [&](size_t i, int otherwise) { return i < a.size() ? std::stoi(a[i]) : otherwise; };
     if (a.size() >= 5 && a[0] == "taps")
-      return taps(a[1], std::stoi(a[2]), std::stoi(a[3]), dtype_of(a[4]), a.size() > 5 ? a[5] : "reference");
+      return taps(a[1], std::stoi(a[2]), std::stoi(a[3]), a[4], a.size() > 5 ? a[5] : "reference",
+                  dtype_of(a.size() > 6 ? a[6] : a[4] == "fp8" ? "f32" : a[4]));
     if (a.size() >= 3 && a[0] == "write") return write_weights(a[1], std::stoi(a[2]));
     if (a.size() >= 6 && a[0] == "step")
-      return step(a[1], std::stoi(a[2]), std::stoi(a[3]), dtype_of(a[4]), std::stoi(a[5]), number(6, 0), number(7, 1));
+      return step(a[1], std::stoi(a[2]), std::stoi(a[3]), dtype_of(a[4]), std::stoi(a[5]), number(6, 0), number(7, 1),
+                  number(8, 0));
     if (a.size() >= 4 && a[0] == "kernels") return kernels(std::stoi(a[1]), std::stoi(a[2]), dtype_of(a[3]));
     if (a.size() >= 2 && a[0] == "load") return load_parts(a[1]);
     if (a.size() >= 2 && a[0] == "write-text") return write_text(a[1]);

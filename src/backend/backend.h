@@ -37,6 +37,10 @@ class Backend {
   virtual Tensor upload(const Tensor& tensor);  // where this backend can read it; itself when it can already
   virtual MemoryUse memory() const;             // of tensors where this backend computes
   virtual void reset_peak();
+  // Of the linear weights that are loaded from now on, at most so many bytes are held where this backend computes; the
+  // others travel there as they are used. False: it cannot.
+  virtual bool hold_weights(uint64_t) { return false; }
+  virtual uint64_t most_weight_bytes() const { return 0; }  // that were held at once
   virtual uint64_t available_bytes() const;  // that it could still take; the largest number where nobody knows
 
   // Time by kernel, of a backend that measures it: what ran between the two calls, in order of first use. Kernels then

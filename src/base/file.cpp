@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mapped_reader.h"
 
 namespace lockstep {
 namespace {
@@ -55,13 +56,16 @@ std::shared_ptr<const MappedFile> MappedFile::open(const fs::path& path) {
     void* data = ::mmap(nullptr, file.size, PROT_READ, MAP_PRIVATE, file.fd, 0);
     if (data == MAP_FAILED) fail_system("map", path);
     mapped->data_ = static_cast<const std::byte*>(data);
+    note_map(mapped->bytes(), path, file.fd);
   }
   note("open", "{}: {} bytes mapped", path.string(), file.size);
   return mapped;
 }
 
 MappedFile::~MappedFile() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (!data_) return;
+  forget_map(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 void MappedFile::drop_pages(std::span<const std::byte> part) const {

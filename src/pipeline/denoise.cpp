@@ -24,8 +24,6 @@ struct Pass {
   std::unique_ptr<Repeated> repeated;  // latents, modulations → velocity
 };
 
-constexpr int kStepsAhead = 8;  // whose modulations are made at a time: 9 MB each in the released model's bf16
-
 class Denoiser {
  public:
   Denoiser(const Stages& stages, const models::QwenImageTransformer& transformer, const Denoising& work)

@@ -1,15 +1,17 @@
 #include "pipeline/memory_need.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
+#include "pipeline/denoise.h"
 #include "tensor/rehearsal.h"
 #include "tensor/storage.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kSteps = 2;  // the second one starts with the result of the first in use; more add nothing
+constexpr int kSteps = kStepsAhead + 1;  // a full round of modulations made ahead, and the start of the next
 
 class DeafTap final : public Tap {
  public:
@@ -61,18 +63,44 @@ MemoryNeed memory_need(const ModelFolder& model, Backend& backend, const Generat
   return need;
 }
 
+namespace {
+
+// Where all weights do not fit, as many as do stay on the device and the others travel: more slowly, but it works.
+MemoryNeed need_within(uint64_t limit, const ModelFolder& model, Backend& backend, const GenerateSettings& settings,
+                       const std::vector<GenerateRequest>& requests, const AfterGenerate& after) {
+  const MemoryNeed all = memory_need(model, backend, settings, requests, after);
+  const uint64_t rest = all.bytes - std::min(all.bytes, backend.most_weight_bytes());
+  if (all.bytes <= limit || rest >= limit || !backend.hold_weights(limit - rest)) return all;
+  const MemoryNeed less = memory_need(model, backend, settings, requests, after);
+  if (less.bytes <= limit) return less;
+  // The peak may be elsewhere now: what is still too much comes off the weights.
+  const uint64_t over = less.bytes - limit;
+  if (rest + over < limit) backend.hold_weights(limit - rest - over);
+  return memory_need(model, backend, settings, requests, after);
+}
+
+}  // namespace
+
 std::unique_ptr<Backend> choose_backend(const std::string& device, int threads, const ModelFolder& model,
                                         const GenerateSettings& settings, const std::vector<GenerateRequest>& requests,
                                         std::string& why) {
-  if (device != "auto") return make_backend(device, threads);
+  const auto fits = [&](Backend& backend) {
+    const uint64_t limit = memory_limit();
+    const uint64_t free = limit ? std::min(limit, backend.available_bytes()) : backend.available_bytes();
+    const MemoryNeed need = need_within(free, model, backend, settings, requests, {});
+    if (need.bytes > free)
+      why = backend.description() + " has " + std::to_string(free) + " bytes to give, and this call needs " +
+            std::to_string(need.bytes);
+    return need.bytes <= free;
+  };
+  if (device != "auto") {
+    std::unique_ptr<Backend> backend = make_backend(device, threads);
+    if (backend->available_bytes() != std::numeric_limits<uint64_t>::max()) fits(*backend);
+    return backend;
+  }
   try {
     std::unique_ptr<Backend> gpu = make_backend("cuda");
-    const uint64_t limit = memory_limit();
-    const uint64_t free = limit ? std::min(limit, gpu->available_bytes()) : gpu->available_bytes();
-    const MemoryNeed need = memory_need(model, *gpu, settings, requests);
-    if (need.bytes <= free) return gpu;
-    why = gpu->description() + " has " + std::to_string(free) + " bytes to give, and this call needs " +
-          std::to_string(need.bytes);
+    if (fits(*gpu)) return gpu;
   } catch (const Error& e) {
     if (e.code() != Code::kDevice) throw;
     why = e.what();
@@ -84,7 +112,7 @@ void check_memory_limit(const ModelFolder& model, Backend& backend, const Genera
                         const std::vector<GenerateRequest>& requests, const AfterGenerate& after) {
   const uint64_t limit = memory_limit();
   if (!limit) return;
-  const MemoryNeed need = memory_need(model, backend, settings, requests, after);
+  const MemoryNeed need = need_within(limit, model, backend, settings, requests, after);
   if (need.bytes > limit)
     fail(Code::kMemory, "generate",
          "the memory limit is below what this call needs (most of it for: " + need.stage + ")",

@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/mapped_reader.h"
 
 namespace lockstep {
 namespace {
@@ -40,6 +41,23 @@ TEST_F(FileTest, MapsWhatIsThere) {
   EXPECT_EQ(std::memcmp(file->bytes().data(), "hello", 5), 0);
   write_atomically(folder_ / "empty", "");
   EXPECT_TRUE(MappedFile::open(folder_ / "empty")->bytes().empty());
+}
+
+TEST_F(FileTest, AMappedFileIsReadThroughTheFileItself) {
+  std::string text(10005, 'a');
+  text.replace(10000, 5, "hello");
+  write_atomically(folder_ / "x", text);
+  const auto file = MappedFile::open(folder_ / "x");
+  std::string got(5, ' ');
+  const auto read = [&](std::span<const std::byte> from) {
+    return MappedReader(from.data()).read(from, reinterpret_cast<std::byte*>(got.data()));
+  };
+  EXPECT_TRUE(read(file->bytes().subspan(10000)));
+  EXPECT_EQ(got, "hello");
+  const std::string elsewhere = "world";
+  EXPECT_FALSE(read(std::as_bytes(std::span(elsewhere)))) << "no mapped file";
+  write_atomically(folder_ / "x", std::string(10005, 'b'));  // another file under the same name
+  EXPECT_FALSE(read(file->bytes().subspan(10000)));
 }
 
 TEST_F(FileTest, AMapOutlivesTheFile) {

@@ -33,6 +33,7 @@ struct DeviceFilter {
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(int index) : device_(Device::open(index)), linear_(device_) {}
+  ~CudaBackend() override { device_->drop_deferred(); }
 
   std::string description() const override {
     const cuda::DeviceFacts& facts = device_->facts();
@@ -52,7 +53,15 @@ class CudaBackend final : public Backend {
   void synchronize() override { device_->synchronize(); }
   void start_profile() override { device_->start_profile(); }
   std::vector<KernelTime> end_profile() override { return device_->end_profile(); }
-  std::unique_ptr<Repeated> repeated(Body body) override { return cuda::captured(device_, std::move(body)); }
+  std::unique_ptr<Repeated> repeated(Body body) override {
+    if (linear_.stream().active()) return Backend::repeated(std::move(body));  // a graph has no weights that travel
+    return cuda::captured(device_, std::move(body));
+  }
+  bool hold_weights(uint64_t bytes) override {
+    linear_.stream().hold(bytes);
+    return true;
+  }
+  uint64_t most_weight_bytes() const override { return linear_.stream().most_held(); }
 
   bool prepare(LinearWeight& weight, DType activations) override {
     linear_.prepare(weight, activations);
@@ -108,6 +117,11 @@ class CudaBackend final : public Backend {
                  scale = small(args.scale), shift = small(args.shift);
     const int64_t batch = args.scale ? args.scale->dim(0) : args.shift ? args.shift->dim(0) : 1;
     const int64_t share = std::max<int64_t>(1, rows_in(x) / std::max<int64_t>(1, batch));
+    if (args.scale && args.shift && !args.weight && !args.bias && x.storage() == args.x.storage())
+      if (const std::optional<cuda::GatedSum> sum = device_->take(x)) {
+        if (rehearsing() || gated_norm(*sum, args, scale, shift)) return;
+        device_->defer(*sum);
+      }
     into(args.out, dtype, [&](Tensor& out) {
       const View from = view(x), w = optional(weight), b = optional(bias), s = optional(scale), h = optional(shift);
       View to = view(out);
@@ -268,6 +282,17 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  // The norm of a sum that was put off. False where one kernel cannot do both.
+  bool gated_norm(const cuda::GatedSum& sum, const LayerNormArgs& args, const Tensor& scale, const Tensor& shift) {
+    const View x = view(sum.x), gate = view(sum.gate), y = view(sum.y), s = view(scale), h = view(shift);
+    View total = view(sum.out), to = view(args.out);
+    return device_->try_issue(
+        "gated norm", {&sum.x, &sum.gate, &sum.y, &scale, &shift}, {&sum.out, &args.out}, rows_in(sum.out),
+        [&](Stream stream) {
+          return device_->leaf().gated_norm(&x, &gate, &y, &total, &to, args.eps, &s, &h, sum.rows_per_batch, stream);
+        });
+  }
+
   [[noreturn]] void refuse(const char* operation) const {
     fail(Code::kUnsupported, operation, "not on " + device_->place());
   }

@@ -3,10 +3,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "backend/cuda/library.h"
 #include "base/error.h"
+#include "base/mapped_reader.h"
 #include "tensor/rehearsal.h"
 
 namespace lockstep::cuda {
@@ -38,12 +40,13 @@ void map_pages(const std::byte* from, size_t bytes) {
 #endif
 }
 
-void copy_by_threads(std::byte* to, const std::byte* from, size_t bytes) {
+void copy_by_threads(std::byte* to, const std::byte* from, size_t bytes, const MappedReader* file = nullptr) {
   constexpr int64_t kPiece = int64_t{1} << 20;
   const int64_t count = static_cast<int64_t>(bytes);
 #pragma omp parallel for schedule(dynamic) if (count >= 4 * kPiece)
   for (int64_t at = 0; at < count; at += kPiece) {
     const size_t size = static_cast<size_t>(std::min(kPiece, count - at));
+    if (file && file->read({from + at, size}, to + at)) continue;
     map_pages(from + at, size);
     std::memcpy(to + at, from + at, size);
   }
@@ -133,6 +136,7 @@ std::shared_ptr<Device> Device::open(int index) {
 
 Device::~Device() {
   if (!context_) return;
+  deferred_.clear();
   pool_.reset();
   for (void* buffer : pinned_)
     if (buffer) leaf_->release_pinned(context_, buffer);
@@ -209,8 +213,11 @@ void Device::count(int64_t bytes) {
 Tensor Device::allocate(DType dtype, const Shape& shape) {
   const int64_t numel = checked_numel(shape);
   const size_t bytes = static_cast<size_t>(numel) * dtype_bytes(dtype);
-  return Tensor::on(std::make_shared<DeviceStorage>(shared_from_this(), capturing_ ? capture_pool_ : pool_, bytes),
-                    dtype, shape);
+  return Tensor::on(storage(bytes), dtype, shape);
+}
+
+std::shared_ptr<DeviceStorage> Device::storage(size_t bytes) {
+  return std::make_shared<DeviceStorage>(shared_from_this(), capturing_ ? capture_pool_ : pool_, bytes);
 }
 
 DeviceStorage& Device::storage_of(const Tensor& tensor, const char* operation) const {
@@ -266,17 +273,27 @@ void Device::upload(const Tensor& host, Tensor& to) {
   const std::byte* from = host.contiguous_bytes().data();
   std::byte* target = static_cast<std::byte*>(address(to, "upload"));
   const Stream stream = leaf_->stream(context_, 0);  // in order with the kernels that use the block before and after
+  constexpr size_t kWorthOpening = size_t{4} << 20;
+  const MappedReader file(host.bytes() >= kWorthOpening ? from : nullptr);
   int buffer = 0;
   for (size_t at = 0; at < host.bytes(); at += kPinnedBytes, buffer = (buffer + 1) % kPinnedBuffers) {
     const size_t size = std::min(kPinnedBytes, host.bytes() - at);
     check(leaf_->wait_event_on_host(context_, pinned_free_[buffer]), "upload");
-    copy_by_threads(static_cast<std::byte*>(pinned_[buffer]), from + at, size);
+    copy_by_threads(static_cast<std::byte*>(pinned_[buffer]), from + at, size, &file);
     check(leaf_->copy(context_, target + at, pinned_[buffer], size, stream), "upload");
     check(leaf_->record(context_, pinned_free_[buffer], stream), "upload");
   }
 }
 
-std::shared_ptr<const std::byte> Device::download(const void* from, size_t bytes) const {
+void Device::copy_to_host(const Tensor& from, void* to) {
+  const Tensor host = from.host();
+  const std::byte* bytes = host.contiguous_bytes().data();
+  const MappedReader file(bytes);
+  copy_by_threads(static_cast<std::byte*>(to), bytes, host.bytes(), &file);
+}
+
+std::shared_ptr<const std::byte> Device::download(const void* from, size_t bytes) {
+  settle_all();
   std::shared_ptr<std::byte> to = lockstep::allocate_bytes(bytes);
   if (bytes == 0 || rehearsing()) return to;
   if (capturing_) fail(Code::kInternal, "download", "host memory inside a captured step");
@@ -302,7 +319,8 @@ std::shared_ptr<const std::byte> Device::download(const void* from, size_t bytes
   return to;
 }
 
-void Device::synchronize() const {
+void Device::synchronize() {
+  settle_all();
   for (int queue = 0; queue < kQueues; ++queue)
     check(leaf_->wait_stream(context_, leaf_->stream(context_, queue)), "synchronize");
 }
@@ -320,6 +338,59 @@ Event Device::event() {
     check(leaf_->create_event(context_, 0, &made), "event");
   }
   return made;
+}
+
+void Device::make(const GatedSum& sum) {
+  if (rehearsing()) return;
+  const View from = view(sum.y, "gated sum"), residual = view(sum.x, "gated sum"), gate = view(sum.gate, "gated sum");
+  View to = view(sum.out, "gated sum");
+  issue("gated sum", {&sum.y, &sum.x, &sum.gate}, {&sum.out}, sum.out.numel() / sum.out.dim(-1), [&](Stream stream) {
+    return leaf_->epilogue(&from, &to, 0, nullptr, &residual, &gate, sum.rows_per_batch, stream);
+  });
+}
+
+void Device::defer(GatedSum sum) {
+  settle({}, std::array<const Tensor*, 1>{&sum.out});  // what is written twice is written in order
+  deferred_.push_back(std::move(sum));
+}
+
+std::optional<GatedSum> Device::take(const Tensor& out) {
+  const auto found = std::ranges::find_if(deferred_, [&](const GatedSum& sum) {
+    return sum.out.storage() == out.storage() && sum.out.offset_bytes() == out.offset_bytes() &&
+           sum.out.shape() == out.shape() && sum.out.strides() == out.strides();
+  });
+  if (found == deferred_.end()) return std::nullopt;
+  GatedSum sum = std::move(*found);
+  deferred_.erase(found);
+  return sum;
+}
+
+void Device::settle(std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs) {
+  if (deferred_.empty()) return;
+  const auto among = [](std::span<const Tensor* const> tensors, const Tensor& one) {
+    return std::ranges::any_of(tensors, [&](const Tensor* t) { return t && t->storage() == one.storage(); });
+  };
+  for (size_t i = 0; i < deferred_.size();) {
+    const GatedSum& sum = deferred_[i];
+    const bool touched = among(inputs, sum.out) || among(outputs, sum.out) || among(outputs, sum.x) ||
+                         among(outputs, sum.y) || among(outputs, sum.gate);
+    if (!touched) {
+      ++i;
+      continue;
+    }
+    const GatedSum due = std::move(deferred_[i]);
+    deferred_.erase(deferred_.begin() + static_cast<std::ptrdiff_t>(i));
+    make(due);
+    i = 0;  // making one may have made others
+  }
+}
+
+void Device::settle_all() {
+  while (!deferred_.empty()) {
+    const GatedSum due = std::move(deferred_.back());
+    deferred_.pop_back();
+    make(due);
+  }
 }
 
 Event Device::mark() {
@@ -392,6 +463,7 @@ void Device::after(int queue, std::span<const Tensor* const> inputs, std::span<c
 }
 
 void Device::begin_capture(std::shared_ptr<BlockPool> pool) {
+  settle_all();
   check(leaf_->begin_capture(context_, leaf_->stream(context_, 0)), "capture");
   capturing_ = true;
   capture_pool_ = std::move(pool);
@@ -403,6 +475,7 @@ void Device::begin_capture(std::shared_ptr<BlockPool> pool) {
 }
 
 Graph Device::end_capture() {
+  settle_all();
   capturing_ = false;
   const Event join = event();
   leaf_->record(context_, join, leaf_->stream(context_, 1));
@@ -419,6 +492,7 @@ Graph Device::end_capture() {
 }
 
 void Device::launch(Graph graph) {
+  settle_all();
   ++launches_;
   check(leaf_->launch(context_, graph, leaf_->stream(context_, 0)), "graph");
 }

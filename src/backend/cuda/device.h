@@ -2,6 +2,7 @@
 #pragma once
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -14,6 +15,7 @@
 
 namespace lockstep::cuda {
 
+inline constexpr int kCopiesIn = 2;  // the stream that copies to the device beside them
 inline constexpr int kQueues = 2;  // streams that compute; the second runs beside the first inside a captured graph
 
 // A piece of device memory and who touched it last, by queue and position in it: what two queues must wait for.
@@ -62,6 +64,13 @@ class DeviceStorage final : public Storage {
   Block* block_;
 };
 
+// out = x + gate * y, put off: a norm of `out` mostly follows, and one pass over the rows then does both.
+struct GatedSum {
+  Tensor x, gate, y;  // [..., D], [B, D], [..., D]
+  Tensor out;         // [..., D]
+  int64_t rows_per_batch = 1;
+};
+
 class Device : public std::enable_shared_from_this<Device> {
  public:
   static std::shared_ptr<Device> open(int index);
@@ -73,10 +82,12 @@ class Device : public std::enable_shared_from_this<Device> {
   const std::string& place() const { return place_; }
   uint64_t free_bytes() const;
 
+  std::shared_ptr<DeviceStorage> storage(size_t bytes);
   Tensor allocate(DType dtype, const Shape& shape);
   void upload(const Tensor& host, Tensor& to);  // both contiguous, of the same bytes
-  std::shared_ptr<const std::byte> download(const void* from, size_t bytes) const;
-  void synchronize() const;
+  void copy_to_host(const Tensor& from, void* to);  // from anywhere, contiguous
+  std::shared_ptr<const std::byte> download(const void* from, size_t bytes);
+  void synchronize();
 
   // Throws what an outcome says; true when it is kDone, false when it is kUnsupported.
   bool multiplies_fp8() const { return facts_.major * 10 + facts_.minor >= 89; }
@@ -94,6 +105,7 @@ class Device : public std::enable_shared_from_this<Device> {
   template <typename Launch>
   bool try_issue(const char* operation, std::initializer_list<const Tensor*> inputs,
                  std::initializer_list<const Tensor*> outputs, int64_t rows, Launch&& launch) {
+    settle(inputs, outputs);
     const int queue = choose_queue(rows);
     before(queue, inputs, outputs);
     const Event begin = mark();
@@ -102,6 +114,12 @@ class Device : public std::enable_shared_from_this<Device> {
     after(queue, inputs, outputs);
     return true;
   }
+
+  // The sum is made when something reads or writes what belongs to it, unless take() has it before.
+  void defer(GatedSum sum);
+  std::optional<GatedSum> take(const Tensor& out);
+  void settle_all();
+  void drop_deferred() { deferred_.clear(); }  // their tensors hold the device
 
   void start_profile();
   std::vector<KernelTime> end_profile();
@@ -124,6 +142,8 @@ class Device : public std::enable_shared_from_this<Device> {
  private:
   Device() = default;
   int choose_queue(int64_t rows) const;
+  void settle(std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs);
+  void make(const GatedSum& sum);
   void before(int queue, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs);
   void after(int queue, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs);
   void wait_for(int queue, int other, uint64_t position);
@@ -150,6 +170,7 @@ class Device : public std::enable_shared_from_this<Device> {
     Event begin, end;
   };
   uint64_t launches_ = 0;
+  std::vector<GatedSum> deferred_;
   bool profiling_ = false;
   std::vector<Measured> measured_;
   MemoryUse use_;

@@ -6,7 +6,7 @@
 
 namespace lockstep::cuda {
 
-inline constexpr int kLeafVersion = 1;
+inline constexpr int kLeafVersion = 2;
 inline constexpr int kMostAxes = 8;
 inline constexpr const char* kLeafEntry = "lockstep_cuda_leaf";
 
@@ -123,10 +123,14 @@ struct Leaf {
   Outcome (*dequantise)(const QuantisedTask* task, View* out, Stream stream);  // [N, K]
   Outcome (*quantised_rows)(const QuantisedTask* task, const View* x, const void* bias, View* out, Stream stream);
   Outcome (*to_fp8_rows)(const View* x, void* out, float* scales, Stream stream);
+  Outcome (*from_fp8_rows)(const void* rows, const float* scales, View* out, Stream stream);
 
   Outcome (*rms_norm)(const View* x, const View* weight, View* out, float eps, Stream stream);
   Outcome (*layer_norm)(const View* x, View* out, float eps, const View* weight, const View* bias, const View* scale,
                         const View* shift, int64_t rows_per_batch, Stream stream);
+  // sum = x + gate * y, then its layer norm with scale and shift: two passes over the rows in one
+  Outcome (*gated_norm)(const View* x, const View* gate, const View* y, View* sum, View* out, float eps,
+                        const View* scale, const View* shift, int64_t rows_per_batch, Stream stream);
   Outcome (*channel_norm)(const View* x, const View* gamma, View* out, int silu, Stream stream);
   Outcome (*head_norm_rope)(const View* x, View* out, const View* weight, float eps, int style, const float* cos,
                             const float* sin, Stream stream);

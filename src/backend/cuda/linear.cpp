@@ -95,19 +95,28 @@ void Linear::prepare(LinearWeight& weight, DType activations) const {
     return cast(on, dtype);
   };
   auto made = std::make_shared<DeviceLinear>();
+  const DType held = weight.bits ? DType::kU32 : weight.fp8 ? DType::kF8E4M3 : activations;
+  made->room = stream_.stay(static_cast<size_t>(weight.weight.numel()) * dtype_bytes(held));
+  // A weight that travels is brought into its form on the way, through the device where that is needed.
+  const auto placed = [&](const Tensor& form) {
+    if (made->room)
+      made->weight = form.on_host() ? up(form, held) : form;
+    else
+      made->travelling = stream_.add(form);
+  };
   if (weight.fp8) {
     if (!device_->multiplies_fp8())
       fail(Code::kUnsupported, "linear", device_->place() + " does not multiply in fp8",
            {.expected = "compute capability 8.9 or later", .hint = "--quantize 8, or none"});
     const Fp8Rows rounded = to_fp8(up(weight.weight, DType::kBF16));
-    made->weight = rounded.rows;
+    placed(rounded.rows);
     made->scales = rounded.scales;
   } else if (weight.bits) {
-    made->weight = up(weight.weight, DType::kU32);
+    placed(weight.weight);
     made->scales = up(weight.scales, weight.scales.dtype());
     made->biases = up(weight.biases, weight.biases.dtype());
   } else {
-    made->weight = up(weight.weight, activations);
+    placed(made->room || weight.weight.dtype() == held ? weight.weight : up(weight.weight, held));
   }
   made->bias = up(weight.bias, activations);
   weight.prepared = std::move(made);
@@ -116,11 +125,12 @@ void Linear::prepare(LinearWeight& weight, DType activations) const {
 DeviceLinear Linear::on_device(const LinearWeight& weight, DType activations) const {
   if (weight.prepared) {
     DeviceLinear made = *static_cast<const DeviceLinear*>(weight.prepared.get());
+    if (made.travelling) made.weight = stream_.fetch(made.travelling);
     if (!weight.bits && !weight.fp8) made.weight = cast(made.weight, activations);
     made.bias = cast(made.bias, activations);
     return made;
   }
-  DeviceLinear made{weight.weight, cast(weight.bias, activations), weight.scales, weight.biases};
+  DeviceLinear made{weight.weight, cast(weight.bias, activations), weight.scales, weight.biases, {}, {}};
   if (!weight.bits) made.weight = packed(cast(weight.weight, activations));
   return made;
 }
@@ -230,9 +240,19 @@ void Linear::fp8(const Tensor& x, const DeviceLinear& weight, const Tensor& bias
   if (!same || rehearsing()) last_ = {x.storage(), version, x.offset_bytes(), x.shape(), to_fp8(x)};
   const Fp8Rows& rows = last_.made;
   if (out.numel() == 0 || rehearsing()) return;
-  if (!try_product(rows.rows, weight.weight, bias, out, gelu, residual, &rows.scales, &weight.scales))
-    fail(Code::kUnsupported, "linear", "cuBLASLt has no fp8 kernel for this product",
-         {.got = to_string(x.shape()) + " by " + to_string(weight.weight.shape())});
+  if (try_product(rows.rows, weight.weight, bias, out, gelu, residual, &rows.scales, &weight.scales)) return;
+  // For some shapes the library has no kernel: the same values, multiplied in the activations' dtype.
+  const auto wide = [&](const Fp8Rows& from) {
+    Tensor to = device_->allocate(x.dtype(), from.rows.shape());
+    View view = device_->view(to, "fp8");
+    device_->issue("fp8", {&from.rows, &from.scales}, {&to}, row_count(to), [&](Stream stream) {
+      return device_->leaf().from_fp8_rows(device_->address(from.rows, "fp8"),
+                                           static_cast<const float*>(device_->address(from.scales, "fp8")), &view,
+                                           stream);
+    });
+    return to;
+  };
+  product(wide(rows), wide({weight.weight, weight.scales}), bias, out, gelu, residual);
 }
 
 void Linear::quantised(const Tensor& x, const LinearWeight& form, const DeviceLinear& weight, const Tensor& bias,
@@ -299,7 +319,16 @@ void Linear::run(const LinearArgs& args) const {
     quantised(x, args.weight, weight, bias, y, fuse_gelu, added);
   else
     product(x, weight.weight, bias, y, fuse_gelu, added);
-  if (!whole && out.numel() > 0 && !rehearsing()) {
+  // A norm mostly follows a gated residual: it takes the sum along.
+  const bool sum_later = !whole && args.residual && args.gate && args.activation == Activation::kNone &&
+                         !args.multiply && y.dtype() == dtype && out.storage() == args.out.storage();
+  if (sum_later && out.numel() > 0) {
+    device_->defer({.x = residual,
+                    .gate = cast(*args.gate, dtype),
+                    .y = y,
+                    .out = out,
+                    .rows_per_batch = std::max<int64_t>(1, row_count(out) / args.gate->dim(0))});
+  } else if (!whole && out.numel() > 0 && !rehearsing()) {
     const Tensor multiply = args.multiply ? cast(*args.multiply, dtype) : Tensor();
     const Tensor gate = args.gate ? cast(*args.gate, dtype) : Tensor();
     const auto optional = [&](const Tensor& tensor, View& view) {

@@ -1,6 +1,7 @@
 // Linear layers on the device: dense or MLX-quantised weights, with what follows them fused where the library can.
 #pragma once
 #include "backend/cuda/device.h"
+#include "backend/cuda/weight_stream.h"
 #include "backend/kernels.h"
 
 namespace lockstep::cuda {
@@ -10,6 +11,8 @@ struct DeviceLinear {
   Tensor weight;          // [N, K], e4m3 for fp8, or u32 [N, K * bits / 32]
   Tensor bias;            // [N] or undefined
   Tensor scales, biases;  // quantised: [N, K / group]; fp8: f32 [N] and none
+  std::shared_ptr<const void> room;   // of a weight that stays on the device
+  WeightStream::Handle travelling;    // of one that does not, whose `weight` is undefined
 };
 
 // Rows in e4m3, and what each was divided by.
@@ -20,7 +23,8 @@ struct Fp8Rows {
 
 class Linear {
  public:
-  explicit Linear(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  explicit Linear(std::shared_ptr<Device> device) : device_(std::move(device)), stream_(device_) {}
+  WeightStream& stream() const { return stream_; }
   void prepare(LinearWeight& weight, DType activations) const;
   void run(const LinearArgs& args) const;
 
@@ -41,6 +45,7 @@ class Linear {
                  bool gelu, const Tensor* residual) const;
 
   std::shared_ptr<Device> device_;
+  mutable WeightStream stream_;
   // Queries, keys and values are made from the same rows: those of the last product, while they are what they were.
   struct Last {
     std::weak_ptr<Storage> storage;

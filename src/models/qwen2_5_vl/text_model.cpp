@@ -22,8 +22,8 @@ TextLayer::TextLayer(const nn::Weights& w, const TextConfig& c) : config_(c) {
   down_ = nn::Linear(w, "mlp.down_proj", c.hidden, c.width, false);
 }
 
-Tensor TextLayer::self_attention(const Tensor& x, const RotaryTable& rope, KeyValueCache* cache, int index,
-                                 const Ctx& ctx) const {
+Tensor TextLayer::self_attention(const Tensor& x, const Tensor& residual, const RotaryTable& rope, KeyValueCache* cache,
+                                 int index, const Ctx& ctx) const {
   Backend& backend = ctx.backend();
   const int64_t batch = x.dim(0), tokens = x.dim(1);
   const Tensor q = q_.forward(x, ctx / "q_proj").reshape({batch, tokens, config_.heads, config_.head_width});
@@ -46,11 +46,13 @@ Tensor TextLayer::self_attention(const Tensor& x, const RotaryTable& rope, KeyVa
   }
   const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_width));
   const Tensor attended = ops::attention(backend, q_rotated, k_rotated, v, {.scale = scale, .causal = true});
-  const Tensor out = o_.forward(attended.reshape({batch, tokens, config_.heads * config_.head_width}), ctx / "o_proj");
-  return (ctx / "0").tap(out);
+  const Tensor flat = attended.reshape({batch, tokens, config_.heads * config_.head_width});
+  if (!ctx.listening_to("o_proj") && !ctx.listening_to("0"))
+    return ops::linear(backend, flat, o_.weight(), {.residual = &residual});
+  return ops::binary(backend, BinaryOp::kAdd, residual, (ctx / "0").tap(o_.forward(flat, ctx / "o_proj")));
 }
 
-Tensor TextLayer::mlp(const Tensor& x, const Ctx& ctx) const {
+Tensor TextLayer::mlp(const Tensor& x, const Tensor& residual, const Ctx& ctx) const {
   Backend& backend = ctx.backend();
   const Tensor up = up_.forward(x, ctx / "up_proj");
   Tensor hidden;
@@ -59,18 +61,16 @@ Tensor TextLayer::mlp(const Tensor& x, const Ctx& ctx) const {
   else
     hidden =
         ops::linear(backend, x, gate_.weight(), {.activation = Activation::kSilu, .multiply = &up});  // [B, S, hidden]
-  return ctx.tap(down_.forward(hidden, ctx / "down_proj"));
+  if (!ctx.listening() && !ctx.listening_to("down_proj"))
+    return ops::linear(backend, hidden, down_.weight(), {.residual = &residual});
+  return ops::binary(backend, BinaryOp::kAdd, residual, ctx.tap(down_.forward(hidden, ctx / "down_proj")));
 }
 
 Tensor TextLayer::forward(const Tensor& x, const RotaryTable& rope, KeyValueCache* cache, int index,
                           const Ctx& ctx) const {
-  Backend& backend = ctx.backend();
-  const Tensor h = ops::binary(
-      backend, BinaryOp::kAdd, x,
-      self_attention(input_norm_.forward(x, ctx / "input_layernorm"), rope, cache, index, ctx / "self_attn"));
-  const Tensor y = ops::binary(backend, BinaryOp::kAdd, h,
-                               mlp(post_norm_.forward(h, ctx / "post_attention_layernorm"), ctx / "mlp"));
-  return ctx.tap(y);  // [B, S, D]
+  const Tensor h =
+      self_attention(input_norm_.forward(x, ctx / "input_layernorm"), x, rope, cache, index, ctx / "self_attn");
+  return ctx.tap(mlp(post_norm_.forward(h, ctx / "post_attention_layernorm"), h, ctx / "mlp"));  // [B, S, D]
 }
 
 namespace {

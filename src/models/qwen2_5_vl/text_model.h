@@ -41,9 +41,10 @@ class TextLayer {
   Tensor forward(const Tensor& x, const RotaryTable& rope, KeyValueCache* cache, int index, const nn::Ctx& ctx) const;
 
  private:
-  Tensor self_attention(const Tensor& x, const RotaryTable& rope, KeyValueCache* cache, int index,
-                        const nn::Ctx& ctx) const;
-  Tensor mlp(const Tensor& x, const nn::Ctx& ctx) const;
+  // Both with the residual added.
+  Tensor self_attention(const Tensor& x, const Tensor& residual, const RotaryTable& rope, KeyValueCache* cache,
+                        int index, const nn::Ctx& ctx) const;
+  Tensor mlp(const Tensor& x, const Tensor& residual, const nn::Ctx& ctx) const;
 
   TextConfig config_;
   nn::RmsNorm input_norm_, post_norm_;

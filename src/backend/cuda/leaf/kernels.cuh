@@ -10,8 +10,11 @@ Outcome unfold(const ConvTask* task, void* columns, int64_t first_row, int64_t r
 Outcome dequantise(const QuantisedTask* task, View* out, Stream stream);
 Outcome quantised_rows(const QuantisedTask* task, const View* x, const void* bias, View* out, Stream stream);
 Outcome to_fp8_rows(const View* x, void* out, float* scales, Stream stream);
+Outcome from_fp8_rows(const void* rows, const float* scales, View* out, Stream stream);
 Outcome rms_norm(const View* x, const View* weight, View* out, float eps, Stream stream);
 Outcome layer_norm(const View* x, View* out, float eps, const View* weight, const View* bias, const View* scale,
+                   const View* shift, int64_t rows_per_batch, Stream stream);
+Outcome gated_norm(const View* x, const View* gate, const View* y, View* sum, View* out, float eps, const View* scale,
                    const View* shift, int64_t rows_per_batch, Stream stream);
 Outcome channel_norm(const View* x, const View* gamma, View* out, int silu, Stream stream);
 Outcome head_norm_rope(const View* x, View* out, const View* weight, float eps, int style, const float* cos,

@@ -78,11 +78,21 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// The modulated norm of the transformer: all operands of one type, eight at a time.
 template <typename T>
+struct BatchRows {  // a row a batch, of the activations' own type
+  const T* data;
+  int64_t stride;
+  __device__ __forceinline__ Eight<T> unit(int64_t batch, int64_t i) const {
+    return reinterpret_cast<const Eight<T>*>(data + batch * stride)[i];
+  }
+};
+
+// The modulated norm of the transformer: all operands of one type, eight at a time. With kGated the row is
+// x + gate * y first, which is written to `sum` and rounded as it would be when read from there.
+template <typename T, bool kGated>
 __global__ void __launch_bounds__(kThreads)
-    modulated_norm_rows(RowMap x, RowMap out, const T* scale, const T* shift, int64_t scale_batch, int64_t shift_batch,
-                        int64_t rows_per_batch, float eps) {
+    modulated_norm_rows(RowMap x, RowMap out, BatchRows<T> scale, BatchRows<T> shift, int64_t rows_per_batch, float eps,
+                        RowMap y, RowMap sums, BatchRows<T> gate) {
   const int64_t row = blockIdx.x, width = x.columns, units = width / 8, batch = row / rows_per_batch;
   const Eight<T>* from = reinterpret_cast<const Eight<T>*>(x.at<T>(row));
   Eight<T> held[kHeldUnits];  // the row, read once
@@ -91,6 +101,20 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 0; i < kHeldUnits; ++i) {
     const int64_t unit = threadIdx.x + static_cast<int64_t>(i) * kThreads;
     if (unit < units) held[i] = from[unit];
+  }
+  if constexpr (kGated) {
+    const Eight<T>* added = reinterpret_cast<const Eight<T>*>(y.at<T>(row));
+    Eight<T>* to = reinterpret_cast<Eight<T>*>(sums.at<T>(row));
+#pragma unroll
+    for (int i = 0; i < kHeldUnits; ++i) {
+      const int64_t unit = threadIdx.x + static_cast<int64_t>(i) * kThreads;
+      if (unit >= units) continue;
+      const Eight<T> g = gate.unit(batch, unit), more = added[unit];
+#pragma unroll
+      for (int j = 0; j < 8; ++j)
+        held[i].v[j] = narrow<T>(widen(more.v[j]) * widen(g.v[j]) + widen(held[i].v[j]));
+      to[unit] = held[i];
+    }
   }
 #pragma unroll
   for (int i = 0; i < kHeldUnits; ++i) {
@@ -115,8 +139,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 0; i < kHeldUnits; ++i) {
     const int64_t unit = threadIdx.x + static_cast<int64_t>(i) * kThreads;
     if (unit >= units) continue;
-    const Eight<T> s = reinterpret_cast<const Eight<T>*>(scale + batch * scale_batch)[unit];
-    const Eight<T> h = reinterpret_cast<const Eight<T>*>(shift + batch * shift_batch)[unit];
+    const Eight<T> s = scale.unit(batch, unit), h = shift.unit(batch, unit);
     Eight<T> y;
 #pragma unroll
     for (int j = 0; j < 8; ++j)
@@ -294,7 +317,28 @@ bool aligned(const View* view) {
          (view->rank < 2 || view->shape[0] == 1 || view->strides[0] % 8 == 0);
 }
 
+template <typename T>
+BatchRows<T> batch_rows(const View* view) {
+  return {static_cast<const T*>(view->data), view->strides[0]};
+}
+
 }  // namespace
+
+Outcome gated_norm(const View* x, const View* gate, const View* y, View* sum, View* out, float eps, const View* scale,
+                   const View* shift, int64_t rows_per_batch, Stream stream) {
+  const RowMap in = rows_of(*x), added = rows_of(*y), sums = rows_of(*sum), to = rows_of(*out);
+  if (in.count == 0 || in.columns == 0) return Outcome::kDone;
+  bool wide = in.columns <= 8 * kHeldUnits * kThreads;
+  for (const View* view : {x, y, const_cast<const View*>(sum), const_cast<const View*>(out)})
+    wide = wide && view->dtype == x->dtype && wide_rows(rows_of(*view), x->dtype);
+  for (const View* view : {gate, scale, shift}) wide = wide && view->dtype == x->dtype && aligned(view);
+  if (!wide) return unsupported("a gated norm of such rows");
+  return for_float(x->dtype, "gated_norm of this dtype", [&]<typename T>(T) {
+    modulated_norm_rows<T, true><<<in.count, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+        in, to, batch_rows<T>(scale), batch_rows<T>(shift), rows_per_batch, eps, added, sums, batch_rows<T>(gate));
+    return launched("gated_norm");
+  });
+}
 
 Outcome rms_norm(const View* x, const View* weight, View* out, float eps, Stream stream) {
   const RowMap in = rows_of(*x), to = rows_of(*out);
@@ -320,9 +364,8 @@ Outcome layer_norm(const View* x, View* out, float eps, const View* weight, cons
                          scale->dtype == x->dtype && shift->dtype == x->dtype && aligned(scale) && aligned(shift);
   return for_float(x->dtype, "layer_norm of this dtype", [&]<typename T>(T) {
     if (modulated)
-      modulated_norm_rows<T><<<in.count, kThreads, 0, s>>>(in, to, static_cast<const T*>(scale->data),
-                                                           static_cast<const T*>(shift->data), scale->strides[0],
-                                                           shift->strides[0], rows_per_batch, eps);
+      modulated_norm_rows<T, false><<<in.count, kThreads, 0, s>>>(in, to, batch_rows<T>(scale), batch_rows<T>(shift),
+                                                                  rows_per_batch, eps, {}, {}, {});
     else if (wide)
       layer_norm_rows<T, 8><<<in.count, kThreads, 0, s>>>(in, to, vector_of(weight), vector_of(bias), vector_of(scale),
                                                           vector_of(shift), rows_per_batch, eps);

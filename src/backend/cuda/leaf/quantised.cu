@@ -129,7 +129,34 @@ __global__ void __launch_bounds__(256) fp8_rows(RowMap x, __nv_fp8_e4m3* out, fl
   }
 }
 
+template <typename T>
+__global__ void from_fp8_elements(const __nv_fp8_e4m3* rows, const float* scales, Eight<T>* out, int64_t units,
+                                  int64_t units_a_row) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= units) return;
+  const float scale = scales[i / units_a_row];
+  const uint2 packed = reinterpret_cast<const uint2*>(rows)[i];
+  const auto* from = reinterpret_cast<const __nv_fp8_e4m3*>(&packed);
+  Eight<T> y;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) y.v[j] = narrow<T>(static_cast<float>(from[j]) * scale);
+  out[i] = y;
+}
+
 }  // namespace
+
+Outcome from_fp8_rows(const void* rows, const float* scales, View* out, Stream stream) {
+  const RowMap to = rows_of(*out);
+  if (to.count == 0 || to.columns == 0) return Outcome::kDone;
+  if (to.axes > 1 || to.stride[0] != to.columns || !wide_rows(to, out->dtype))
+    return unsupported("rows that are not whole units of eight");
+  const int64_t units = to.count * to.columns / 8;
+  return for_float(out->dtype, "fp8 to this dtype", [&]<typename T>(T) {
+    from_fp8_elements<T><<<(units + 255) / 256, 256, 0, static_cast<cudaStream_t>(stream)>>>(
+        static_cast<const __nv_fp8_e4m3*>(rows), scales, static_cast<Eight<T>*>(out->data), units, to.columns / 8);
+    return launched("from_fp8_rows");
+  });
+}
 
 Outcome dequantise(const QuantisedTask* task, View* out, Stream stream) {
   const int64_t count = task->n * task->k;
