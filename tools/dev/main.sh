@@ -132,6 +132,11 @@ cmd_tsan() {
   tools/dev/tsan.sh "$@"
 }
 
+# device-test: pack the CUDA tests for a machine that has a GPU
+#   Into dist/lockstep-device-test.tar.gz, at most 60 MB, with a script `run` inside: nothing has to be installed there but
+#   the driver and torch's own libraries.
+cmd_device-test() { cmd_build lockstep test_backend bench_cuda_steps; tools/dev/device-test.sh; }
+
 # arm64 [PROGRAM...]: compile all below the commands for 64-bit ARM and run test programs of it under qemu
 #   Into build-arm64, with the libraries' packages unpacked there. Installs a cross compiler and qemu. Without names the
 #   programs are test_tensor, test_io, test_measure, test_diagnose, test_compare and test_backend.
@@ -189,7 +194,7 @@ cmd_help() {
   fi
   echo "usage: ./dev COMMAND"
   local name
-  for name in $(sed -nE 's/^cmd_([a-z0-9]+)\(\).*/\1/p' "${BASH_SOURCE[0]}"); do echo "  $(help_of "$name" | head -n 1)"; done
+  for name in $(sed -nE 's/^cmd_([a-z0-9-]+)\(\).*/\1/p' "${BASH_SOURCE[0]}"); do echo "  $(help_of "$name" | head -n 1)"; done
   echo "./dev COMMAND --help says more."
 }
 
