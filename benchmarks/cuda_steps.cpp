@@ -252,7 +252,8 @@ int step(const fs::path& folder, int64_t size, int64_t text, DType dtype, int ro
   const models::QwenImageConfig config = models::read_qwen_image_config(folder / "config.json");
   const double begin = now();
   const Checkpoint checkpoint = Checkpoint::open(folder);
-  const nn::Weights weights(checkpoint, *backend, {.dtype = dtype, .linears = {.bits = bits == 88 ? 0 : bits, .fp8 = bits == 88}});
+  const nn::Weights weights(checkpoint, *backend,
+                            {.dtype = dtype, .linears = {.bits = bits == 88 ? 0 : bits, .fp8 = bits == 88}});
   const models::QwenImageTransformer model(weights, config);
   weights.finish("transformer");
   backend->synchronize();
@@ -268,9 +269,11 @@ int step(const fs::path& folder, int64_t size, int64_t text, DType dtype, int ro
   };
   // As the pipeline makes them: for eight steps at a time.
   constexpr int kStepsAhead = 8;
-  const Tensor times = backend->upload(models::time_features(std::vector<float>(kStepsAhead * static_cast<size_t>(batch), 0.5f)));
+  const Tensor times =
+      backend->upload(models::time_features(std::vector<float>(kStepsAhead * static_cast<size_t>(batch), 0.5f)));
   Tensor ahead;
-  const Json made_ahead = timed(*backend, 5, [&] { ahead = model.modulations(times, nn::Ctx(execution, "transformer")); });
+  const Json made_ahead =
+      timed(*backend, 5, [&] { ahead = model.modulations(times, nn::Ctx(execution, "transformer")); });
   const Tensor features = ahead.slice(0, 0, batch);
   const std::unique_ptr<Repeated> repeated = backend->repeated(body);
   Tensor last;
@@ -439,7 +442,9 @@ int main(int argc, char** argv) {
     const auto number = [&](size_t i, int otherwise) { return i < a.size() ? std::stoi(a[i]) : otherwise; };
     if (a.size() >= 5 && a[0] == "taps")
       return taps(a[1], std::stoi(a[2]), std::stoi(a[3]), a[4], a.size() > 5 ? a[5] : "reference",
-                  dtype_of(a.size() > 6 ? a[6] : a[4] == "fp8" ? "f32" : a[4]));
+                  dtype_of(a.size() > 6    ? a[6]
+                           : a[4] == "fp8" ? "f32"
+                                           : a[4]));
     if (a.size() >= 3 && a[0] == "write") return write_weights(a[1], std::stoi(a[2]));
     if (a.size() >= 6 && a[0] == "step")
       return step(a[1], std::stoi(a[2]), std::stoi(a[3]), dtype_of(a[4]), std::stoi(a[5]), number(6, 0), number(7, 1),

@@ -73,10 +73,7 @@ class Backend {
   virtual void euler_step(const EulerStepArgs& args) = 0;
   virtual void denormalize(const DenormalizeArgs& args) = 0;
   virtual void pixels(const PixelsArgs& args) = 0;
-  virtual void upsample2x(const Upsample2xArgs& args) = 0;
   virtual void gather(const GatherArgs& args) = 0;
-  virtual void softmax(const SoftmaxArgs& args) = 0;
-  virtual void reduce(const ReduceArgs& args) = 0;
   virtual void guidance(const GuidanceArgs& args) = 0;
   virtual void copy(const CopyArgs& args) = 0;
 };

@@ -122,28 +122,10 @@ struct ChannelNormArgs {  // x / max(|x|_2 over channels, 1e-12) * sqrt(C) * gam
   bool silu = false;
 };
 
-struct Upsample2xArgs {  // nearest: every pixel four times
-  const Tensor& x;       // [B, H, W, C]
-  Tensor& out;           // [B, 2H, 2W, C]
-};
-
 struct GatherArgs {
   const Tensor& table;  // [V, D]
   const Tensor& ids;    // i64 [n], each in [0, V)
   Tensor& out;          // [n, D]
-};
-
-struct SoftmaxArgs {  // over the last axis
-  const Tensor& x;
-  Tensor& out;
-};
-
-enum class ReduceOp { kSum, kMean, kMax };
-
-struct ReduceArgs {  // over the last axis; a NaN anywhere in a row is its result
-  ReduceOp op;
-  const Tensor& x;  // [..., D]; D >= 1 for kMax
-  Tensor& out;      // [...]
 };
 
 struct GuidanceArgs {  // comb = uncond + scale * (cond - uncond); out = comb * |cond| / |comb| over the last axis

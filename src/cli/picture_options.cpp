@@ -148,8 +148,10 @@ void add_picture_options(CLI::App& cli, const PictureCommand& command, PictureOp
   cli.add_option("--memory-limit", options.memory_limit,
                  "for tensors, weights included (8GB); a call that needs more is refused at its start with the number");
   cli.add_option("--latents", options.latents, "start from saved noise (.npy or .safetensors)");
-  cli.add_option("--device", options.device,
-                 "auto (a GPU when the model fits its memory, else the CPU), cpu, cuda, cuda:N or reference");
+  cli.add_option(
+      "--device", options.device,
+      "auto (a GPU if there is one, else the CPU), cpu, cuda, cuda:N or reference; weights that do not fit a "
+      "GPU's memory are streamed to it");
   cli.add_option("--dtype", options.dtype, "f32 or bf16");
   cli.add_option("--quantize", options.quantize,
                  "quantise the transformer's weights: to 2, 3, 4, 6 or 8 bits (MLX's scheme), or fp8 (CUDA only)")

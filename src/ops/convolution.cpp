@@ -32,11 +32,4 @@ Tensor conv2d(Backend& backend, const Tensor& x, const ConvWeight& weight, int s
   return out;
 }
 
-Tensor upsample2x(Backend& backend, const Tensor& x) {
-  expect_rank(x, 4, "upsample2x", "x is [B, H, W, C]");
-  Tensor out = backend.allocate(x.dtype(), {x.dim(0), 2 * x.dim(1), 2 * x.dim(2), x.dim(3)});
-  backend.upsample2x({.x = x, .out = out});
-  return out;
-}
-
 }  // namespace lockstep::ops

@@ -8,7 +8,6 @@ struct Padding {
 };
 
 Tensor conv2d(Backend& backend, const Tensor& x, const ConvWeight& weight, int stride, const Padding& padding,
-              const Tensor* residual = nullptr);       // [B, H, W, C] → [B, Ho, Wo, O]
-Tensor upsample2x(Backend& backend, const Tensor& x);  // [B, H, W, C] → [B, 2H, 2W, C]
+              const Tensor* residual = nullptr);  // [B, H, W, C] → [B, Ho, Wo, O]
 
 }  // namespace lockstep::ops

@@ -38,17 +38,6 @@ Tensor gather(Backend& backend, const Tensor& table, const Tensor& ids) {
   return out;
 }
 
-Tensor reduce(Backend& backend, ReduceOp op, const Tensor& x) {
-  if (x.rank() < 1 || (op == ReduceOp::kMax && x.dim(-1) == 0))
-    fail(Code::kBadInput, "reduce", "no last axis to reduce, or no largest of no elements",
-         {.expected = "[..., D]", .got = to_string(x.shape())});
-  Shape shape = x.shape();
-  shape.pop_back();
-  Tensor out = backend.allocate(x.dtype(), shape);
-  backend.reduce({.op = op, .x = x, .out = out});
-  return out;
-}
-
 Tensor guidance(Backend& backend, const Tensor& cond, const Tensor& uncond, float scale, bool rescale) {
   expect_shape(uncond, cond.shape(), "guidance", "uncond");
   Tensor out = backend.allocate(cond.dtype(), cond.shape());

@@ -8,7 +8,6 @@ Tensor binary(Backend& backend, BinaryOp op, const Tensor& a, const Tensor& b);
 Tensor add_gated(Backend& backend, const Tensor& x, const Tensor& gate,
                  const Tensor& y);                                        // x + gate * y; x, y [B, N, D]; gate [B, D]
 Tensor gather(Backend& backend, const Tensor& table, const Tensor& ids);  // [V, D], i64 [n] → [n, D]
-Tensor reduce(Backend& backend, ReduceOp op, const Tensor& x);            // over the last axis: [..., D] → [...]
 Tensor guidance(Backend& backend, const Tensor& cond, const Tensor& uncond, float scale,
                 bool rescale = true);  // true CFG, with the norm rescale or without
 Tensor cast(Backend& backend, const Tensor& x, DType dtype);

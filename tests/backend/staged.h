@@ -154,9 +154,6 @@ class Staged final : public Backend {
     inner_->copy({.from = from, .to = to});
     back(to, a.to);
   }
-  void upsample2x(const Upsample2xArgs& a) override { inner_->upsample2x(a); }
-  void softmax(const SoftmaxArgs& a) override { inner_->softmax(a); }
-  void reduce(const ReduceArgs& a) override { inner_->reduce(a); }
 
  private:
   // The bytes from the first to the last element of a view, uploaded, and the same view of them.

@@ -25,7 +25,7 @@ LinearWeight four_bits(int64_t n, int64_t k) {
 
 TEST(BadInput, NullStorage) {
   Tensor none, out = Tensor::zeros(DType::kF32, {2, 2});
-  EXPECT_NE(message_of([&] { fast().softmax({.x = none, .out = out}); }).find("without storage"), std::string::npos);
+  EXPECT_NE(message_of([&] { fast().rms_norm({.x = none, .out = out}); }).find("without storage"), std::string::npos);
 }
 
 TEST(BadInput, MisalignedStorage) {
@@ -37,7 +37,7 @@ TEST(BadInput, MisalignedStorage) {
 TEST(BadInput, StridedLastAxis) {
   const Tensor x = Tensor::zeros(DType::kF32, {4, 8}).transpose(0, 1);
   Tensor out = Tensor::zeros(DType::kF32, {8, 4});
-  EXPECT_NE(message_of([&] { fast().softmax({.x = x, .out = out}); }).find("last axis must be contiguous"),
+  EXPECT_NE(message_of([&] { fast().rms_norm({.x = x, .out = out}); }).find("last axis must be contiguous"),
             std::string::npos);
 }
 

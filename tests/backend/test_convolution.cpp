@@ -74,14 +74,5 @@ TEST_P(ConvolutionKernel, NanReachesItsNeighboursOnly) {
   });
 }
 
-TEST_P(ConvolutionKernel, Upsample) {
-  Random random(84);
-  for (const int64_t channels : {1, 3, 16, 37}) {
-    const Tensor x = random.tensor(GetParam(), {2, 3, 5, channels});
-    expect_agreement(GetParam(), {2, 6, 10, channels}, {0, 0}, "upsample",
-                     [&](Backend& b, Tensor& out) { b.upsample2x({.x = x, .out = out}); });
-  }
-}
-
 }  // namespace
 }  // namespace lockstep::testing

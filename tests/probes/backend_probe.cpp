@@ -118,8 +118,6 @@ Tensor norm(Backend& backend, const std::string& kernel, Request& request) {
                         .bias = request.optional("bias"),
                         .scale = request.optional("scale"),
                         .shift = request.optional("shift")});
-  else if (kernel == "softmax")
-    backend.softmax({.x = x, .out = out});
   else if (kernel == "head_norm_rope")
     backend.head_norm_rope({.x = x,
                             .out = out,
@@ -130,15 +128,6 @@ Tensor norm(Backend& backend, const std::string& kernel, Request& request) {
                             .sin = request.optional("sin")});
   else
     backend.unary({.op = static_cast<UnaryOp>(request.integer("op", 0)), .x = x, .out = out});
-  return out;
-}
-
-Tensor reduction(Backend& backend, Request& request) {
-  const Tensor x = request.input("x");
-  Shape shape = x.shape();
-  shape.pop_back();
-  Tensor out = Tensor::empty(x.dtype(), shape);
-  backend.reduce({.op = static_cast<ReduceOp>(request.integer("op", 0)), .x = x, .out = out});
   return out;
 }
 
@@ -157,7 +146,6 @@ Tensor run(Backend& backend, const std::string& kernel, Request& request) {
   if (kernel == "linear") return linear(backend, request);
   if (kernel == "attention") return attention(backend, request);
   if (kernel == "conv2d") return convolution(backend, request);
-  if (kernel == "reduce") return reduction(backend, request);
   if (kernel == "quantize" || kernel == "dequantize") return quantize(request, kernel == "dequantize");
   return norm(backend, kernel, request);
 }

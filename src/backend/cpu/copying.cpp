@@ -94,18 +94,4 @@ void gather(const GatherArgs& args, int threads) {
   });
 }
 
-void upsample2x(const Upsample2xArgs& args, int threads) {
-  const Tensor x = converted(args.x, args.out.dtype(), threads);
-  const Rows in(x, "upsample2x"), out(args.out, "upsample2x");
-  const int64_t height = args.out.dim(1), width = args.out.dim(2);
-  const size_t bytes = static_cast<size_t>(in.columns()) * dtype_bytes(x.dtype());
-  parallel_chunks(threads, args.out.dim(0) * height, width * in.columns(), [&](int64_t begin, int64_t end) {
-    for (int64_t line = begin; line < end; ++line) {
-      const int64_t source = (line / height * (height / 2) + line % height / 2) * (width / 2);
-      for (int64_t column = 0; column < width; ++column)
-        std::memcpy(out.bytes(line * width + column), in.bytes(source + column / 2), bytes);
-    }
-  });
-}
-
 }  // namespace lockstep::cpu

@@ -6,7 +6,6 @@ namespace lockstep::cpu {
 
 void copy(const CopyArgs& args, int threads);
 void gather(const GatherArgs& args, int threads);
-void upsample2x(const Upsample2xArgs& args, int threads);
 
 // The tensor in another dtype: itself when nothing changes.
 Tensor converted(const Tensor& tensor, DType dtype, int threads);

@@ -204,32 +204,9 @@ class CpuBackend final : public Backend {
     });
   }
 
-  void upsample2x(const Upsample2xArgs& args) override {
-    check_storage("upsample2x", {&args.x, &args.out});
-    cpu::upsample2x(args, threads_);
-  }
-
   void gather(const GatherArgs& args) override {
     check_storage("gather", {&args.table, &args.ids, &args.out});
     cpu::gather(args, threads_);
-  }
-
-  void softmax(const SoftmaxArgs& args) override {
-    check_storage("softmax", {&args.x, &args.out});
-    by_rows({&args.x}, args.out, 24, [&](DType dtype, const std::vector<Tensor>& in, Tensor& out) {
-      return [task = SoftmaxRows{dtype, Rows(in[0], "softmax"), Rows(out, "softmax")}](int64_t begin, int64_t end) {
-        softmax_rows(task, begin, end);
-      };
-    });
-  }
-
-  void reduce(const ReduceArgs& args) override {
-    check_storage("reduce", {&args.x, &args.out});
-    Tensor column = args.out.unsqueeze(-1);  // [..., 1]
-    by_rows({&args.x}, column, args.x.dim(-1), [&](DType dtype, const std::vector<Tensor>& in, Tensor& out) {
-      return [task = ReduceRows{args.op, dtype, Rows(in[0], "reduce"), Rows(out, "reduce")}](
-                 int64_t begin, int64_t end) { reduce_rows(task, begin, end); };
-    });
   }
 
   void guidance(const GuidanceArgs& args) override {

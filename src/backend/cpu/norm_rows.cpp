@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 #include <type_traits>
 
 #include "backend/cpu/row_kernels.h"
@@ -239,26 +238,6 @@ void channel_norm_as(const ChannelNormRows& task, int64_t begin, int64_t end) {
 }
 
 template <typename T>
-void softmax_as(const SoftmaxRows& task, int64_t begin, int64_t end) {
-  const int64_t width = task.x.columns();
-  const auto lowest = hn::Set(kFloat, -std::numeric_limits<float>::infinity());
-  for (int64_t row = begin; row < end; ++row) {
-    const T* x = task.x.at<T>(row);
-    T* out = task.out.at<T>(row);
-    Vector top = lowest;
-    sweep(width, [&](int64_t i, auto part) HWY_ATTR { top = hn::Max(masked(load(x + i, part), lowest, part), top); });
-    const auto largest = hn::Set(kFloat, max_of(top));
-    Vector sum = hn::Zero(kFloat);
-    sweep(width, [&](int64_t i, auto part) HWY_ATTR {
-      sum = hn::Add(sum, masked(exp(hn::Sub(load(x + i, part), largest)), hn::Zero(kFloat), part));
-    });
-    const auto inverse = hn::Set(kFloat, 1 / sum_of(sum));
-    sweep(width, [&](int64_t i, auto part)
-                     HWY_ATTR { put(hn::Mul(exp(hn::Sub(load(x + i, part), largest)), inverse), out + i, part); });
-  }
-}
-
-template <typename T>
 void guidance_as(const GuidanceRows& task, int64_t begin, int64_t end) {
   const int64_t width = task.cond.columns();
   const auto scale = hn::Set(kFloat, task.scale);
@@ -297,7 +276,6 @@ LOCKSTEP_ROW_KERNEL(RmsNorm, RmsNormRows, rms_norm_as)
 LOCKSTEP_ROW_KERNEL(LayerNorm, LayerNormRows, layer_norm_as)
 LOCKSTEP_ROW_KERNEL(Head, HeadRows, head_rows_as)
 LOCKSTEP_ROW_KERNEL(ChannelNorm, ChannelNormRows, channel_norm_as)
-LOCKSTEP_ROW_KERNEL(Softmax, SoftmaxRows, softmax_as)
 LOCKSTEP_ROW_KERNEL(Guidance, GuidanceRows, guidance_as)
 #undef LOCKSTEP_ROW_KERNEL
 
@@ -311,7 +289,6 @@ HWY_EXPORT(RmsNorm);
 HWY_EXPORT(LayerNorm);
 HWY_EXPORT(Head);
 HWY_EXPORT(ChannelNorm);
-HWY_EXPORT(Softmax);
 HWY_EXPORT(Guidance);
 
 void rms_norm_rows(const RmsNormRows& task, int64_t begin, int64_t end) {
@@ -325,9 +302,6 @@ void head_rows(const HeadRows& task, int64_t begin, int64_t end) {
 }
 void channel_norm_rows(const ChannelNormRows& task, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(ChannelNorm)(task, begin, end);
-}
-void softmax_rows(const SoftmaxRows& task, int64_t begin, int64_t end) {
-  HWY_DYNAMIC_DISPATCH(Softmax)(task, begin, end);
 }
 void guidance_rows(const GuidanceRows& task, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(Guidance)(task, begin, end);

@@ -42,19 +42,6 @@ struct ChannelNormRows {
 };
 void channel_norm_rows(const ChannelNormRows& task, int64_t begin, int64_t end);
 
-struct SoftmaxRows {
-  DType dtype;
-  Rows x, out;
-};
-void softmax_rows(const SoftmaxRows& task, int64_t begin, int64_t end);
-
-struct ReduceRows {
-  ReduceOp op;
-  DType dtype;
-  Rows x, out;  // out has one column
-};
-void reduce_rows(const ReduceRows& task, int64_t begin, int64_t end);
-
 struct GuidanceRows {
   DType dtype;
   Rows cond, uncond, out;

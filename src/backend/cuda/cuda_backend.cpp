@@ -263,11 +263,6 @@ class CudaBackend final : public Backend {
     issue("pixels", {&x}, args.out, [&](Stream stream) { return device_->leaf().pixels(&from, &to, stream); });
   }
 
-  // No model asks for these.
-  void upsample2x(const Upsample2xArgs&) override { refuse("upsample2x"); }
-  void softmax(const SoftmaxArgs&) override { refuse("softmax"); }
-  void reduce(const ReduceArgs&) override { refuse("reduce"); }
-
   void copy(const CopyArgs& args) override {
     if (args.from.shape() != args.to.shape())
       fail(Code::kBadInput, "copy", "shapes differ",
@@ -286,15 +281,11 @@ class CudaBackend final : public Backend {
   bool gated_norm(const cuda::GatedSum& sum, const LayerNormArgs& args, const Tensor& scale, const Tensor& shift) {
     const View x = view(sum.x), gate = view(sum.gate), y = view(sum.y), s = view(scale), h = view(shift);
     View total = view(sum.out), to = view(args.out);
-    return device_->try_issue(
-        "gated norm", {&sum.x, &sum.gate, &sum.y, &scale, &shift}, {&sum.out, &args.out}, rows_in(sum.out),
-        [&](Stream stream) {
-          return device_->leaf().gated_norm(&x, &gate, &y, &total, &to, args.eps, &s, &h, sum.rows_per_batch, stream);
-        });
-  }
-
-  [[noreturn]] void refuse(const char* operation) const {
-    fail(Code::kUnsupported, operation, "not on " + device_->place());
+    return device_->try_issue("gated norm", {&sum.x, &sum.gate, &sum.y, &scale, &shift}, {&sum.out, &args.out},
+                              rows_in(sum.out), [&](Stream stream) {
+                                return device_->leaf().gated_norm(&x, &gate, &y, &total, &to, args.eps, &s, &h,
+                                                                  sum.rows_per_batch, stream);
+                              });
   }
 
   // Dtypes that no model computes in.

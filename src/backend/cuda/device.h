@@ -16,7 +16,7 @@
 namespace lockstep::cuda {
 
 inline constexpr int kCopiesIn = 2;  // the stream that copies to the device beside them
-inline constexpr int kQueues = 2;  // streams that compute; the second runs beside the first inside a captured graph
+inline constexpr int kQueues = 2;    // streams that compute; the second runs beside the first inside a captured graph
 
 // A piece of device memory and who touched it last, by queue and position in it: what two queues must wait for.
 struct Block {
@@ -84,7 +84,7 @@ class Device : public std::enable_shared_from_this<Device> {
 
   std::shared_ptr<DeviceStorage> storage(size_t bytes);
   Tensor allocate(DType dtype, const Shape& shape);
-  void upload(const Tensor& host, Tensor& to);  // both contiguous, of the same bytes
+  void upload(const Tensor& host, Tensor& to);      // both contiguous, of the same bytes
   void copy_to_host(const Tensor& from, void* to);  // from anywhere, contiguous
   std::shared_ptr<const std::byte> download(const void* from, size_t bytes);
   void synchronize();

@@ -8,11 +8,11 @@ namespace lockstep::cuda {
 
 // A weight on the device, in the dtype of the activations it will meet.
 struct DeviceLinear {
-  Tensor weight;          // [N, K], e4m3 for fp8, or u32 [N, K * bits / 32]
-  Tensor bias;            // [N] or undefined
-  Tensor scales, biases;  // quantised: [N, K / group]; fp8: f32 [N] and none
-  std::shared_ptr<const void> room;   // of a weight that stays on the device
-  WeightStream::Handle travelling;    // of one that does not, whose `weight` is undefined
+  Tensor weight;                     // [N, K], e4m3 for fp8, or u32 [N, K * bits / 32]
+  Tensor bias;                       // [N] or undefined
+  Tensor scales, biases;             // quantised: [N, K / group]; fp8: f32 [N] and none
+  std::shared_ptr<const void> room;  // of a weight that stays on the device
+  WeightStream::Handle travelling;   // of one that does not, whose `weight` is undefined
 };
 
 // Rows in e4m3, and what each was divided by.

@@ -27,7 +27,7 @@ class WeightStream {
 
   struct Weight;
   using Handle = std::shared_ptr<const Weight>;
-  Handle add(const Tensor& weight);  // contiguous, on the host or the device
+  Handle add(const Tensor& weight);    // contiguous, on the host or the device
   Tensor fetch(const Handle& weight);  // where kernels that are put on the queue from now on can read it
   bool active() const { return weights_ > 0; }
 

@@ -25,11 +25,4 @@ void conv2d(const Conv2dArgs& args) {
         }
 }
 
-void upsample2x(const Upsample2xArgs& args) {
-  for (int64_t b = 0; b < args.out.dim(0); ++b)
-    for (int64_t y = 0; y < args.out.dim(1); ++y)
-      for (int64_t x = 0; x < args.out.dim(2); ++x)
-        for (int64_t c = 0; c < args.out.dim(3); ++c) store(args.out, {b, y, x, c}, load(args.x, {b, y / 2, x / 2, c}));
-}
-
 }  // namespace lockstep::reference

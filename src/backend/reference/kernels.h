@@ -14,10 +14,7 @@ void unary(const UnaryArgs& args);
 void binary(const BinaryArgs& args);
 void conv2d(const Conv2dArgs& args);
 void channel_norm(const ChannelNormArgs& args);
-void upsample2x(const Upsample2xArgs& args);
 void gather(const GatherArgs& args);
-void softmax(const SoftmaxArgs& args);
-void reduce(const ReduceArgs& args);
 void guidance(const GuidanceArgs& args);
 void copy(const CopyArgs& args);
 

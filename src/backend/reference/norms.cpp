@@ -87,36 +87,6 @@ void head_norm_rope(const HeadNormRopeArgs& args) {
       }
 }
 
-void softmax(const SoftmaxArgs& args) {
-  const std::vector<int64_t> in = row_offsets(args.x), out = row_offsets(args.out);
-  const int64_t width = args.x.dim(-1);
-  for (size_t row = 0; row < in.size(); ++row) {
-    double largest = -INFINITY, total = 0;
-    for (int64_t i = 0; i < width; ++i) largest = std::max(largest, load_at(args.x, in[row] + i));
-    for (int64_t i = 0; i < width; ++i) total += std::exp(load_at(args.x, in[row] + i) - largest);
-    for (int64_t i = 0; i < width; ++i)
-      store_at(args.out, out[row] + i, std::exp(load_at(args.x, in[row] + i) - largest) / total);
-  }
-}
-
-void reduce(const ReduceArgs& args) {
-  Tensor out = args.out.unsqueeze(-1);  // [..., 1]
-  const std::vector<int64_t> from = row_offsets(args.x), to = row_offsets(out);
-  const int64_t width = args.x.dim(-1);
-  for (size_t row = 0; row < from.size(); ++row) {
-    double sum = 0, largest = -INFINITY;
-    for (int64_t i = 0; i < width; ++i) {
-      const double x = load_at(args.x, from[row] + i);
-      sum += x;
-      if (!(x <= largest)) largest = std::isnan(largest) ? largest : x;
-    }
-    store_at(out, to[row],
-             args.op == ReduceOp::kMax    ? largest
-             : args.op == ReduceOp::kMean ? sum / static_cast<double>(width)
-                                          : sum);
-  }
-}
-
 void guidance(const GuidanceArgs& args) {
   const std::vector<int64_t> cond = row_offsets(args.cond), uncond = row_offsets(args.uncond),
                              out = row_offsets(args.out);

@@ -57,21 +57,9 @@ class ReferenceBackend final : public Backend {
     check_storage("channel_norm", {&args.x, &args.gamma, &args.out});
     if (!rehearsing()) reference::channel_norm(args);
   }
-  void upsample2x(const Upsample2xArgs& args) override {
-    check_storage("upsample2x", {&args.x, &args.out});
-    if (!rehearsing()) reference::upsample2x(args);
-  }
   void gather(const GatherArgs& args) override {
     check_storage("gather", {&args.table, &args.ids, &args.out});
     if (!rehearsing()) reference::gather(args);
-  }
-  void softmax(const SoftmaxArgs& args) override {
-    check_storage("softmax", {&args.x, &args.out});
-    if (!rehearsing()) reference::softmax(args);
-  }
-  void reduce(const ReduceArgs& args) override {
-    check_storage("reduce", {&args.x, &args.out});
-    if (!rehearsing()) reference::reduce(args);
   }
   void guidance(const GuidanceArgs& args) override {
     check_storage("guidance", {&args.cond, &args.uncond, &args.out});

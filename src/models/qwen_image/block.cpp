@@ -73,8 +73,8 @@ Streams TransformerBlock::forward(const Streams& x, const TimeRows& time, int64_
   const auto made = [&](const nn::Linear& linear, const Ctx& scope, const Tensor& temb) {
     return scope.tap(linear.forward((scope / "0").tap(temb), scope / "1"));
   };
-  const auto [img1, img2] = modulation(
-      time.img_mod.defined() ? time.img_mod : made(img_mod_, ctx / "img_mod", time.temb), x.img, targets);
+  const auto [img1, img2] =
+      modulation(time.img_mod.defined() ? time.img_mod : made(img_mod_, ctx / "img_mod", time.temb), x.img, targets);
   const auto [txt1, txt2] =
       modulation(time.txt_mod.defined() ? time.txt_mod.slice(0, 0, batch)
                                         : made(txt_mod_, ctx / "txt_mod", time.temb.slice(0, 0, batch)),

@@ -23,14 +23,14 @@ class QwenImageTransformer {
     // What forward() makes of timesteps and text_mask when these are not given, where the backend reads it.
     const Tensor* features = nullptr;     // features_of(timesteps)
     const Tensor* modulations = nullptr;  // instead of features: their rows of modulations(), for nobody to listen to
-    const Tensor* key_mask = nullptr;  // joint_mask(text_mask, N)
-    int64_t target_tokens = 0;         // rows of `latents` that are drawn; the rest are condition pictures. 0: all
+    const Tensor* key_mask = nullptr;     // joint_mask(text_mask, N)
+    int64_t target_tokens = 0;            // rows of `latents` that are drawn; the rest are condition pictures. 0: all
   };
   // What the model is told of the timesteps, one a row of latents: a host tensor, f32 [B, 256] or, with rows of time 0
   // behind them, [2B, 256].
   Tensor features_of(std::vector<float> timesteps) const;
-  // All that the timesteps alone decide, a row each: [R, modulation_width()]. Made for several steps at a time, since it
-  // reads as many weights for one row as for many: a third of them all.
+  // All that the timesteps alone decide, a row each: [R, modulation_width()]. Made for several steps at a time, since
+  // it reads as many weights for one row as for many: a third of them all.
   Tensor modulations(const Tensor& features, const nn::Ctx& ctx) const;
   int64_t modulation_width() const { return (12 * config_.layers + 2) * config_.width(); }
   Tensor forward(const Input& input, const nn::Ctx& ctx) const;  // [B, N, output_width]
