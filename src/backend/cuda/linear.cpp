@@ -9,7 +9,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int64_t kFewQuantisedRows = 8;  // so few rows read packed weights faster than unpacked ones are written
+constexpr int64_t kFewQuantisedRows = 2;  // so few rows read packed weights faster than unpacked ones are written
 
 int64_t row_count(const Tensor& tensor) {
   return tensor.rank() == 0 || tensor.dim(-1) == 0 ? 0 : tensor.numel() / tensor.dim(-1);
@@ -232,13 +232,23 @@ Fp8Rows Linear::to_fp8(const Tensor& x) const {
   return made;
 }
 
+const Fp8Rows& Linear::rows_in_fp8(const Tensor& x) const {
+  const uint64_t version = device_->version(x);
+  for (const Last& last : last_) {
+    const bool same = !last.storage.owner_before(x.storage()) && !x.storage().owner_before(last.storage) &&
+                      last.version == version && last.offset == x.offset_bytes() && last.shape == x.shape();
+    if (same && !rehearsing()) return last.made;
+  }
+  Last& next = last_[next_last_];
+  next_last_ = (next_last_ + 1) % last_.size();
+  next.made = {};  // its memory first
+  next = {x.storage(), version, x.offset_bytes(), x.shape(), to_fp8(x)};
+  return next.made;
+}
+
 void Linear::fp8(const Tensor& x, const DeviceLinear& weight, const Tensor& bias, Tensor& out, bool gelu,
                  const Tensor* residual) const {
-  const uint64_t version = device_->version(x);
-  const bool same = !last_.storage.owner_before(x.storage()) && !x.storage().owner_before(last_.storage) &&
-                    last_.version == version && last_.offset == x.offset_bytes() && last_.shape == x.shape();
-  if (!same || rehearsing()) last_ = {x.storage(), version, x.offset_bytes(), x.shape(), to_fp8(x)};
-  const Fp8Rows& rows = last_.made;
+  const Fp8Rows& rows = rows_in_fp8(x);
   if (out.numel() == 0 || rehearsing()) return;
   if (try_product(rows.rows, weight.weight, bias, out, gelu, residual, &rows.scales, &weight.scales)) return;
   // For some shapes the library has no kernel: the same values, multiplied in the activations' dtype.

@@ -1,5 +1,7 @@
 // Linear layers on the device: dense or MLX-quantised weights, with what follows them fused where the library can.
 #pragma once
+#include <array>
+
 #include "backend/cuda/device.h"
 #include "backend/cuda/weight_stream.h"
 #include "backend/kernels.h"
@@ -39,6 +41,7 @@ class Linear {
   bool try_product(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& out, bool gelu, const Tensor* residual,
                    const Tensor* x_scales = nullptr, const Tensor* w_scales = nullptr) const;
   Fp8Rows to_fp8(const Tensor& x) const;
+  const Fp8Rows& rows_in_fp8(const Tensor& x) const;
   void fp8(const Tensor& x, const DeviceLinear& weight, const Tensor& bias, Tensor& out, bool gelu,
            const Tensor* residual) const;
   void quantised(const Tensor& x, const LinearWeight& form, const DeviceLinear& weight, const Tensor& bias, Tensor& out,
@@ -46,7 +49,8 @@ class Linear {
 
   std::shared_ptr<Device> device_;
   mutable WeightStream stream_;
-  // Queries, keys and values are made from the same rows: those of the last product, while they are what they were.
+  // Queries, keys and values are made from the same rows, image and text in turn: those of the last products, while they
+  // are what they were.
   struct Last {
     std::weak_ptr<Storage> storage;
     uint64_t version = 0;
@@ -54,7 +58,8 @@ class Linear {
     Shape shape;
     Fp8Rows made;
   };
-  mutable Last last_;
+  mutable std::array<Last, 2> last_;
+  mutable size_t next_last_ = 0;
 };
 
 // [..., D] as [batch, rows, D] with one stride from row to row and one from batch to batch; false where it has more.

@@ -100,16 +100,25 @@ __global__ void __launch_bounds__(128)
 
 constexpr float kLargestE4m3 = 448.0f;
 
-template <typename T>
+// A block a row, which each thread holds kHeld units of.
+template <typename T, int kHeld>
 __global__ void __launch_bounds__(256) fp8_rows(RowMap x, __nv_fp8_e4m3* out, float* scales) {
-  const int64_t row = blockIdx.x, units = x.columns / 8;
+  const int64_t row = blockIdx.x;
+  const int units = static_cast<int>(x.columns / 8);
   const Eight<T>* from = reinterpret_cast<const Eight<T>*>(x.at<T>(row));
   __shared__ float partial[8];
+  Eight<T> held[kHeld];
   float largest = 0;
-  for (int64_t unit = threadIdx.x; unit < units; unit += 256) {
-    const Eight<T> eight = from[unit];
 #pragma unroll
-    for (int j = 0; j < 8; ++j) largest = fmaxf(largest, fabsf(widen(eight.v[j])));
+  for (int i = 0; i < kHeld; ++i) {
+    const int unit = static_cast<int>(threadIdx.x) + i * 256;
+    if (unit < units) held[i] = from[unit];
+  }
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    if (static_cast<int>(threadIdx.x) + i * 256 >= units) continue;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) largest = fmaxf(largest, fabsf(widen(held[i].v[j])));
   }
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2)
@@ -120,11 +129,13 @@ __global__ void __launch_bounds__(256) fp8_rows(RowMap x, __nv_fp8_e4m3* out, fl
   for (int i = 0; i < 8; ++i) largest = fmaxf(largest, partial[i]);
   const float scale = largest > 0 ? largest / kLargestE4m3 : 1.0f, inverse = 1.0f / scale;
   if (threadIdx.x == 0) scales[row] = scale;
-  for (int64_t unit = threadIdx.x; unit < units; unit += 256) {
-    const Eight<T> eight = from[unit];
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int unit = static_cast<int>(threadIdx.x) + i * 256;
+    if (unit >= units) continue;
     __nv_fp8_e4m3 y[8];
 #pragma unroll
-    for (int j = 0; j < 8; ++j) y[j] = __nv_fp8_e4m3(widen(eight.v[j]) * inverse);
+    for (int j = 0; j < 8; ++j) y[j] = __nv_fp8_e4m3(widen(held[i].v[j]) * inverse);
     *reinterpret_cast<uint2*>(out + row * x.columns + unit * 8) = *reinterpret_cast<const uint2*>(y);
   }
 }
@@ -189,9 +200,15 @@ Outcome quantised_rows(const QuantisedTask* task, const View* x, const void* bia
 Outcome to_fp8_rows(const View* x, void* out, float* scales, Stream stream) {
   const RowMap in = rows_of(*x);
   if (in.count == 0) return Outcome::kDone;
-  if (!wide_rows(in, x->dtype)) return unsupported("rows that are not whole units of eight");
+  if (!wide_rows(in, x->dtype) || in.columns > 8 * 2048)
+    return unsupported("rows that are not whole units of eight, or wider than 16384");
   return for_float(x->dtype, "fp8 from this dtype", [&]<typename T>(T) {
-    fp8_rows<T><<<in.count, 256, 0, static_cast<cudaStream_t>(stream)>>>(in, static_cast<__nv_fp8_e4m3*>(out), scales);
+    const auto s = static_cast<cudaStream_t>(stream);
+    auto* to = static_cast<__nv_fp8_e4m3*>(out);
+    if (in.columns <= 2 * 2048)
+      fp8_rows<T, 2><<<in.count, 256, 0, s>>>(in, to, scales);
+    else
+      fp8_rows<T, 8><<<in.count, 256, 0, s>>>(in, to, scales);
     return launched("fp8 rows");
   });
 }
