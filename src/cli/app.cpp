@@ -122,6 +122,7 @@ int run_command(int argc, char** argv) {
   add_clean(app);
   add_compare(app);
   add_coverage(app);
+  add_dap(app);
   add_debug(app);
   add_doctor(app);
   add_generate(app);

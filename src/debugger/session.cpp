@@ -230,6 +230,7 @@ Json Session::status() const {
   status["stops"] = stops_;
   status["breakpoints"] = breakpoints_.size();
   status["output_lines"] = output_lines_;
+  status["events"] = next_event_ - 1;
   status["secs"] = std::round((now_secs() - began_) * 1000) / 1000;
   status["output"] = (identity_.folder / "output.log").string();
   status["trace"] = (identity_.folder / "trace.jsonl").string();

@@ -8,7 +8,7 @@
 #include "base/shown_json.h"
 #include "compare/layout_view.h"
 #include "compare/pictures.h"
-#include "report/base64.h"
+#include "base/base64.h"
 #include "report/page.h"
 #include "report/tensor_maps.h"
 

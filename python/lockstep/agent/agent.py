@@ -43,6 +43,7 @@ class Agent:
         self.stop_count = 0
         self.evaluations = 0
         self.calls_counted = False
+        self.loaded, self.modules_seen = {}, 0  # file → what is told of it, in the order in which they were seen
         self.dead = False  # no one listens, or this is a forked child
         self.finished = False
         self.features = None  # data and checkpoint breakpoints, loaded when there are some
@@ -213,7 +214,8 @@ class Agent:
         command = step.command if step is not None else "continue"
         where = stops.location(frame, line, ident)
         stop.event = {"reason": reason, "thread": stops.describe_thread(self, ident, "stopped", where), "location": where,
-                      "not_run_yet": not_run_yet, "breakpoints": list(breakpoints), "description": description, "command": command, **more}
+                      "not_run_yet": not_run_yet, "breakpoints": list(breakpoints), "description": description, "command": command,
+                      "modules": len(sys.modules), **more}
         with self.lock:  # whoever lets the stopped threads go has seen this one, or is seen here; stops are told in their order
             if not self._may_stop():
                 return
