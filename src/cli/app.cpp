@@ -17,6 +17,7 @@
 #include "base/number_text.h"
 #include "base/shown_json.h"
 #include "base/text.h"
+#include "cli/cmd_dap.h"
 #include "cli/debug_words.h"
 #include "cli/help.h"
 

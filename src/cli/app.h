@@ -27,7 +27,6 @@ void print_json(const Json& document);  // on stdout, one line; bytes that are n
 void add_clean(App& app);
 void add_compare(App& app);
 void add_coverage(App& app);
-void add_dap(App& app);
 void add_debug(App& app);
 void add_doctor(App& app);
 void add_edit(App& app);

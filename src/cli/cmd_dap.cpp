@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "capture/store.h"
 #include "cli/app.h"
+#include "cli/cmd_dap.h"
 #include "dap/adapter.h"
 #include "rest/service_process.h"
 

@@ -22,10 +22,8 @@ class DapClient:
         self.process = self.socket = None
         if port is not None:
             self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
-            self._in = self._out = self.socket.makefile("rwb", buffering=0)
         else:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **options)
-            self._in, self._out = self.process.stdout, self.process.stdin
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options)
         self._number = 0
         self._last_seq = 0
         self._arrived = queue.Queue()
@@ -35,29 +33,20 @@ class DapClient:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self):
-        reader = self._in if self.socket is None else self.socket.makefile("rb")
+        reader = self.process.stdout if self.socket is None else self.socket.makefile("rb")
         try:
             while True:
                 size = None
                 while True:
-                    line = b""
-                    while not line.endswith(b"\r\n"):
-                        byte = reader.read(1) if self.socket is None else reader.readline()
-                        if not byte:
-                            raise EOFError
-                        line += byte
+                    line = reader.readline()
+                    if not line:
+                        raise EOFError
                     if line == b"\r\n":
                         break
                     name, _, value = line.decode("ascii").partition(":")
                     assert name == "Content-Length", line
                     size = int(value)
-                body = b""
-                while len(body) < size:
-                    piece = reader.read(size - len(body))
-                    if not piece:
-                        raise EOFError
-                    body += piece
-                self._arrived.put(json.loads(body))
+                self._arrived.put(json.loads(reader.read(size)))
         except (EOFError, OSError, ValueError, AssertionError) as error:
             self._arrived.put(error)
 
@@ -65,8 +54,8 @@ class DapClient:
         if self.socket is not None:
             self.socket.sendall(data)
         else:
-            self._out.write(data)
-            self._out.flush()
+            self.process.stdin.write(data)
+            self.process.stdin.flush()
 
     def send(self, command, **arguments):
         self._number += 1

@@ -20,6 +20,7 @@ _OPTIONS = {"run": False, "on_disconnect": "continue", "stop_on_exception": "unc
 
 class Agent:
     def __init__(self, environment, options, began):
+        self.twin = options.get("twin")  # of one of two programs in step: its side, and where they meet
         self.options = {**_OPTIONS, **{key: value for key, value in options.items() if key in _OPTIONS}}
         self.folder = folder = environment["LOCKSTEP_AGENT_SESSION"]
         # The next service takes over what has a record.
@@ -63,6 +64,8 @@ class Agent:
                       "started_us": int((time.perf_counter() - self.began) * 1e6), **about}
         self.channel.event("hello", self.hello)
         self.trace.write("start", {"session_id": self.session_id, "script_path": code.co_filename, **about})
+        if self.twin is not None:
+            self.load_features().open_gate(self.twin)
         if self.options["check_bounds"]:
             self.load_features().watch_bounds(True, True)
         if self.options["count_calls"]:

@@ -241,13 +241,29 @@ def bounds(agent, args):
     return {}
 
 
+def gate(agent, args):
+    """How one side of a twin session goes on: with the other, or alone."""
+    one = agent.features.gate if agent.features is not None else None
+    if one is None:
+        raise Refused("unsupported", "the program is no side of a twin session", "debug twin start")
+    mode, place, name = text(args, "mode"), text(args, "place"), text(args, "substitute")
+    if mode is not None and mode not in ("off", "divergence", "next", "meet", "hold"):
+        raise Refused("bad_request", f"mode is {mode!r}", "expected off, divergence, next, meet or hold")
+    if mode is not None:
+        one.mode, one.place = mode, place or None
+    if name:
+        one.substituted.append(name)
+    one.replace_once = bool(args.get("replace", one.replace_once))
+    return one.status()
+
+
 def nothing(agent, args):
     return {}
 
 
 ANY = {"status": status, "threads": threads, "break": set_break, "breaks": list_breaks, "remove": remove, "clear": clear, "enable": enable,
        "pause": pause, "files": files, "count": calls.operation, "why": why, "checkpoints": checkpoints, "terminate": terminate, "bounds": bounds,
-       "loaded": loaded, "exceptions": exceptions, "disconnect": nothing, "ping": nothing}
+       "loaded": loaded, "gate": gate, "exceptions": exceptions, "disconnect": nothing, "ping": nothing}
 STOPPED = {"eval": inspection.evaluation, "set": inspection.set_value, "vars": inspection.variables, "stack": inspection.stack,
            "location": inspection.location, "summary": inspection.summary, "source": _source_here,
            "complete": completion.complete, "picture": picture.picture}
