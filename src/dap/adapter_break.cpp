@@ -111,9 +111,12 @@ void DapAdapter::set_one(Set& one, CallControl& control) {
 
 Json DapAdapter::shown_breakpoint(const Set& one) {
   const std::string state = text(one.last, "state");
-  Json shown{{"id", one.id}, {"verified", state == "verified"}};
-  if (const std::string message = text(one.last, "message"); !message.empty()) shown["message"] = message;
-  if (state == "pending") shown["reason"] = "pending";
+  // A line that holds code is known to be right before the program has come to load it; a function's name is not.
+  const bool found = state == "pending" && text(one.last, "kind") == "line" && whole(one.last, "line") > 0;
+  Json shown{{"id", one.id}, {"verified", state == "verified" || found}};
+  if (const std::string message = text(one.last, "message"); !message.empty() && !message.starts_with("waits"))
+    shown["message"] = message;
+  if (state == "pending" && !found) shown["reason"] = "pending";
   if (state == "invalid" || one.number < 0) shown["reason"] = "failed";
   Json place = one.last;
   if (const Json places = dap::list(one.last, "places"); !places.empty() && whole(place, "line") < 1) place = places[0];

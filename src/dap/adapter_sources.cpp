@@ -66,7 +66,7 @@ Json DapAdapter::source(const Json& arguments, CallControl& control) {
       if (first + static_cast<int64_t>(i) == line + 1 && lines[i].is_string()) {
         std::string one = lines[i].get<std::string>();
         while (!one.empty() && (one.back() == '\n' || one.back() == '\r')) one.pop_back();
-        content += one + "\n";
+        content += (line > 0 ? "\n" : "") + one;
         ++line;
       }
     if (lines.empty() || first + static_cast<int64_t>(lines.size()) <= line) break;
