@@ -175,6 +175,7 @@ std::string DapAdapter::session() const {
 
 void DapAdapter::send(Json message) {
   const std::lock_guard lock(sending_);
+  if (gone_) return;  // nobody reads it
   Json numbered{{"seq", next_seq_++}};
   numbered.update(message);
   send_(dap_frame(numbered));
@@ -224,6 +225,7 @@ void DapAdapter::close() {
     queue_.clear();
     for (auto& [number, cancelled] : running_) *cancelled = true;
     if (done_ || closing_) return;
+    gone_ = true;
   }
   receive({{"seq", -2}, {"type", "request"}, {"command", "disconnect"}, {"arguments", Json::object()}});
 }

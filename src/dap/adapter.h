@@ -128,7 +128,7 @@ class DapAdapter {
 
   DapService service_;
   Send send_;
-  std::atomic<bool> done_{false};
+  std::atomic<bool> done_{false}, gone_{false};
 
   std::mutex sending_;
   int64_t next_seq_ = 1;

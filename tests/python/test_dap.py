@@ -4,7 +4,6 @@ import base64
 import io
 import json
 import pathlib
-import re
 import signal
 import socket
 import subprocess
@@ -290,7 +289,7 @@ def test_tensors_are_summarised_and_opened_by_slices(home, framework):
     assert list(rows) == ["[1]"] and "[3, 40]" in rows["[1]"]["value"]
     row = client.variables(rows["[1]"]["variablesReference"], filter="indexed")
     numbers = client.variables(row["[2]"]["variablesReference"], filter="indexed", start=2, count=3)
-    assert [float(re.search(r"[\d.]+|nan", one["value"].split(") ")[-1].split("(")[-1]).group()) for one in numbers.values()][0] == 202.0
+    assert "202.0" in numbers["[2]"]["value"] and "nan" in numbers["[3]"]["value"]
     slice_ = client.request("evaluate", expression="x[0, :, ::20]", frameId=frame["id"], context="repl")
     assert "[3, 2]" in slice_["result"] and slice_["indexedVariables"] == 3
     shown = client.request("lockstep/tensorPicture", expression="y['scores']", frameId=frame["id"])

@@ -59,7 +59,7 @@ def variables(agent, stop, args):
 
 
 def _variable(name, value, kind, expression):
-    about = {"name": name, "value": parts.shown(value), "kind": kind, "expression": expression}
+    about = {"name": name, "value": parts.shown(value, kind == "part"), "kind": kind, "expression": expression}
     inside = parts.describe(value)
     if inside is not None:
         about["parts"] = inside

@@ -1,5 +1,6 @@
 """What a value is made of: the items of a container, the rows of a tensor, the attributes of an object. Each part has an expression that leads to it,
-so that whoever looks deeper only needs to name it. Nothing of the value is called beyond its own items: no property runs, no lazy array is evaluated."""
+so that whoever looks deeper only needs to name it. Nothing of the value is called beyond its own items: no property runs, and a lazy array is evaluated only where
+its numbers themselves are asked for."""
 
 import sys
 
@@ -139,10 +140,10 @@ def describe(value):
     return {"named": named, "indexed": indexed} if named or indexed else None
 
 
-def shown(value):
-    """A part as a line shows it: a tensor's single number as that number."""
+def shown(value, opened=False):
+    """A part as a line shows it: a tensor's single number as that number; of a lazy one only where it was opened."""
     framework = tensors.framework_of(value)
-    if framework in ("torch", "numpy") and len(value.shape) == 0 and not (framework == "torch" and value.device.type == "meta"):
+    if (framework in ("torch", "numpy") or (framework == "mlx" and opened)) and len(value.shape) == 0 and not (framework == "torch" and value.device.type == "meta"):
         about = values.describe(value, 1)
         try:
             about["text"] = str(value.item())
