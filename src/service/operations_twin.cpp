@@ -58,9 +58,12 @@ void set_gate(Session& session, const Json& wanted) {
   if (session.live()) session.ask("gate", wanted, kAnswerSecs);
 }
 
+// What was compared so far; of a candidate that has ended, what it said last.
 Json comparison_of(const Sides& sides) {
-  Json told = answer_of([&] { return sides.candidate->ask("gate", Json::object(), kAnswerSecs); });
-  return told;
+  if (sides.candidate->live())
+    return answer_of([&] { return sides.candidate->ask("gate", Json::object(), kAnswerSecs); });
+  const Json report = sides.candidate->report();
+  return report.is_object() ? report.value("gate", Json(nullptr)) : Json(nullptr);
 }
 
 Json both(const Sides& sides) {
@@ -69,7 +72,7 @@ Json both(const Sides& sides) {
            {"candidate", brief_status(*sides.candidate)}};
   const auto stands = [](const Session& session) { return session.state() == "stopped"; };
   out["stopped"] = stands(*sides.reference) && stands(*sides.candidate);
-  if (sides.candidate->live()) out["comparison"] = comparison_of(sides);
+  if (Json compared = comparison_of(sides); compared.is_object()) out["comparison"] = std::move(compared);
   return out;
 }
 
