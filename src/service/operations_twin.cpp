@@ -76,10 +76,14 @@ Json both(const Sides& sides) {
   return out;
 }
 
+bool waits_at_the_gate(Session& session) {
+  return answer_of([&] { return session.ask("gate", Json::object(), kAnswerSecs); }).value("mode", Json("off")) !=
+         Json("off");
+}
+
 // Until both stand or have ended. One that stands alone holds the other where it waits for it; one that has ended lets
 // the other go on by itself.
-Json settled(const Sides& sides, int64_t reference_stops, int64_t candidate_stops, bool in_step, double secs,
-             CallControl& control) {
+Json settled(const Sides& sides, int64_t reference_stops, int64_t candidate_stops, double secs, CallControl& control) {
   const auto cancelled = [&] { return control.cancelled(); };
   const double most = std::min(secs, control.longest_wait_secs), began = now_secs();
   bool told_reference = false, told_candidate = false;
@@ -88,14 +92,14 @@ Json settled(const Sides& sides, int64_t reference_stops, int64_t candidate_stop
     const bool r = arrived(*sides.reference, reference_stops), c = arrived(*sides.candidate, candidate_stops);
     if (r && c) break;
     if (now_secs() - began >= most || control.cancelled()) break;
-    if (in_step && (r || c)) {
+    if (r || c) {
       // The stop of one is told to the other before it is seen here, unless it came from elsewhere.
       Session& waiting = r ? *sides.candidate : *sides.reference;
       Session& settled_one = r ? *sides.reference : *sides.candidate;
       bool& told = r ? told_candidate : told_reference;
       const int64_t before = r ? candidate_stops : reference_stops;
       waiting.wait_for_stop(before, std::min(0.3, most), cancelled);
-      if (!told && !arrived(waiting, before)) {
+      if (!told && !arrived(waiting, before) && waits_at_the_gate(waiting)) {
         told = true;
         set_gate(waiting, {{"mode", settled_one.live() ? "hold" : "off"}});
       }
@@ -111,18 +115,17 @@ Json settled(const Sides& sides, int64_t reference_stops, int64_t candidate_stop
   return out;
 }
 
-Json resume_both(const Sides& sides, const char* operation, const Json& wanted, bool in_step, double secs,
-                 CallControl& control) {
+Json resume_both(const Sides& sides, const char* operation, double secs, CallControl& control) {
   const int64_t reference = sides.reference->stops(), candidate = sides.candidate->stops();
   bool any = false;
   for (Session* one : {sides.reference.get(), sides.candidate.get()})
     if (one->state() == "stopped") {
-      one->ask(operation, wanted, kAnswerSecs, [&] { return control.cancelled(); });
+      one->ask(operation, Json::object(), kAnswerSecs, [&] { return control.cancelled(); });
       any = true;
     }
   if (!any && !sides.reference->live() && !sides.candidate->live())
     fail(Code::kConflict, "twin", "both programs have ended", {.hint = "debug twin REFERENCE.py CANDIDATE.py"});
-  return settled(sides, reference, candidate, in_step, secs, control);
+  return settled(sides, reference, candidate, secs, control);
 }
 
 Environment environment_with(const Json& arguments, const Json& twin) {
@@ -187,7 +190,7 @@ Json go_on_together(Service& service, const Json& arguments, CallControl& contro
   const std::string mode = until ? "divergence" : !at.empty() ? "meet" : "off";
   for (Session* one : {sides.reference.get(), sides.candidate.get()})
     set_gate(*one, {{"mode", mode}, {"place", at}});
-  return resume_both(sides, "continue", Json::object(), mode != "off", arguments["max_wait"].get<double>(), control);
+  return resume_both(sides, "continue", arguments["max_wait"].get<double>(), control);
 }
 
 Json next_together(Service& service, const Json& arguments, CallControl& control) {
@@ -195,8 +198,7 @@ Json next_together(Service& service, const Json& arguments, CallControl& control
   const bool call = arguments["call"].get<bool>();
   for (Session* one : {sides.reference.get(), sides.candidate.get()})
     set_gate(*one, {{"mode", call ? "next" : "off"}});
-  return resume_both(sides, call ? "continue" : "next", Json::object(), call, arguments["max_wait"].get<double>(),
-                     control);
+  return resume_both(sides, call ? "continue" : "next", arguments["max_wait"].get<double>(), control);
 }
 
 Json substitute(Service& service, const Json& arguments, CallControl& control) {
@@ -206,7 +208,7 @@ Json substitute(Service& service, const Json& arguments, CallControl& control) {
   sides.candidate->ask("gate", wanted, kAnswerSecs);
   if (!arguments["run"].get<bool>()) return both(sides);
   for (Session* one : {sides.reference.get(), sides.candidate.get()}) set_gate(*one, {{"mode", "divergence"}});
-  return resume_both(sides, "continue", Json::object(), true, arguments["max_wait"].get<double>(), control);
+  return resume_both(sides, "continue", arguments["max_wait"].get<double>(), control);
 }
 
 Json wait_for_both(Service& service, const Json& arguments, CallControl& control) {
@@ -214,7 +216,7 @@ Json wait_for_both(Service& service, const Json& arguments, CallControl& control
   const auto standing = [](const Session& session) {
     return session.state() == "stopped" ? session.stops() - 1 : session.stops();
   };
-  return settled(sides, standing(*sides.reference), standing(*sides.candidate), false,
+  return settled(sides, standing(*sides.reference), standing(*sides.candidate),
                  arguments["max_wait"].get<double>(), control);
 }
 

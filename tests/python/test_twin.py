@@ -58,6 +58,14 @@ def twin(home, candidate, *words, reference=REFERENCE):
     return home.debug("twin", "start", home.write("reference.py", reference), home.write("candidate.py", candidate), "--python", home.python, *words)
 
 
+def together(home, *words):
+    """The answer once both stand or have ended: on a busy machine importing torch alone may take longer than a call waits."""
+    answer = home.debug("twin", *words)
+    while any(answer[side]["state"] == "running" for side in ("reference", "candidate")):
+        answer = home.debug("twin", "wait")
+    return answer
+
+
 def stops(answer):
     return [answer[side].get("stop", {}).get("description", "") for side in ("reference", "candidate")]
 
@@ -65,7 +73,7 @@ def stops(answer):
 def test_both_stop_where_they_part_with_their_frames_alive(home):
     began = twin(home, WRONG)
     assert began["stopped"] and began["reference"]["stop"]["reason"] == "entry"
-    found = home.debug("twin", "continue", "--until-divergence")
+    found = together(home, "continue", "--until-divergence")
     assert found["stopped"]
     for side, name in (("reference", "Net"), ("candidate", "Port")):
         stop = found[side]["stop"]
@@ -78,7 +86,7 @@ def test_both_stop_where_they_part_with_their_frames_alive(home):
     assert looked["difference"]["relative"] == pytest.approx(0.05, rel=1e-3)
     apart = home.debug("eval", "float((_output - _reference).abs().max())", "--session", "candidate-candidate")["value"]["value"]
     assert apart == pytest.approx(found["candidate"]["stop"]["data"]["max_abs"], rel=1e-5)
-    both = home.debug("twin", "next")
+    both = together(home, "next")
     assert [both[side]["stop"]["location"]["text"] for side in ("reference", "candidate")] == ["return x + h"] * 2
     ended = home.debug("twin", "terminate")
     assert not any(alive(ended[side]["pid"]) for side in ("reference", "candidate"))
@@ -86,10 +94,10 @@ def test_both_stop_where_they_part_with_their_frames_alive(home):
 
 def test_a_substituted_tensor_makes_the_rest_right(home):
     twin(home, WRONG)
-    home.debug("twin", "continue", "--until-divergence")
-    again = home.debug("twin", "substitute")
+    together(home, "continue", "--until-divergence")
+    again = together(home, "substitute")
     assert all("blocks.2.lin, call 1" in text for text in stops(again)), "the first call is mended, the second parts again"
-    done = home.debug("twin", "substitute", "--name", "*.blocks.2.lin")
+    done = together(home, "substitute", "--name", "*.blocks.2.lin")
     assert done["candidate"]["state"] == "ended", "nothing else parts: that was all"
     assert done["comparison"]["worst"] < 1 and done["comparison"]["compared"] == 26
     logs = [pathlib.Path(done[side]["output"]).read_text() for side in ("reference", "candidate")]
@@ -98,17 +106,17 @@ def test_a_substituted_tensor_makes_the_rest_right(home):
 
 def test_equal_programs_end_together_and_places_are_the_same(home):
     twin(home, REFERENCE.replace("class Net(", "class Port(").replace("Net()", "Port()"))
-    at = home.debug("twin", "continue", "--at", "*.blocks.1.norm")
+    at = together(home, "continue", "--at", "*.blocks.1.norm")
     assert all("blocks.1.norm, call 0: relative error 0" in text for text in stops(at))
-    assert all("blocks.1.lin, call 0" in text for text in stops(home.debug("twin", "next", "--call")))
-    done = home.debug("twin", "continue", "--until-divergence")
+    assert all("blocks.1.lin, call 0" in text for text in stops(together(home, "next", "--call")))
+    done = together(home, "continue", "--until-divergence")
     assert [done[side]["end"]["exit_code"] for side in ("reference", "candidate")] == [0, 0]
     assert done["comparison"]["worst"] == 0 and done["comparison"]["passed"] == 0
 
 
 def test_a_side_that_ends_lets_the_other_go_on(home):
     twin(home, REFERENCE.replace("y = net(x)", "y = net.blocks[0](x)"))
-    done = home.debug("twin", "continue", "--until-divergence")
+    done = together(home, "continue", "--until-divergence")
     assert [done[side]["state"] for side in ("reference", "candidate")] == ["ended", "ended"]
     with pytest.raises(AssertionError, match="no twin session"):
         home.debug("twin", "status", "--twin", "nobody")
@@ -154,9 +162,9 @@ mx.eval(y)
                                                           {"candidate": "Port.layers.*", "reference": "Net.blocks.*"}]}))
     reference = REFERENCE.replace("range(2)", "range(1)")
     twin(home, port.replace("EPS", "1e-5"), "--map", rules, reference=reference)
-    done = home.debug("twin", "continue", "--until-divergence")
+    done = together(home, "continue", "--until-divergence")
     assert done["candidate"]["state"] == "ended", stops(done)
     assert done["comparison"]["compared"] >= 12 and 0 < done["comparison"]["worst"] < 1e-5
     twin(home, port.replace("EPS", "1e-2"), "--map", rules, reference=reference)
-    parted = home.debug("twin", "continue", "--until-divergence")
+    parted = together(home, "continue", "--until-divergence")
     assert "Port.layers.0.pre" in stops(parted)[1] and "Net.blocks.0.norm" in stops(parted)[0]

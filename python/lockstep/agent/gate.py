@@ -133,8 +133,10 @@ class Gate:
         return name in self._known or (tail(name) and "." + tail(name) in self._known)
 
     @staticmethod
-    def _same(one, other):
-        return one == other or bool(tail(one) and tail(one) == tail(other))
+    def _same(name, role, there):
+        """Whether both stand at the same place. The whole model is the same one whatever its class is called; a checkpoint's name is all that it has."""
+        other = there["at"]
+        return name == other or (tail(name) == tail(other) and (bool(tail(name)) or role == there["role"] == "output"))
 
     # -- at a place -----------------------------------------------------------------------------------------------------
     def meet(self, name, value, module, frame, what="output"):
@@ -152,7 +154,7 @@ class Gate:
         ours = name if self.reference else self._translated(name)
         hit = self._hits[ours] = self._hits.get(ours, -1) + 1
         try:
-            found = self._meet(ours, hit, value, framework, module)
+            found = self._meet(ours, hit, what, value, framework, module)
         except Alone:
             self._wire.clear()
             return value
@@ -179,15 +181,15 @@ class Gate:
             return restored(value, framework, *replacement)
         return value
 
-    def _meet(self, name, hit, value, framework, module):
+    def _meet(self, name, hit, role, value, framework, module):
         """What the comparison says; None where there was nothing to compare."""
         wire = self._wire
         if not self.reference and (name, hit) in self._early:
             return self._judge(name, hit, value, framework, module, *self._early.pop((name, hit)), alone=True)
-        wire.send(self, {"at": name, "hit": hit})
+        wire.send(self, {"at": name, "hit": hit, "role": role})
         while True:
             there, _ = wire.take(self)
-            same = self._same(name, there["at"])
+            same = self._same(name, role, there)
             knows = bool(same or self._knows(there["at"]))
             wire.send(self, {"knows": knows})
             known, _ = wire.take(self)
@@ -209,7 +211,7 @@ class Gate:
                 self.passed += 1
                 return None
             # The other side has passed its place and comes to another one; we stand where we stood.
-            wire.send(self, {"at": name, "hit": hit})
+            wire.send(self, {"at": name, "hit": hit, "role": role})
         if self.reference:
             self._send_values(value, framework)
             verdict, _ = wire.take(self)
