@@ -1,5 +1,6 @@
 // threads, stackTrace, scopes, exceptionInfo, completions.
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "dap/adapter.h"
@@ -14,6 +15,13 @@ using dap::text;
 using dap::whole;
 
 constexpr int64_t kMostFramesAtOnce = 1000;
+
+// A part of an answer where it lies: a deep stack is a large tree to copy.
+const Json& part_of(const Json& object, const char* name) {
+  static const Json kNone;
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return object.is_object() && found != object.end() ? *found : kNone;
+}
 
 Json exception_details(const Json& exception, int depth = 0) {
   Json details{{"message", text(exception, "message")},
@@ -70,6 +78,12 @@ Json DapAdapter::stack_trace(const Json& arguments, CallControl& control) {
   const int64_t start = std::max<int64_t>(whole(arguments, "startFrame"), 0);
   const int64_t levels = std::max<int64_t>(whole(arguments, "levels"), 0);  // 0: all
   Json shown = Json::array();
+  std::map<std::pair<std::string, bool>, Json> sources;  // of files, which are few
+  const auto source_for = [&](const std::string& file, bool library) -> const Json& {
+    Json& source = sources[{file, library}];
+    if (source.is_null()) source = source_of(file, library ? "deemphasize" : "");
+    return source;
+  };
   int64_t total = start, from = start;
   do {
     const int64_t left = levels == 0 ? kMostFramesAtOnce : levels - (from - start);
@@ -77,14 +91,14 @@ Json DapAdapter::stack_trace(const Json& arguments, CallControl& control) {
     if (thread != 0) wanted["thread"] = thread;
     const Json part = call("debug stack", wanted, control);
     total = whole(part, "total");
-    const Json frames = dap::list(part, "frames");
-    if (frames.empty()) break;
+    const Json& frames = part_of(part, "frames");
+    if (!frames.is_array() || frames.empty()) break;
     for (const Json& frame : frames) {
-      const Json place = field(frame, "location");
+      const Json& place = part_of(frame, "location");
       const int64_t index = whole(frame, "index");
       Json one{{"id", references_.add(FrameReference{thread, index})},
                {"name", text(place, "function", "?")},
-               {"source", source_of(text(place, "file"), flag(frame, "library") ? "deemphasize" : "")},
+               {"source", source_for(text(place, "file"), flag(frame, "library"))},
                {"line", std::max<int64_t>(whole(place, "line"), 1) - 1 + first_line_},
                {"column", first_column_}};
       if (const std::string module = text(place, "module"); !module.empty()) one["moduleId"] = module;

@@ -24,15 +24,16 @@ def local_variables(frame, most, pattern=None):
     code = frame.f_code
     found = []
     arguments = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)])
-    is_module = frame.f_locals is frame.f_globals
-    for name, value in list(frame.f_locals.items()):
+    held, free = frame.f_locals, frozenset(code.co_freevars)  # each look at them makes them anew
+    is_module = held is frame.f_globals
+    for name, value in list(held.items()):
         if name.startswith("__") and name.endswith("__"):
             continue
         if is_module and (isinstance(value, type(sys)) or isinstance(value, type)):
             continue
         if pattern is not None and not pattern(name):
             continue
-        kind = "argument" if name in arguments else "cell" if name in code.co_freevars else "global" if is_module else "local"
+        kind = "argument" if name in arguments else "cell" if name in free else "global" if is_module else "local"
         found.append((name, value, kind))
         if len(found) >= most:
             break
@@ -112,8 +113,13 @@ def _keep(stop, value):
 def stack(agent, stop, args):
     limit, start = integer(args, "limit", 50, 1, 1000), integer(args, "from", 0, 0)
     frames = stop.frames()
-    shown = [{"index": index, "location": stops.location(frame, line), "kind": stops.frame_kind(frame),
-              "library": sources.is_library(frame.f_code.co_filename)} for index, (frame, line) in enumerate(frames[start : start + limit], start)]
+    known, shown = {}, []  # what is told of a line is the same in every frame that stands there: a deep recursion costs one look
+    for index, (frame, line) in enumerate(frames[start : start + limit], start):
+        key = (frame.f_code, line, id(frame.f_globals)) if hasattr(frame.f_code, "co_qualname") else (index,)
+        told = known.get(key)
+        if told is None:
+            told = known[key] = (stops.location(frame, line), stops.frame_kind(frame), sources.is_library(frame.f_code.co_filename))
+        shown.append({"index": index, "location": told[0], "kind": told[1], "library": told[2]})
     return {"frames": shown, "total": len(frames)}
 
 
