@@ -71,7 +71,8 @@ void add_dap(App& app) {
       app.cli.add_subcommand("dap", "the Debug Adapter Protocol, for editors: on stdin and stdout, or on a port");
   command->footer("lockstep dap\nlockstep dap --port 0");
   auto port = std::make_shared<int>(-1);
-  command->add_option("--port", *port, "listen on this port of this machine instead, for any number of clients; 0 for any")
+  command
+      ->add_option("--port", *port, "listen on this port of this machine instead, for any number of clients; 0 for any")
       ->check(CLI::Range(0, 65535))
       ->type_name("PORT");
   command->callback([&app, port] {

@@ -256,9 +256,9 @@ Text difference_text(const Json& difference) {
   if (text(difference, "kind") == "shape")
     return Text::of("shapes differ: {} and {}", text(difference, "shape"), text(difference, "candidate_shape"));
   if (text(difference, "unequal") == "0") return Text("equal");
-  return Text::of("relative {}, largest {}, {} of {} values differ", numbers(Json::array({part(difference, "relative")})),
-                  numbers(Json::array({part(difference, "max_abs")})), text(difference, "unequal"),
-                  text(difference, "of"));
+  return Text::of(
+      "relative {}, largest {}, {} of {} values differ", numbers(Json::array({part(difference, "relative")})),
+      numbers(Json::array({part(difference, "max_abs")})), text(difference, "unequal"), text(difference, "of"));
 }
 
 Text twin_variable(const Json& row) {
@@ -288,8 +288,7 @@ Text twin_text(const std::string& verb, const Json& result, const Terminal& term
   if (verb == "vars") return rows(part(result, "variables"), twin_variable, "no variables");
   if (verb != "eval") return twin_status(result, terminal);
   Text out;
-  for (const char* side : {"reference", "candidate"})
-    out += Text::of("{}\n", side) + twin_value(part(result, side));
+  for (const char* side : {"reference", "candidate"}) out += Text::of("{}\n", side) + twin_value(part(result, side));
   if (const Text apart = difference_text(part(result, "difference")); !apart.empty())
     out += Text::of("difference: {}\n", apart);
   return out;
@@ -300,8 +299,9 @@ Text completion_line(const Json& one) {
 }
 
 Text picture_text(const Json& result) {
-  return Text::of("{}{} x {}, {} to {}, {} not finite\n", text(result, "path").empty() ? "" : text(result, "path") + ": ",
-                  text(result, "width"), text(result, "height"), numbers(Json::array({part(result, "min")})),
+  return Text::of("{}{} x {}, {} to {}, {} not finite\n",
+                  text(result, "path").empty() ? "" : text(result, "path") + ": ", text(result, "width"),
+                  text(result, "height"), numbers(Json::array({part(result, "min")})),
                   numbers(Json::array({part(result, "max")})), text(result, "not_finite"));
 }
 

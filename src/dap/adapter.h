@@ -159,7 +159,8 @@ class DapAdapter {
 
   int first_line_ = 1, first_column_ = 1;  // how the client counts
   References references_;
-  std::map<std::string, std::vector<Set>> breakpoints_;  // source file, or "" for functions; of the worker, under order_
+  std::map<std::string, std::vector<Set>>
+      breakpoints_;  // source file, or "" for functions; of the worker, under order_
   int64_t next_breakpoint_ = 1;
   std::vector<std::string> shown_sources_;  // files that the client cannot open itself, by their number - 1
   std::vector<std::thread> followers_;

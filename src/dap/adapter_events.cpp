@@ -79,7 +79,9 @@ void DapAdapter::translate(const Json& told) {
     if (!known && configured_) event("continued", {{"threadId", id}, {"allThreadsContinued", false}});
   } else if (kind == "output") {
     const std::string category = text(told, "category");
-    Json body{{"category", category == "program" ? "stdout" : category == "bounds" ? "stderr" : "console"},
+    Json body{{"category", category == "program"  ? "stdout"
+                           : category == "bounds" ? "stderr"
+                                                  : "console"},
               {"output", text(told, "text") + "\n"}};
     if (const Json place = field(told, "location"); place.is_object() && whole(place, "line") > 0) {
       body["source"] = source_of(text(place, "file"));
@@ -122,10 +124,8 @@ void DapAdapter::stopped_event(const Json& stop) {
     stops_[id] = stop;
     own_resumed_.erase(id);
   }
-  Json body{{"reason", reason_of(reason)},
-            {"threadId", id},
-            {"allThreadsStopped", false},
-            {"preserveFocusHint", false}};
+  Json body{
+      {"reason", reason_of(reason)}, {"threadId", id}, {"allThreadsStopped", false}, {"preserveFocusHint", false}};
   if (const std::string description = text(stop, "description"); !description.empty()) {
     body["description"] = reason == "exception" ? "Uncaught exception" : description;
     body["text"] = description;

@@ -27,12 +27,12 @@ std::string number_text(const Json& value) {
 std::string tensor_summary(const Json& tensor) {
   std::string sizes;
   for (const Json& size : dap::list(tensor, "shape")) sizes += (sizes.empty() ? "" : ", ") + size.dump();
-  std::string line = fmt::format("{} {}[{}] {}", text(tensor, "framework"), text(tensor, "dtype"), sizes,
-                                 text(tensor, "device"));
+  std::string line =
+      fmt::format("{} {}[{}] {}", text(tensor, "framework"), text(tensor, "dtype"), sizes, text(tensor, "device"));
   if (const Json stats = field(tensor, "stats"); stats.is_object())
     for (const char* name : {"min", "max", "mean", "std", "nan", "inf"})
-      if (stats.contains(name) && !((std::string_view(name) == "nan" || std::string_view(name) == "inf") &&
-                                    stats[name] == Json(0)))
+      if (stats.contains(name) &&
+          !((std::string_view(name) == "nan" || std::string_view(name) == "inf") && stats[name] == Json(0)))
         line += fmt::format(" {} {}", name, number_text(stats[name]));
   if (const Json values = dap::list(tensor, "values"); !values.empty()) {
     line += " [";
@@ -72,8 +72,8 @@ Json DapAdapter::part_from(const Json& told, int64_t holder, const FrameReferenc
   references_.remember(holder, name, expression);
   shown["variablesReference"] = 0;
   if (parts.is_object()) {
-    shown["variablesReference"] = references_.add(OpenReference{
-        .kind = OpenReference::Kind::kParts, .frame = frame, .expression = expression, .tensor = tensor});
+    shown["variablesReference"] = references_.add(
+        OpenReference{.kind = OpenReference::Kind::kParts, .frame = frame, .expression = expression, .tensor = tensor});
     add_counts(shown, parts, tensor);
   }
   return shown;

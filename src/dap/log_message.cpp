@@ -47,7 +47,8 @@ std::vector<LogPiece> pieces_of(std::string_view message) {
       continue;
     }
     const size_t end = c == '{' ? end_of_expression(message, i + 1) : std::string_view::npos;
-    if (end == std::string_view::npos || message.substr(i + 1, end - i - 1).find_first_not_of(" \t") == std::string_view::npos) {
+    if (end == std::string_view::npos ||
+        message.substr(i + 1, end - i - 1).find_first_not_of(" \t") == std::string_view::npos) {
       plain += c;
       continue;
     }

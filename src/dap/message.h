@@ -1,5 +1,5 @@
-// Messages of the Debug Adapter Protocol as they lie on a pipe: a header of a few lines, an empty line, JSON. What comes
-// in is hostile until it is parsed: the header, the length and the depth are bounded before anything is kept.
+// Messages of the Debug Adapter Protocol as they lie on a pipe: a header of a few lines, an empty line, JSON. What
+// comes in is hostile until it is parsed: the header, the length and the depth are bounded before anything is kept.
 #pragma once
 #include <optional>
 #include <string>
@@ -15,8 +15,8 @@ inline constexpr size_t kMostDapMessageBytes = 4 << 20;
 class DapReader {
  public:
   void feed(std::string_view bytes) { received_.append(bytes); }
-  // The next whole message; nothing: it has not arrived yet. Error{kCorrupt}: this is not the protocol, and what follows
-  // cannot be understood either.
+  // The next whole message; nothing: it has not arrived yet. Error{kCorrupt}: this is not the protocol, and what
+  // follows cannot be understood either.
   std::optional<Json> next();
 
  private:

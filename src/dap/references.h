@@ -17,8 +17,8 @@ struct OpenReference {
   enum class Kind { kLocals, kGlobals, kParts, kStatistics };
   Kind kind = Kind::kLocals;
   FrameReference frame;
-  std::string expression{};                         // of parts and statistics
-  bool tensor = false;                              // whose statistics are offered among its parts
+  std::string expression{};                          // of parts and statistics
+  bool tensor = false;                               // whose statistics are offered among its parts
   std::map<std::string, std::string> expressions{};  // of the parts that were shown, by their names
 };
 

@@ -22,8 +22,8 @@ Json with_session(const Session& session, Json result) {
 Json set_breakpoint(Service& service, const Json& arguments, CallControl& control) {
   const auto session = service.sessions().find(text_argument(arguments, "session"));
   Json wanted = Json::object();
-  for (const char* name : {"where", "module", "checkpoint", "nan", "when", "context", "hits", "hit_when", "once",
-                           "log", "capture"})
+  for (const char* name :
+       {"where", "module", "checkpoint", "nan", "when", "context", "hits", "hit_when", "once", "log", "capture"})
     if (arguments.contains(name)) wanted[name] = arguments[name];
   if (arguments.contains("if")) wanted["condition"] = arguments["if"];
   const bool data = wanted.value("nan", false) || wanted.contains("when");

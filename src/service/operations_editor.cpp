@@ -82,7 +82,8 @@ std::vector<Operation> editor_operations() {
        .examples = {"lockstep debug complete 'self.att'"},
        .call = &complete},
       {.name = "debug loaded",
-       .help = "the program's source files in the order in which they were seen loaded, so that new ones can be asked for",
+       .help =
+           "the program's source files in the order in which they were seen loaded, so that new ones can be asked for",
        .arguments =
            {session,
             {.name = "after",

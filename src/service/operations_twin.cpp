@@ -21,7 +21,8 @@ using enum ArgumentType;
 constexpr double kAnswerSecs = 15;
 constexpr size_t kMostDifferences = 40;  // tensors of a frame that are compared for one look
 constexpr const char* kTwinFields =
-    "twin:string reference:object candidate:object stopped:boolean comparison?:object differences?:objects hint?:string";
+    "twin:string reference:object candidate:object stopped:boolean comparison?:object differences?:objects "
+    "hint?:string";
 
 struct Sides {
   Twin twin;
@@ -145,9 +146,8 @@ Json start_twin(Service& service, const Json& arguments, CallControl& control) {
   if (arguments.contains("map"))
     for (const MapRule& rule : read_map(text_argument(arguments, "map")))
       rules.push_back({{"candidate", rule.candidate}, {"reference", rule.reference}});
-  const std::string name = arguments.contains("name")
-                               ? text_argument(arguments, "name")
-                               : fs::path(text_argument(arguments, "candidate")).stem().string();
+  const std::string name = arguments.contains("name") ? text_argument(arguments, "name")
+                                                      : fs::path(text_argument(arguments, "candidate")).stem().string();
   const Twins twins(service.home());
   const fs::path place = twins.make_meeting_place(name);
   Sides sides{{name, "", ""}, nullptr, nullptr};
@@ -165,8 +165,7 @@ Json start_twin(Service& service, const Json& arguments, CallControl& control) {
                                    : text_argument(arguments, "python");
     request.python = python;
     request.cwd = arguments.contains("cwd") ? fs::path(text_argument(arguments, "cwd")) : fs::current_path();
-    request.environment =
-        environment_with(arguments, {{"side", side}, {"folder", place.string()}, {"map", rules}});
+    request.environment = environment_with(arguments, {{"side", side}, {"folder", place.string()}, {"map", rules}});
     const auto session = service.sessions().start(std::move(request));
     (std::string(side) == "reference" ? sides.reference : sides.candidate) = session;
     (std::string(side) == "reference" ? sides.twin.reference : sides.twin.candidate) = session->identity().id;
@@ -175,8 +174,9 @@ Json start_twin(Service& service, const Json& arguments, CallControl& control) {
   for (Session* one : {sides.reference.get(), sides.candidate.get()}) {
     one->wait_for_stop(0, std::min(60.0, control.longest_wait_secs), [&] { return control.cancelled(); });
     if (!one->live())
-      fail(Code::kIo, "twin", one->end().value("description", std::string("the program did not start")) +
-                                  last_output(one->identity().folder / "output.log", 5));
+      fail(Code::kIo, "twin",
+           one->end().value("description", std::string("the program did not start")) +
+               last_output(one->identity().folder / "output.log", 5));
   }
   Json out = both(sides);
   out["hint"] = "next: debug twin continue --until-divergence";
@@ -188,16 +188,14 @@ Json go_on_together(Service& service, const Json& arguments, CallControl& contro
   const bool until = arguments["until_divergence"].get<bool>();
   const std::string at = text_argument(arguments, "at");
   const std::string mode = until ? "divergence" : !at.empty() ? "meet" : "off";
-  for (Session* one : {sides.reference.get(), sides.candidate.get()})
-    set_gate(*one, {{"mode", mode}, {"place", at}});
+  for (Session* one : {sides.reference.get(), sides.candidate.get()}) set_gate(*one, {{"mode", mode}, {"place", at}});
   return resume_both(sides, "continue", arguments["max_wait"].get<double>(), control);
 }
 
 Json next_together(Service& service, const Json& arguments, CallControl& control) {
   const Sides sides = sides_of(service, arguments);
   const bool call = arguments["call"].get<bool>();
-  for (Session* one : {sides.reference.get(), sides.candidate.get()})
-    set_gate(*one, {{"mode", call ? "next" : "off"}});
+  for (Session* one : {sides.reference.get(), sides.candidate.get()}) set_gate(*one, {{"mode", call ? "next" : "off"}});
   return resume_both(sides, call ? "continue" : "next", arguments["max_wait"].get<double>(), control);
 }
 
@@ -216,8 +214,8 @@ Json wait_for_both(Service& service, const Json& arguments, CallControl& control
   const auto standing = [](const Session& session) {
     return session.state() == "stopped" ? session.stops() - 1 : session.stops();
   };
-  return settled(sides, standing(*sides.reference), standing(*sides.candidate),
-                 arguments["max_wait"].get<double>(), control);
+  return settled(sides, standing(*sides.reference), standing(*sides.candidate), arguments["max_wait"].get<double>(),
+                 control);
 }
 
 Json twin_status(Service& service, const Json& arguments, CallControl&) {
@@ -327,8 +325,7 @@ Json eval_both(Service& service, const Json& arguments, CallControl& control) {
   Json out{{"twin", sides.twin.name}, {"reference", look(*sides.reference)}, {"candidate", look(*sides.candidate)}};
   if (tensor_in(out["reference"].value("value", Json(nullptr))) &&
       tensor_in(out["candidate"].value("value", Json(nullptr))))
-    out["difference"] =
-        answer_of([&] { return difference_of(sides, expression, {{"frame", arguments["frame"]}}); });
+    out["difference"] = answer_of([&] { return difference_of(sides, expression, {{"frame", arguments["frame"]}}); });
   return out;
 }
 
@@ -345,18 +342,26 @@ std::vector<Operation> twin_operations() {
   return {
       {.name = "debug twin start",
        .help = "start a reference and a candidate in step, both before their first line",
-       .arguments = {{.name = "reference", .help = "the script that is right", .required = true, .positional = true, .path = true},
-                     {.name = "candidate", .help = "the port of it", .required = true, .positional = true, .path = true},
-                     {.name = "arguments", .type = kTextList, .help = "arguments of both", .positional = true},
-                     {.name = "map", .help = "names of the candidate's modules as the reference's, as in compare --map", .path = true, .value = "FILE"},
-                     {.name = "name", .help = "name of the twin session (default: the candidate's)"},
-                     {.name = "python", .help = "the Python to use (default: the active environment's)"},
-                     {.name = "candidate_python", .help = "another one for the candidate"},
-                     {.name = "cwd", .help = "folder to run in (default: the caller's)", .path = true},
-                     {.name = "env", .type = kTextMap, .help = "variables to set beside the caller's environment"},
-                     {.name = "whole_environment",
-                      .type = kTextMap,
-                      .help = "the environment in place of the service's own; the command line sends the caller's"}},
+       .arguments =
+           {{.name = "reference",
+             .help = "the script that is right",
+             .required = true,
+             .positional = true,
+             .path = true},
+            {.name = "candidate", .help = "the port of it", .required = true, .positional = true, .path = true},
+            {.name = "arguments", .type = kTextList, .help = "arguments of both", .positional = true},
+            {.name = "map",
+             .help = "names of the candidate's modules as the reference's, as in compare --map",
+             .path = true,
+             .value = "FILE"},
+            {.name = "name", .help = "name of the twin session (default: the candidate's)"},
+            {.name = "python", .help = "the Python to use (default: the active environment's)"},
+            {.name = "candidate_python", .help = "another one for the candidate"},
+            {.name = "cwd", .help = "folder to run in (default: the caller's)", .path = true},
+            {.name = "env", .type = kTextMap, .help = "variables to set beside the caller's environment"},
+            {.name = "whole_environment",
+             .type = kTextMap,
+             .help = "the environment in place of the service's own; the command line sends the caller's"}},
        .result = kTwinFields,
        .examples = {"lockstep debug twin reference.py candidate.py",
                     "lockstep debug twin reference.py candidate.py --map names.json"},
@@ -371,7 +376,8 @@ std::vector<Operation> twin_operations() {
                      {.name = "at", .help = "stop both at the next module or checkpoint of this name (a glob)"},
                      max_wait_argument(60)},
        .result = kTwinFields,
-       .examples = {"lockstep debug twin continue --until-divergence", "lockstep debug twin continue --at 'blocks.7.attn'"},
+       .examples = {"lockstep debug twin continue --until-divergence",
+                    "lockstep debug twin continue --at 'blocks.7.attn'"},
        .call = &go_on_together},
       {.name = "debug twin next",
        .help = "run both to the next line of their functions, or to the next module call of both",
@@ -405,12 +411,9 @@ std::vector<Operation> twin_operations() {
       {.name = "debug twin substitute",
        .help = "put the reference's tensor in the candidate's place where they stand, and go on to the next divergence",
        .arguments = {twin,
-                     {.name = "name", .help = "instead, at every call of the modules that this glob names, from now on"},
-                     {.name = "run",
-                      .type = kBool,
-                      .help = "go on",
-                      .standard = true,
-                      .help_off = "do not go on yet"},
+                     {.name = "name",
+                      .help = "instead, at every call of the modules that this glob names, from now on"},
+                     {.name = "run", .type = kBool, .help = "go on", .standard = true, .help_off = "do not go on yet"},
                      max_wait_argument(60)},
        .result = kTwinFields,
        .examples = {"lockstep debug twin substitute", "lockstep debug twin substitute --name 'blocks.*.attn'"},

@@ -37,7 +37,8 @@ Numbers numbers_from(const Json& told) {
       fail(Code::kCorrupt, "picture", std::string("the program's side gave no usable ") + name);
     return value.get<int64_t>();
   };
-  Numbers numbers{whole("tiles", 64), whole("channels", 3), whole("height", kMostValues), whole("width", kMostValues), {}};
+  Numbers numbers{
+      whole("tiles", 64), whole("channels", 3), whole("height", kMostValues), whole("width", kMostValues), {}};
   if (numbers.channels == 2) fail(Code::kCorrupt, "picture", "two channels are no colour");
   const Json text = told.value("floats", Json(""));
   const auto bytes = text.is_string() ? bytes_from_base64(text.get_ref<const std::string&>()) : std::nullopt;
@@ -108,11 +109,10 @@ TensorPicture tensor_picture(const Json& told) {
       }
       for (int64_t i = 0; i < tall; ++i)
         for (int64_t k = 0; k < point; ++k)
-          std::copy(colour.begin(), colour.end(),
-                    pixels.data() + ((y * tall + i) * picture.width + x * point + k) * 3);
+          std::copy(colour.begin(), colour.end(), pixels.data() + ((y * tall + i) * picture.width + x * point + k) * 3);
     }
-  picture.png = encode_png(
-      Tensor::from<uint8_t>({picture.height, picture.width, 3}, std::span<const uint8_t>(pixels)), {});
+  picture.png =
+      encode_png(Tensor::from<uint8_t>({picture.height, picture.width, 3}, std::span<const uint8_t>(pixels)), {});
   return picture;
 }
 

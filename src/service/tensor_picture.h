@@ -14,8 +14,8 @@ struct TensorPicture {
   int64_t not_finite = 0;
 };
 
-// `numbers` is what the program's side says: tiles, channels, height, width, floats (base64 of float32). Error{kCorrupt}
-// where it does not fit itself.
+// `numbers` is what the program's side says: tiles, channels, height, width, floats (base64 of float32).
+// Error{kCorrupt} where it does not fit itself.
 TensorPicture tensor_picture(const Json& numbers);
 
 }  // namespace lockstep
