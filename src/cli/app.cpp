@@ -17,6 +17,7 @@
 #include "base/number_text.h"
 #include "base/shown_json.h"
 #include "base/text.h"
+#include "cli/cmd_dap.h"
 #include "cli/debug_words.h"
 #include "cli/help.h"
 
@@ -122,6 +123,7 @@ int run_command(int argc, char** argv) {
   add_clean(app);
   add_compare(app);
   add_coverage(app);
+  add_dap(app);
   add_debug(app);
   add_doctor(app);
   add_generate(app);

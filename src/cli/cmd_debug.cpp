@@ -68,9 +68,14 @@ void add_operation(App& app, CLI::App* group, const Operation& operation) {
   CLI::App* command = group;
   const std::string words = operation.name.substr(operation.name.find(' ') + 1);
   if (const size_t blank = words.find(' '); blank != std::string::npos) {
-    command = subcommand(group, words.substr(0, blank), "what happened in the session");
+    const bool twin = words.starts_with("twin ");
+    command = subcommand(group, words.substr(0, blank),
+                         twin ? "a reference and a candidate in step: REFERENCE.py CANDIDATE.py, or one of these"
+                              : "what happened in the session");
     command->require_subcommand(1);
-    command->footer("lockstep debug trace show --kind stop\nlockstep debug trace export --to trace.json");
+    command->footer(twin ? "lockstep debug twin reference.py candidate.py\n"
+                           "lockstep debug twin continue --until-divergence\nlockstep debug twin vars"
+                         : "lockstep debug trace show --kind stop\nlockstep debug trace export --to trace.json");
     command = command->add_subcommand(words.substr(blank + 1), operation.help);
   } else {
     command = group->add_subcommand(words, operation.help);

@@ -245,6 +245,70 @@ Text evaluated(const Json& result) {
   return out + tensors_inside(value, "  ");
 }
 
+Text twin_value(const Json& answer) {
+  if (const Json error = part(answer, "error"); error.is_object()) return Text::from(text(error, "message"));
+  return part(answer, "value").is_null() ? Text("") : evaluated(answer);
+}
+
+Text difference_text(const Json& difference) {
+  if (!difference.is_object()) return {};
+  if (const Json error = part(difference, "error"); error.is_object()) return Text::from(text(error, "message"));
+  if (text(difference, "kind") == "shape")
+    return Text::of("shapes differ: {} and {}", text(difference, "shape"), text(difference, "candidate_shape"));
+  if (text(difference, "unequal") == "0") return Text("equal");
+  return Text::of(
+      "relative {}, largest {}, {} of {} values differ", numbers(Json::array({part(difference, "relative")})),
+      numbers(Json::array({part(difference, "max_abs")})), text(difference, "unequal"), text(difference, "of"));
+}
+
+Text twin_variable(const Json& row) {
+  const auto side = [&](const char* name) {
+    const Json value = part(row, name);
+    return value.is_null() ? Text("-") : value_line(value);
+  };
+  Text out = Text::of("{:<20} reference  {}\n{:<20} candidate  {}\n", text(row, "name"), side("reference"), "",
+                      side("candidate"));
+  if (const Text apart = difference_text(part(row, "difference")); !apart.empty())
+    out += Text::of("{:<20} difference {}\n", "", apart);
+  return out;
+}
+
+Text twin_status(const Json& result, const Terminal& terminal) {
+  Text out;
+  for (const char* side : {"reference", "candidate"})
+    out += terminal.styled(side, Style::kBold) + "\n" + status_text(part(result, side), terminal);
+  if (const Json told = part(result, "comparison"); told.is_object() && !told.contains("error"))
+    out += Text::of("{} compared, {} on one side only, largest relative error {}\n", text(told, "compared"),
+                    text(told, "passed"), numbers(Json::array({part(told, "worst")})));
+  if (const std::string hint = text(result, "hint"); !hint.empty()) out += terminal.styled(hint, Style::kDim) + "\n";
+  return out;
+}
+
+Text twin_text(const std::string& verb, const Json& result, const Terminal& terminal) {
+  if (verb == "vars") return rows(part(result, "variables"), twin_variable, "no variables");
+  if (verb != "eval") return twin_status(result, terminal);
+  Text out;
+  for (const char* side : {"reference", "candidate"}) out += Text::of("{}\n", side) + twin_value(part(result, side));
+  if (const Text apart = difference_text(part(result, "difference")); !apart.empty())
+    out += Text::of("difference: {}\n", apart);
+  return out;
+}
+
+Text completion_line(const Json& one) {
+  return Text::of("{:<30} {}\n", text(one, "name"), text(one, "kind"));
+}
+
+Text picture_text(const Json& result) {
+  return Text::of("{}{} x {}, {} to {}, {} not finite\n",
+                  text(result, "path").empty() ? "" : text(result, "path") + ": ", text(result, "width"),
+                  text(result, "height"), numbers(Json::array({part(result, "min")})),
+                  numbers(Json::array({part(result, "max")})), text(result, "not_finite"));
+}
+
+Text loaded_line(const Json& file) {
+  return Text::of("{:<40} {}\n", text(file, "module"), text(file, "file"));
+}
+
 Text log_text(const Json& result) {
   Text out;
   for (const Json& line : part(result, "lines"))
@@ -279,6 +343,11 @@ Text debug_text(const std::string& operation, const Json& result, const Terminal
   if (verb == "count")
     return part(result, "calls_counted") == Json(true) ? Text("calls are counted\n") : Text("counted no longer\n");
   if (verb == "checkpoints") return rows(part(result, "checkpoints"), checkpoint_line, "no checkpoints");
+  if (verb == "complete") return rows(part(result, "completions"), completion_line, "nothing fits");
+  if (verb == "loaded") return rows(part(result, "files"), loaded_line, "no files");
+  if (verb == "exceptions") return Text::of("stops: {}\n", text(result, "stop"));
+  if (verb == "picture") return picture_text(result);
+  if (verb.starts_with("twin ")) return twin_text(verb.substr(5), result, terminal);
   if (verb == "sessions") return rows(part(result, "sessions"), session_line, "no sessions") + more(result, "sessions");
   if (verb == "log") return log_text(result);
   if (verb == "trace show") return rows(part(result, "lines"), trace_line, "nothing");

@@ -230,6 +230,7 @@ Json Session::status() const {
   status["stops"] = stops_;
   status["breakpoints"] = breakpoints_.size();
   status["output_lines"] = output_lines_;
+  status["events"] = next_event_ - 1;
   status["secs"] = std::round((now_secs() - began_) * 1000) / 1000;
   status["output"] = (identity_.folder / "output.log").string();
   status["trace"] = (identity_.folder / "trace.jsonl").string();
@@ -276,10 +277,11 @@ Json Session::ask(const std::string& operation, const Json& arguments, double ti
     fail(Code::kConflict, operation, "the program does not answer",
          {.hint = "again later: it sits in C code that lets no Python run; or terminate"});
   }
-  const Json answer = std::move(reply->second);
+  Json answer = std::move(reply->second);
   replies_.erase(reply);
   if (!is_true(answer, "ok")) refuse(operation, field(answer, "error"));
-  return answer.value("result", Json::object());
+  const auto result = answer.find("result");  // moved: a deep stack is a large tree
+  return result == answer.end() ? Json::object() : std::move(*result);
 }
 
 template <typename Ready>

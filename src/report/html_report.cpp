@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/base64.h"
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "base/shown_json.h"
 #include "compare/layout_view.h"
 #include "compare/pictures.h"
-#include "report/base64.h"
 #include "report/page.h"
 #include "report/tensor_maps.h"
 

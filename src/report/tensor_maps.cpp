@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "report/base64.h"
+#include "base/base64.h"
 #include "tensor/convert.h"
 #include "tensor/element_blocks.h"
 

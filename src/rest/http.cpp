@@ -353,8 +353,9 @@ HttpAnswer http_call(const HttpTarget& target, const std::string& method, const 
 }
 
 HttpAnswer http_stream(const HttpTarget& target, const std::string& path,
-                       const std::function<bool(const std::string&)>& use) {
+                       const std::function<bool(const std::string&)>& use, const std::function<bool()>& cancelled) {
   const auto client = client_for(target);
+  const Canceller canceller(*client, cancelled);
   return answer_from(client->Get(path, [&](const char* data, size_t size) { return use(std::string(data, size)); }));
 }
 

@@ -74,6 +74,6 @@ HttpAnswer http_call(const HttpTarget& target, const std::string& method, const 
                      const std::string& body = {}, const std::function<bool()>& cancelled = {});
 // Hands on the body as it comes, until `use` says false or the server is done.
 HttpAnswer http_stream(const HttpTarget& target, const std::string& path,
-                       const std::function<bool(const std::string&)>& use);
+                       const std::function<bool(const std::string&)>& use, const std::function<bool()>& cancelled = {});
 
 }  // namespace lockstep

@@ -27,6 +27,7 @@ namespace {
 constexpr int kReadyDescriptor = 3;
 constexpr double kStartSecs = 20;
 constexpr double kIdleSecs = 600;
+constexpr size_t kMostEventBytes = 8 << 20;
 
 fs::path folder_in(const fs::path& home) {
   return fs::absolute(home) / "service";
@@ -320,6 +321,28 @@ Json call_service(const ServiceProcess& service, const Operation& operation, con
   }
   if (control.cancelled()) fail(Code::kCancelled, operation.name, "cancelled; the program runs on");
   return result;
+}
+
+bool follow_session(const ServiceProcess& service, const std::string& session, int64_t after,
+                    const std::function<bool(const Json& event)>& use, const std::function<bool()>& cancelled) {
+  std::string rest;
+  const auto piece = [&](const std::string& bytes) {
+    rest += bytes;
+    for (size_t end; (end = rest.find("\n\n")) != std::string::npos; rest.erase(0, end + 2)) {
+      const std::string block = rest.substr(0, end);
+      const size_t data = block.starts_with("data: ") ? 0 : block.find("\ndata: ");
+      if (data == std::string::npos) continue;  // only shows that it is there
+      const size_t from = block.find("data: ", data) + 6;
+      const std::string text = block.substr(from, block.find('\n', from) - from);
+      if (!use(parse_json(text, "an event of the service"))) return false;
+    }
+    return rest.size() < kMostEventBytes;
+  };
+  const HttpAnswer answer = http_stream(
+      service.target,
+      "/v1/debug/events?session=" + percent_encoded(session) + "&after=" + std::to_string(std::max<int64_t>(after, 0)),
+      piece, cancelled);
+  return answer.status == 200;
 }
 
 }  // namespace lockstep

@@ -35,4 +35,9 @@ bool stop_service(const fs::path& home);                              // false: 
 Json call_service(const ServiceProcess& service, const Operation& operation, const Json& arguments,
                   CallControl& control);
 
+// What happens in a session after event number `after`, each as it comes, until `use` says false, `cancelled` says true
+// or nothing more can come. False: the service does not answer.
+bool follow_session(const ServiceProcess& service, const std::string& session, int64_t after,
+                    const std::function<bool(const Json& event)>& use, const std::function<bool()>& cancelled);
+
 }  // namespace lockstep

@@ -10,6 +10,8 @@ std::vector<Operation> program_operations();     // debug start, restart, termin
 std::vector<Operation> breakpoint_operations();  // debug break, breaks, remove, clear, why
 std::vector<Operation> running_operations();     // debug continue, wait, pause, next, step, finish, until
 std::vector<Operation> looking_operations();     // debug eval, set, vars, stack, location, source, files ...
+std::vector<Operation> editor_operations();      // debug complete, loaded, exceptions, picture
+std::vector<Operation> twin_operations();        // debug twin start, continue, next, vars, eval, substitute ...
 std::vector<Operation> recorded_operations();    // record, runs, tensors
 std::vector<Operation> compare_operations();     // compare
 std::vector<Operation> zoom_operations();        // zoom, debug zoom

@@ -22,7 +22,8 @@ Json with_session(const Session& session, Json result) {
 Json set_breakpoint(Service& service, const Json& arguments, CallControl& control) {
   const auto session = service.sessions().find(text_argument(arguments, "session"));
   Json wanted = Json::object();
-  for (const char* name : {"where", "module", "checkpoint", "nan", "when", "context", "hits", "once", "log", "capture"})
+  for (const char* name :
+       {"where", "module", "checkpoint", "nan", "when", "context", "hits", "hit_when", "once", "log", "capture"})
     if (arguments.contains(name)) wanted[name] = arguments[name];
   if (arguments.contains("if")) wanted["condition"] = arguments["if"];
   const bool data = wanted.value("nan", false) || wanted.contains("when");
@@ -171,6 +172,8 @@ std::vector<Operation> breakpoint_operations() {
             session,
             {.name = "if", .help = "stop only where this expression is true"},
             {.name = "hits", .type = kInteger, .help = "let the first N-1 hits pass", .least = 1, .most = 1e12},
+            {.name = "hit_when",
+             .help = "which hits stop: \"== 3\" the third, \">= 3\" from then on, \"% 3\" every third"},
             {.name = "once", .type = kBool, .help = "remove it after it has stopped", .standard = false},
             {.name = "log", .help = "print this expression at each hit and do not stop"},
             {.name = "capture", .help = "NAME=EXPR: record this tensor at each hit and do not stop"},

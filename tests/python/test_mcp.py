@@ -88,7 +88,10 @@ def test_every_tool_is_listed_and_called(home, transport, mode):
             assert stopped["stop"]["location"]["line"] == 2
             assert (await call("debug_eval", expression="n + 41"))["value"]["value"] == 42
             await call("debug_set", name="n", value="7")
-            for name in ("vars", "stack", "location", "source", "threads", "count", "files", "checkpoints", "breaks", "status", "sessions", "log", "wait", "pause"):
+            assert (await call("debug_complete", text="resu"))["total"] == 0
+            assert (await call("debug_exceptions", stop="uncaught"))["stop"] == "uncaught"
+            assert "no tensor" in await call("debug_picture", fails=True, expression="n")
+            for name in ("vars", "stack", "location", "source", "threads", "count", "files", "checkpoints", "loaded", "breaks", "status", "sessions", "log", "wait", "pause"):
                 await call(f"debug_{name}")
             await call("debug_why", which=str(made["breakpoint"]["id"]))
             assert (await call("debug_next"))["stop"]["location"]["line"] == 3
@@ -103,6 +106,14 @@ def test_every_tool_is_listed_and_called(home, transport, mode):
             await call("debug_restart")
             assert (await call("debug_terminate"))["state"] == "ended"
             assert "try restart" in await call("debug_eval", fails=True, expression="1")
+            twin = await call("debug_twin_start", reference=script, candidate=script, python=sys.executable, cwd=str(home.folder))
+            assert twin["stopped"]
+            for name in ("next", "vars", "status", "wait"):
+                await call(f"debug_twin_{name}")
+            assert (await call("debug_twin_eval", expression="1 + 1"))["candidate"]["value"]["value"] == 2
+            await call("debug_twin_substitute", run=False)
+            assert (await call("debug_twin_continue", until_divergence=True))["candidate"]["state"] == "ended"
+            await call("debug_twin_terminate")
             recorded = await call("record", program=[sys.executable, "-c", "pass"], name="empty")
             await call("runs_list")
             await call("runs_show", run=recorded["run"])

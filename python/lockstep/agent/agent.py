@@ -20,6 +20,7 @@ _OPTIONS = {"run": False, "on_disconnect": "continue", "stop_on_exception": "unc
 
 class Agent:
     def __init__(self, environment, options, began):
+        self.twin = options.get("twin")  # of one of two programs in step: its side, and where they meet
         self.options = {**_OPTIONS, **{key: value for key, value in options.items() if key in _OPTIONS}}
         self.folder = folder = environment["LOCKSTEP_AGENT_SESSION"]
         # The next service takes over what has a record.
@@ -43,6 +44,7 @@ class Agent:
         self.stop_count = 0
         self.evaluations = 0
         self.calls_counted = False
+        self.loaded, self.modules_seen = {}, 0  # file → what is told of it, in the order in which they were seen
         self.dead = False  # no one listens, or this is a forked child
         self.finished = False
         self.features = None  # data and checkpoint breakpoints, loaded when there are some
@@ -62,6 +64,8 @@ class Agent:
                       "started_us": int((time.perf_counter() - self.began) * 1e6), **about}
         self.channel.event("hello", self.hello)
         self.trace.write("start", {"session_id": self.session_id, "script_path": code.co_filename, **about})
+        if self.twin is not None:
+            self.load_features().open_gate(self.twin)
         if self.options["check_bounds"]:
             self.load_features().watch_bounds(True, True)
         if self.options["count_calls"]:
@@ -213,7 +217,8 @@ class Agent:
         command = step.command if step is not None else "continue"
         where = stops.location(frame, line, ident)
         stop.event = {"reason": reason, "thread": stops.describe_thread(self, ident, "stopped", where), "location": where,
-                      "not_run_yet": not_run_yet, "breakpoints": list(breakpoints), "description": description, "command": command, **more}
+                      "not_run_yet": not_run_yet, "breakpoints": list(breakpoints), "description": description, "command": command,
+                      "modules": len(sys.modules), **more}
         with self.lock:  # whoever lets the stopped threads go has seen this one, or is seen here; stops are told in their order
             if not self._may_stop():
                 return

@@ -95,6 +95,8 @@ class Arrivals:
         one.hit_count += 1
         if one.hits_wanted is not None and one.hit_count < one.hits_wanted:
             return False
+        if one.hit_test is not None and not one.hit_test(one.hit_count):
+            return False
         if one.log_code is not None or one.capture_code is not None:
             self._log(one, frame)
             if one.once:
@@ -169,7 +171,7 @@ def _stops_here(point, frame):
     from . import evaluate
 
     one = point.breakpoint
-    if not one.enabled or point.entry or one.log is not None or one.capture is not None or one.hits_wanted is not None:
+    if not one.enabled or point.entry or one.log is not None or one.capture is not None or one.hits_wanted is not None or one.hit_test is not None:
         return False
     try:
         return one.condition_code is None or bool(evaluate.quick(one.condition_code, frame))

@@ -21,7 +21,8 @@ class Breakpoint:
         self.condition = self.log = self.capture = None
         self.condition_code = self.log_code = self.capture_code = self.when_code = None
         self.capture_name = None
-        self.hits_wanted = None
+        self.hits_wanted = self.hit_when = None
+        self.hit_test = None  # of hit_when: count → whether it stops
         self.once = False
         self.enabled = True
         self.state = "pending"
@@ -47,7 +48,7 @@ class Breakpoint:
                  "false_count": max(0, reached - self.hit_count - self.errors) if self.condition else 0, "errors": self.errors,
                  "last_error": self.last_error, "once": self.once, "places": self.places[:20], "how": self.how}
         for name in ("file", "line", "requested_line", "function", "text", "module", "checkpoint", "when", "context", "condition",
-                     "log", "capture", "hits_wanted"):
+                     "log", "capture", "hits_wanted", "hit_when"):
             value = getattr(self, name)
             if value is not None:
                 about[name] = value
@@ -70,7 +71,7 @@ class Point:
 
 
 _FIELDS = {"where": str, "file": str, "line": int, "function": str, "text": str, "module": str, "nan": bool, "when": str,
-           "checkpoint": str, "context": dict, "condition": str, "hits": int, "once": bool, "log": str, "capture": str, "enabled": bool}
+           "checkpoint": str, "context": dict, "condition": str, "hits": int, "hit_when": str, "once": bool, "log": str, "capture": str, "enabled": bool}
 
 
 def parse(number, args):
@@ -115,10 +116,24 @@ def parse(number, args):
     breakpoint.hits_wanted = given.get("hits")
     if breakpoint.hits_wanted is not None and breakpoint.hits_wanted < 1:
         raise Refused("bad_request", f"hits is {breakpoint.hits_wanted}", "expected 1 or more")
+    if given.get("hit_when") is not None:
+        breakpoint.hit_when, breakpoint.hit_test = given["hit_when"], _hit_test(given["hit_when"])
     if kind == "line" and given["line"] < 1:
         raise Refused("bad_request", f"line is {given['line']}", "expected 1 or more")
     _compile_expressions(breakpoint, conditions)
     return breakpoint
+
+
+def _hit_test(text):
+    """count → whether it stops, from a sign and a number: "3" and "== 3" the third time, ">= 3" from then on, "% 3" every third time."""
+    sign = text.strip().rstrip("0123456789").strip() or "=="
+    number = text.strip()[len(text.strip().rstrip("0123456789")):]
+    tests = {"==": lambda count, n: count == n, "=": lambda count, n: count == n, ">": lambda count, n: count > n, ">=": lambda count, n: count >= n,
+             "<": lambda count, n: count < n, "<=": lambda count, n: count <= n, "%": lambda count, n: count % n == 0}
+    if sign not in tests or not number or len(number) > 15 or (sign == "%" and int(number) == 0):
+        raise Refused("bad_request", f"hit_when is {text[:100]!r}", "expected a number after ==, >, >=, <, <= or %")
+    test, wanted = tests[sign], int(number)
+    return lambda count: test(count, wanted)
 
 
 def _compile_expressions(breakpoint, conditions):

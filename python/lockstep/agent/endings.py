@@ -90,6 +90,8 @@ class Endings:
         reasons = {str(one.id): why.explain(agent, one, ended=gone)
                    for one in list(agent.table.values())[:200] if not one.hit_count or one.state != "done"}
         final = {"breakpoints": table, "why": reasons, "checkpoints": agent.features.checkpoint_list() if agent.features else []}
+        if agent.features is not None and agent.features.gate is not None:
+            final["gate"] = agent.features.gate.status()
         from . import operations
 
         final.update(operations.files(agent, {"limit": 500}) if agent.calls_counted else operations.files_by_name(1000))

@@ -70,6 +70,11 @@ def split(text, filename="<debugger>"):
     return statements, expression
 
 
+def names_of(stop):
+    """Names that an evaluation at this stop may use beside the program's own: what was kept of earlier ones, for whoever looks deeper into it."""
+    return {**(stop.extra or {}), "_kept": stop.kept}
+
+
 def run(text, frame, extra=None):
     """(value, whether there is one, names assigned). Raises what the code raises. extra: names that come last."""
     statements, expression = split(text)

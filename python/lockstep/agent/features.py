@@ -19,6 +19,7 @@ class Features:
         self._looked = {}  # id of breakpoint → outputs looked at
         self._bounds = None
         self._session = None
+        self.gate = None  # of a twin session
         package = sys.modules.get("lockstep")
         if package is not None:
             self.package_imported(package)
@@ -45,6 +46,30 @@ class Features:
                 known.remove(one)
         if self._modules is not None:
             self._modules.forget_interest()
+
+    def open_gate(self, options):
+        """The program is one of two that run in step."""
+        from .gate import Gate
+        from .modules import ModuleWatch
+
+        if self._modules is None:
+            self._modules = ModuleWatch(self)
+        self.gate = Gate(self.agent, options)
+
+    def gated(self):
+        return self.gate is not None and self.gate.mode != "off"
+
+    def known_names(self):
+        """Names of all modules that are known so far, called or not, and of the checkpoints passed."""
+        return {*(self._modules.known_names() if self._modules is not None else ()), *self._checkpoints}
+
+    def meet(self, name, module, output, frame):
+        """At the output of a module in a twin session; what the program goes on with."""
+        for path, value in _tensors_in(output, name):
+            given = self.gate.meet(path, value, module, frame)
+            if given is not value:
+                output = _with(output, value, given)
+        return output
 
     def modules_ready(self):
         for one in self._data_breaks:
@@ -131,6 +156,9 @@ class Features:
                 known = self._checkpoints[name] = [0, stops.location(frame), 0]
             known[0] += 1  # hits are counted here and nowhere else, skipped or not
             known[2] += bool(skip)
+            if self.gated() and not skip:
+                for key, value in ({"": tensor} if tensor is not None else named).items():
+                    self.gate.meet(f"{name}.{key}" if key else name, value, None, frame, "checkpoint")
             if skip or not self._checkpoint_breaks:
                 return
             for one in list(self._checkpoint_breaks):
@@ -224,6 +252,22 @@ def _tensors_in(value, path, depth=0):
     elif depth < 3 and isinstance(value, (list, tuple)):
         for index, item in enumerate(value[:50]):
             yield from _tensors_in(item, f"{path}.{index}", depth + 1)
+
+
+def _with(output, old, new, depth=0):
+    """The same output with one tensor in another's place."""
+    if output is old:
+        return new
+    if depth < 3 and isinstance(output, dict):
+        for key, item in list(output.items())[:50]:
+            changed = _with(item, old, new, depth + 1)
+            if changed is not item:
+                output[key] = changed
+    elif depth < 3 and type(output) in (list, tuple):
+        return type(output)(_with(item, old, new, depth + 1) for item in output)
+    elif depth < 3 and isinstance(output, tuple) and hasattr(output, "_replace"):
+        return output._replace(**{key: _with(getattr(output, key), old, new, depth + 1) for key in output._fields})
+    return output
 
 
 def load_package():

@@ -4,9 +4,11 @@ import _thread
 import sys
 import time
 
-from . import endings, evaluate, sources, stops, values
+from . import endings, evaluate, parts, sources, stops, values
 from .arguments import Refused, integer, text
 from .globs import fits
+
+_NO_MARKS = str.maketrans("", "", "._[]")  # what a plain path is made of beside letters and digits
 
 
 def _frame(stop, args):
@@ -22,15 +24,16 @@ def local_variables(frame, most, pattern=None):
     code = frame.f_code
     found = []
     arguments = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)])
-    is_module = frame.f_locals is frame.f_globals
-    for name, value in list(frame.f_locals.items()):
+    held, free = frame.f_locals, frozenset(code.co_freevars)  # each look at them makes them anew
+    is_module = held is frame.f_globals
+    for name, value in list(held.items()):
         if name.startswith("__") and name.endswith("__"):
             continue
         if is_module and (isinstance(value, type(sys)) or isinstance(value, type)):
             continue
         if pattern is not None and not pattern(name):
             continue
-        kind = "argument" if name in arguments else "cell" if name in code.co_freevars else "global" if is_module else "local"
+        kind = "argument" if name in arguments else "cell" if name in free else "global" if is_module else "local"
         found.append((name, value, kind))
         if len(found) >= most:
             break
@@ -39,7 +42,9 @@ def local_variables(frame, most, pattern=None):
 
 def variables(agent, stop, args):
     frame, _ = _frame(stop, args)
-    limit = integer(args, "limit", 200, 1, 1000)
+    limit, start = integer(args, "limit", 200, 1, 1000), integer(args, "from", 0, 0)
+    if args.get("of"):
+        return _inside(agent, stop, args, frame, start, limit)
     scope, wanted = text(args, "scope", "local"), text(args, "filter")
     pattern = (lambda name: fits(wanted, name)) if wanted else None
     if scope == "global":
@@ -50,15 +55,71 @@ def variables(agent, stop, args):
         names = local_variables(frame, 100_000, pattern)
     else:
         raise Refused("bad_request", f"scope is {scope!r}", "expected local or global")
-    shown = [{"name": name, "value": values.describe(value, 1), "kind": kind} for name, value, kind in names[:limit]]
-    return {"variables": shown, "total": len(names), "truncated": len(names) > limit}
+    shown = [_variable(name, value, kind, name) for name, value, kind in names[start : start + limit]]
+    return {"variables": shown, "total": len(names), "truncated": len(names) > start + limit}
+
+
+def _variable(name, value, kind, expression):
+    about = {"name": name, "value": parts.shown(value, kind == "part"), "kind": kind, "expression": expression}
+    inside = parts.describe(value)
+    if inside is not None:
+        about["parts"] = inside
+    return about
+
+
+def _inside(agent, stop, args, frame, start, limit):
+    """The parts of what an expression gives, in place of the frame's variables."""
+    base, which = text(args, "of"), text(args, "parts")
+    if which not in (None, "named", "indexed"):
+        raise Refused("bad_request", f"parts is {which!r}", "expected named or indexed")
+    value = _value_of(agent, stop, base, frame)
+    if not (base.isidentifier() or base.translate(_NO_MARKS).isalnum()):
+        base = f"({base})"
+    found, total = parts.of(value, start, limit, which)
+    shown = [_variable(name, part, "part", parts.expression(base, end)) for name, end, part in found]
+    return {"variables": shown, "total": total, "truncated": total > start + limit}
+
+
+def _value_of(agent, stop, code, frame):
+    """The value itself of one expression."""
+    try:
+        value, has_value, _ = evaluate.run(code, frame, _names(stop, code, frame))
+    except SyntaxError as error:
+        raise Refused("bad_expression", f"{error.msg}: {values.clip(code, 200)}") from None
+    except values.Interrupted:
+        raise
+    except BaseException as error:
+        raise _raised(agent, stop, code, error) from None
+    if not has_value:
+        raise Refused("bad_expression", "this is no expression: it has no value", "expected one expression")
+    return value
+
+
+def _names(stop, code, frame):
+    """Names beside the program's own; none where none is meant, so that code at a module's level runs as the module's own."""
+    if "_kept" in code:
+        return evaluate.names_of(stop)
+    return stop.extra if frame is stop.frames()[0][0] else None
+
+
+def _keep(stop, value):
+    """An expression that leads to this value for as long as the thread stands."""
+    if len(stop.kept) >= 10_000:
+        return None
+    stop.kept.append(value)
+    return f"_kept[{len(stop.kept) - 1}]"
 
 
 def stack(agent, stop, args):
-    limit = integer(args, "limit", 50, 1, 1000)
+    limit, start = integer(args, "limit", 50, 1, 1000), integer(args, "from", 0, 0)
     frames = stop.frames()
-    shown = [{"index": index, "location": stops.location(frame, line), "kind": stops.frame_kind(frame),
-              "library": sources.is_library(frame.f_code.co_filename)} for index, (frame, line) in enumerate(frames[:limit])]
+    known, shown = {}, []  # what is told of a line is the same in every frame that stands there: a deep recursion costs one look
+    for index, (frame, line) in enumerate(frames[start : start + limit], start):
+        key = (frame.f_code, line, id(frame.f_globals)) if hasattr(frame.f_code, "co_qualname") else (index,)
+        told = known.get(key)
+        if told is None:
+            told = known[key] = (stops.location(frame, line), stops.frame_kind(frame), sources.is_library(frame.f_code.co_filename))
+        shown.append({"index": index, "location": told[0], "kind": told[1], "library": told[2]})
     return {"frames": shown, "total": len(frames)}
 
 
@@ -97,15 +158,18 @@ class _Printed:
         return getattr(self._stream, name)
 
 
-def run_code(agent, stop, text, frame, stats=True):
+def run_code(agent, stop, text, frame, stats=True, keep=False):
     """Runs text in the frame; a result dict. What it raises becomes an error that shows it."""
     began = time.perf_counter()
     agent.evaluations += 1
     stream = sys.stdout
     printed = sys.stdout = _Printed(stream, stop.thread)
     try:
-        value, has_value, assigned = evaluate.run(text, frame, stop.extra if frame is stop.frames()[0][0] else None)
+        value, has_value, assigned = evaluate.run(text, frame, _names(stop, text, frame))
         result = {"value": values.describe(value, stats=stats) if has_value else None, "assigned": assigned[:100]}
+        inside = parts.describe(value) if keep and has_value else None
+        if inside is not None:
+            result["parts"], result["kept"] = inside, _keep(stop, value)
     except SyntaxError as error:
         if error.filename != "<debugger>":
             raise _raised(agent, stop, text, error) from None
@@ -135,7 +199,7 @@ def _raised(agent, stop, text, error):
 
 def evaluation(agent, stop, args):
     frame, _ = _frame(stop, args)
-    return run_code(agent, stop, text(args, "expression", needed=True), frame, bool(args.get("stats", True)))
+    return run_code(agent, stop, text(args, "expression", needed=True), frame, bool(args.get("stats", True)), bool(args.get("keep", False)))
 
 
 def set_value(agent, stop, args):

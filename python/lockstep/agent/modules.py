@@ -10,6 +10,7 @@ class ModuleWatch:
         self._features = features
         self._interest = {}  # module name → breakpoints
         self._stacks = {}  # thread → modules whose call is running
+        self._namings = {}  # id → what names modules of one framework
         self.ready = False
         self._waiting = {"torch.nn.modules.module": self._patch_torch, "mlx.nn.layers.base": self._patch_mlx}
         for name in list(self._waiting):
@@ -80,15 +81,21 @@ class ModuleWatch:
     def names(self):
         return list(self._interest)
 
+    def known_names(self):
+        return {entry[1] for naming in self._namings.values() for entry in list(naming._names.values()) if entry[1] is not None}
+
     def call(self, names, function, module, args, kwargs):
         agent = self._features.agent
-        if agent.dead or not self._features._data_breaks:
+        features = self._features
+        if agent.dead or not (features._data_breaks or features.gate is not None):
             return function(module, *args, **kwargs)
         stack = self.stack()
-        name = None
+        name = named = None
         agent.engine.enter()
         try:
-            name = names.name_of(module, stack[-1] if stack else None) or type(module).__name__
+            self._namings[id(names)] = names
+            named = names.name_of(module, stack[-1] if stack else None)
+            name = named or type(module).__name__
         except Exception:
             pass
         finally:
@@ -100,6 +107,12 @@ class ModuleWatch:
             stack.pop()
         if name is None:
             return output
+        if features.gate is not None and features.gate.mode != "off" and named is not None:
+            agent.engine.enter()
+            try:
+                output = features.meet(name, module, output, sys._getframe(1))
+            finally:
+                agent.engine.leave()
         wanted = self._interest.get(name)
         if wanted is None:
             wanted = self._interest[name] = self._features.wants(name)

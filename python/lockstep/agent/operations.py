@@ -5,7 +5,7 @@ import sys
 import time
 from time import sleep  # the program may put its own in its place
 
-from . import breakpoints, calls, engine, inspection, native, sources, stops
+from . import breakpoints, calls, completion, engine, inspection, native, picture, sources, stops
 from .arguments import Refused, integer, text
 from .arrivals import Step
 from .globs import fits
@@ -182,6 +182,32 @@ def files_by_name(most):
     return {"files": found[:most], "total": len(found), "truncated": len(found) > most, "calls_counted": False}
 
 
+def loaded(agent, args):
+    """Source files in the order in which they were loaded, after the first `after` of them: who asks again is told only of new ones."""
+    after, limit = integer(args, "after", 0, 0), integer(args, "limit", 1000, 1, 5000)
+    known = agent.loaded
+    if len(sys.modules) != agent.modules_seen:
+        agent.modules_seen = len(sys.modules)
+        for file, name in sources.loaded_files().items():
+            if file not in known and not sources.is_machinery(file):
+                known[file] = {"file": sources.absolute(file), "module": name, "library": sources.is_library(file)}
+    if agent.script and agent.script not in known:
+        known[agent.script] = {"file": sources.absolute(agent.script), "module": "__main__", "library": False}
+    if after >= len(known):
+        return {"files": [], "next": len(known), "total": len(known)}
+    found = list(known.values())[after : after + limit]
+    return {"files": found, "next": after + len(found), "total": len(known)}
+
+
+def exceptions(agent, args):
+    """Whether an exception that nothing catches stops the program, from now on."""
+    wanted = text(args, "stop", needed=True)
+    if wanted not in ("uncaught", "never"):
+        raise Refused("bad_request", f"stop is {wanted!r}", "expected uncaught or never")
+    agent.options["stop_on_exception"] = wanted
+    return {"stop": wanted}
+
+
 def why(agent, args):
     from . import why as reasons
 
@@ -215,12 +241,29 @@ def bounds(agent, args):
     return {}
 
 
+def gate(agent, args):
+    """How one side of a twin session goes on: with the other, or alone."""
+    one = agent.features.gate if agent.features is not None else None
+    if one is None:
+        raise Refused("unsupported", "the program is no side of a twin session", "debug twin start")
+    mode, place, name = text(args, "mode"), text(args, "place"), text(args, "substitute")
+    if mode is not None and mode not in ("off", "divergence", "next", "meet", "hold"):
+        raise Refused("bad_request", f"mode is {mode!r}", "expected off, divergence, next, meet or hold")
+    if mode is not None:
+        one.mode, one.place = mode, place or None
+    if name:
+        one.substituted.append(name)
+    one.replace_once = bool(args.get("replace", one.replace_once))
+    return one.status()
+
+
 def nothing(agent, args):
     return {}
 
 
 ANY = {"status": status, "threads": threads, "break": set_break, "breaks": list_breaks, "remove": remove, "clear": clear, "enable": enable,
        "pause": pause, "files": files, "count": calls.operation, "why": why, "checkpoints": checkpoints, "terminate": terminate, "bounds": bounds,
-       "disconnect": nothing, "ping": nothing}
+       "loaded": loaded, "gate": gate, "exceptions": exceptions, "disconnect": nothing, "ping": nothing}
 STOPPED = {"eval": inspection.evaluation, "set": inspection.set_value, "vars": inspection.variables, "stack": inspection.stack,
-           "location": inspection.location, "summary": inspection.summary, "source": _source_here}
+           "location": inspection.location, "summary": inspection.summary, "source": _source_here,
+           "complete": completion.complete, "picture": picture.picture}

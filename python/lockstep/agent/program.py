@@ -21,7 +21,8 @@ def _options(text):
 
 def main(began):
     environment = {name: os.environ.pop(name, "") for name in (
-        "LOCKSTEP_AGENT_SOCKET", "LOCKSTEP_AGENT_TOKEN", "LOCKSTEP_AGENT_SESSION", "LOCKSTEP_AGENT_OPTIONS", "LOCKSTEP_AGENT_NATIVE")}
+        "LOCKSTEP_AGENT_SOCKET", "LOCKSTEP_AGENT_TOKEN", "LOCKSTEP_AGENT_SESSION", "LOCKSTEP_AGENT_OPTIONS", "LOCKSTEP_AGENT_NATIVE",
+        "LOCKSTEP_AGENT_TWIN")}
     arguments = sys.argv[1:]
     if not arguments or (arguments[0] == "-m" and len(arguments) < 2):
         sys.stderr.write("lockstep: usage: bootstrap.py SCRIPT ARGS... or bootstrap.py -m MODULE ARGS...\n")
@@ -29,6 +30,9 @@ def main(began):
     native.load(environment["LOCKSTEP_AGENT_NATIVE"])
     agent = None
     options = _options(environment["LOCKSTEP_AGENT_OPTIONS"])
+    twin = _options(environment["LOCKSTEP_AGENT_TWIN"])
+    if twin:
+        options["twin"] = twin
     try:
         if not environment["LOCKSTEP_AGENT_SOCKET"]:
             raise OSError("LOCKSTEP_AGENT_SOCKET is not set")

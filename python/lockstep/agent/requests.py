@@ -86,7 +86,7 @@ def _to_stopped(agent, number, name, args):
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 3600:
         stop.busy = None
         raise Refused("bad_request", "timeout is no number of seconds", "expected 0 to 3600")
-    if name in ("eval", "set", "vars", "summary"):
+    if name in ("eval", "set", "vars", "summary", "complete", "picture"):
         deadlines[id(stop)] = _Running(stop.thread, number, time.monotonic() + seconds)
     stop.give(("work", number, name, args))
 

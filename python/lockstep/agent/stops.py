@@ -33,6 +33,7 @@ class Stop:
         self.event = {}
         self.not_run_yet = True
         self.extra = None  # further names for evaluations: _output, _module
+        self.kept = []  # results of evaluations that somebody may look into while the thread stands
 
     def frames(self):
         """[(frame, line)], innermost first, without ours."""
