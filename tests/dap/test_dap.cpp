@@ -189,7 +189,9 @@ TEST(DapAdapter, GoingOnIsAnsweredBeforeTheNextStop) {
   bool answered = false;
   for (const Json& message : editor.messages()) {
     answered = answered || dap::whole(message, "request_seq", -1) == next;
-    if (dap::text(dap::field(message, "body"), "reason") == "step") EXPECT_TRUE(answered);
+    if (dap::text(dap::field(message, "body"), "reason") == "step") {
+      EXPECT_TRUE(answered);
+    }
   }
 }
 
