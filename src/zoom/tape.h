@@ -1,13 +1,16 @@
 // Operations of one traced call as a program left them: values, and the steps that made them, in order of execution.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "base/file.h"
 #include "tensor/tensor.h"
+#include "tensor/totals.h"
 
 namespace lockstep::zoom {
 
@@ -28,6 +31,7 @@ struct Value {
   int expanded = -1;        // the last of the simple steps that a fused step stands for; -1: none
   bool is_complex = false;  // the last axis holds the two parts
   bool made_here = false;   // not recorded: computed while a fused step was taken apart
+  std::optional<Totals> totals = {};  // as the program summed them up; absent: not done there
 };
 
 // An operand of a step: its parameter's name and the value.
@@ -56,6 +60,7 @@ struct Tape {
   std::vector<Step> steps;
   std::vector<std::pair<std::string, int>> inputs, outputs;  // by path: "0", "hidden_states", "1.0"
   std::vector<std::string> fed;  // paths of inputs that were the reference's, not the program's own
+  std::shared_ptr<const MappedFile> data;  // what the values are views of; null where they are not
   bool truncated = false;        // operations or values are missing
   bool uncompiled = false;       // what torch.compile or MLX would have compiled was run as it was written
 };
