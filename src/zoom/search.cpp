@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "zoom/blame.h"
@@ -18,6 +19,7 @@ constexpr int kMostTransplants = 48;  // replays tried in one search
 constexpr int kMostRoundings = 24;    // pairs asked whether rounding alone explains them
 constexpr double kLargestJump = 1e-2;
 constexpr double kSmallestJump = 6;       // tolerances
+constexpr double kMostReplayWork = 4e9;   // multiplications in one search
 constexpr int64_t kMostReplay = 1 << 22;  // elements of a value that is put in another's place
 
 bool is_commutative(const Step& step) {
@@ -277,8 +279,8 @@ class Search : public Blame {
     const auto mine = yours_.numbers(c), theirs = reference_.numbers(r);
     if (!mine || !theirs || mine->count() > kMostReplay || ++roundings_ > kMostRoundings) return false;
     if (!agreement_of(*mine, *theirs, kLargestJump)) return false;
-    Given given;
-    std::set<int> seen;
+    std::map<int, int> agreeing;  // the reference's value → yours
+    std::set<int> seen, from;
     std::vector<int> pending{r};
     while (!pending.empty()) {
       const int at = pending.back();
@@ -287,13 +289,19 @@ class Search : public Blame {
       if (seen.size() > 200) return false;
       const std::vector<Match> matches = partners_.of_reference(at);
       if (at != r && !matches.empty()) {
-        const auto here = reference_.numbers(at), there = yours_.numbers(matches.front().value);
-        const auto fits = arranged_like(*there, *here, agreement_of(*here, *there, partners_.tolerance()));
-        if (fits) given[at] = std::make_shared<Numbers>(*fits);
+        agreeing[at] = matches.front().value;
+        from.insert(at);
         continue;
       }
       if (const int maker = reference_.value(at).step; maker >= 0)
         for (const Operand& operand : reference_.step(maker).operands) pending.push_back(operand.value);
+    }
+    if (from.empty() || !may_replay(r, from, 2)) return false;
+    Given given;
+    for (const auto& [at, other] : agreeing) {
+      const auto here = reference_.numbers(at), there = yours_.numbers(other);
+      const auto fits = arranged_like(*there, *here, agreement_of(*here, *there, partners_.tolerance()));
+      if (fits) given[at] = std::make_shared<Numbers>(*fits);
     }
     if (given.empty()) return false;
     const auto made = replay(reference_, r, given);
@@ -310,6 +318,14 @@ class Search : public Blame {
     if (!other || other->count() != made->count()) return false;
     const double shift = relative_distance(other->values.data(), made->values.data(), made->count());
     return shift > partners_.tolerance() && static_cast<bool>(agreement_of(*mine, *theirs, 4 * shift));
+  }
+
+  // Replaying a wide layer takes seconds: so much of it is done in one search, and no more.
+  bool may_replay(int r, const std::set<int>& from, int times = 1) {
+    const double work = times * replay_work(reference_, r, from);
+    if (work > replay_left_) return false;
+    replay_left_ -= work;
+    return true;
   }
 
   // Fused on one side, written out on the other: the fused one is taken apart.
@@ -338,6 +354,7 @@ class Search : public Blame {
         const auto put = fitted(cj, rk);
         if (!put) continue;
         if (++transplants_ > kMostTransplants) return false;
+        if (!may_replay(r, {rk})) continue;
         const auto made = replay(reference_, r, rk, put);
         if (!made || !agreement_of(*result, *made, partners_.tolerance())) continue;
         const bool before = proven_;
@@ -392,6 +409,7 @@ class Search : public Blame {
 
   std::set<std::pair<int, int>> pairs_;
   int transplants_ = 0, roundings_ = 0;
+  double replay_left_ = kMostReplayWork;
 };
 
 double distance(const Side& a, int x, const Side& b, int y) {
