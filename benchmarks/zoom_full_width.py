@@ -103,8 +103,10 @@ def main() -> int:
         started = time.monotonic()
         words = [BINARY, "--json", "--home", str(folder / "home"), "zoom", "latest:reference", "latest:port", "--stage", "Block"]
         done = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        output, peak = done.stdout.read(), os.wait4(done.pid, 0)[2].ru_maxrss
+        output, used = done.stdout.read(), os.wait4(done.pid, 0)[2]
+        peak = used.ru_maxrss
         show("matching", time.monotonic() - started, 10, "s")
+        print(f"{'matching, time of processors':<52} {used.ru_utime + used.ru_stime:8.2f} s")
         show("matching, memory", peak / 2**20, 2, "GiB")
         answer = json.loads(output)
         print("named:", *(f"{region['kind']} {[one['code'] for one in region['yours']]}" for region in answer["regions"]))

@@ -5,11 +5,10 @@
 #include <map>
 #include <set>
 
-#include "zoom/blame.h"
 #include "zoom/evaluate.h"
 #include "zoom/expand.h"
 #include "zoom/partners.h"
-#include "zoom/terms.h"
+#include "zoom/sums_and_products.h"
 
 namespace lockstep::zoom {
 namespace {
@@ -33,13 +32,13 @@ bool selects(const Step& step) {
   return kKinds.contains(step.kind) && step.operand("input") >= 0;
 }
 
-class Search : public Blame {
+class Search : public SumsAndProducts {
  public:
-  using Blame::Blame;
+  using SumsAndProducts::SumsAndProducts;
   double roundoff = unit_roundoff(DType::kF32);  // of the coarser side
 
   // What made c differ from r. `user_c`, `user_r`: the steps that take them; -1: they are the call's outputs.
-  void locate(int c, int r, int user_c, int user_r) {
+  void locate(int c, int r, int user_c, int user_r) override {
     if (!pairs_.insert({c, r}).second || static_cast<int>(pairs_.size()) > kMostPairs || partners_.agree(c, r)) return;
     std::vector<int> moved_c, moved_r;
     const int c0 = stripped(yours_, c, moved_c), r0 = stripped(reference_, r, moved_r);
@@ -154,110 +153,6 @@ class Search : public Blame {
     for (const Operand& other : others)
       if (other.parameter == operand.parameter) return other.value;
     return others.size() == count && place < others.size() && others.size() == 1 ? others[place].value : -1;
-  }
-
-  bool by_terms(int c, int r, int maker_c, int maker_r, bool sum) {
-    const auto open_c = [&](int value) { return partners_.of_yours(value).empty(); };
-    const auto open_r = [&](int value) { return partners_.of_reference(value).empty(); };
-    Terms left = terms_of(yours_, maker_c, sum, open_c), right = terms_of(reference_, maker_r, sum, open_r);
-    std::vector<Partner> partners;
-    for (auto mine = left.values.begin(); mine != left.values.end();) {
-      const auto theirs = std::find_if(right.values.begin(), right.values.end(), [&](const Term& term) {
-        return term.inverse == mine->inverse && partners_.agree(mine->value, term.value);
-      });
-      if (theirs == right.values.end()) {
-        ++mine;
-        continue;
-      }
-      partners.push_back({"", mine->value, theirs->value, partners_.agreement(mine->value, theirs->value)});
-      mine = left.values.erase(mine);
-      right.values.erase(theirs);
-    }
-    if (blame_signs(c, r, left, right, partners, sum) && left.values.empty() && right.values.empty()) return true;
-    const bool same_number =
-        std::fabs(left.number - right.number) <= 1e-6 * std::max(std::fabs(left.number), std::fabs(right.number));
-    if (left.values.size() == 1 && right.values.size() == 1) {
-      locate(left.values[0].value, right.values[0].value, maker_c, maker_r);
-      return true;
-    }
-    if (left.values.empty() && right.values.empty()) {
-      Region& region =
-          blame_chain(same_number ? Kind::kOperation : Kind::kArgument, c, r, left, right, std::move(partners));
-      if (!same_number)
-        region.arguments.push_back(
-            {sum ? "number added" : "factor", fmt::format("{:.9g}", left.number), fmt::format("{:.9g}", right.number)});
-      return true;
-    }
-    if (left.values.empty() || right.values.empty()) {
-      Region& region = blame_chain(left.values.empty() ? Kind::kMissingStep : Kind::kExtraStep, c, r, left, right,
-                                   std::move(partners));
-      const Term& odd = left.values.empty() ? right.values[0] : left.values[0];
-      region.note =
-          fmt::format("{} {} {}", left.values.empty() ? "the reference also" : "yours also",
-                      sum ? (odd.inverse ? "subtracts" : "adds") : (odd.inverse ? "divides by" : "multiplies by"),
-                      described(left.values.empty() ? reference_ : yours_, odd.value));
-      return true;
-    }
-    return by_leftover_terms(left, right, maker_c, maker_r);
-  }
-
-  // A term that both sides have, added by one and subtracted by the other: a mistake of its own beside any other.
-  bool blame_signs(int c, int r, Terms& left, Terms& right, const std::vector<Partner>& partners, bool sum) {
-    bool found = false;
-    for (auto mine = left.values.begin(); mine != left.values.end();) {
-      const auto theirs = std::find_if(right.values.begin(), right.values.end(), [&](const Term& term) {
-        return term.inverse != mine->inverse && partners_.agree(mine->value, term.value);
-      });
-      if (theirs == right.values.end()) {
-        ++mine;
-        continue;
-      }
-      blame_chain(Kind::kOperation, c, r, left, right, partners).note =
-          sum ? "one side adds what the other subtracts" : "one side multiplies by what the other divides by";
-      mine = left.values.erase(mine);
-      right.values.erase(theirs);
-      found = true;
-    }
-    return found;
-  }
-
-  // Several terms on both sides agree with nothing: those of one shape and one kind are taken for partners.
-  bool by_leftover_terms(const Terms& left, const Terms& right, int maker_c, int maker_r) {
-    if (left.values.size() != right.values.size()) return false;
-    struct Likeness {
-      int score;
-      size_t mine, theirs;
-    };
-    std::vector<Likeness> all;
-    for (size_t i = 0; i < left.values.size(); ++i)
-      for (size_t j = 0; j < right.values.size(); ++j) {
-        const int mine = left.values[i].value, theirs = right.values[j].value;
-        int score = yours_.value(mine).shape == reference_.value(theirs).shape ? 2 : 0;
-        const int a = yours_.value(mine).step, b = reference_.value(theirs).step;
-        if ((a < 0) == (b < 0)) score += a < 0 || yours_.step(a).kind == reference_.step(b).kind ? 2 : 0;
-        if (share_an_operand(a, b)) score += 3;
-        all.push_back({score, i, j});
-      }
-    std::stable_sort(all.begin(), all.end(), [](const Likeness& a, const Likeness& b) { return a.score > b.score; });
-    std::set<size_t> taken_c, taken_r;
-    std::vector<std::pair<int, int>> pairs;
-    for (const Likeness& one : all) {
-      if (taken_c.contains(one.mine) || taken_r.contains(one.theirs)) continue;
-      taken_c.insert(one.mine);
-      taken_r.insert(one.theirs);
-      pairs.emplace_back(left.values[one.mine].value, right.values[one.theirs].value);
-    }
-    for (const auto& [mine, theirs] : pairs) locate(mine, theirs, maker_c, maker_r);
-    return true;
-  }
-
-  bool share_an_operand(int maker_c, int maker_r) {
-    if (maker_c < 0 || maker_r < 0) return false;
-    const Step mine = yours_.step(maker_c), theirs = reference_.step(maker_r);
-    for (const Operand& a : mine.operands)
-      for (const Operand& b : theirs.operands)
-        if (!partners_.is_neutral(yours_, a.value) && partners_.agree(a.value, b.value)) return true;
-    return false;
   }
 
   // Both are made of one value each by steps that only move elements, however these cut and join them.

@@ -30,6 +30,14 @@ class Values:
 
     def __init__(self):
         self._known = {}
+        self._numbers = {}  # id → (array, number): what the program wrote as a number
+
+    def number(self, array):
+        entry = self._numbers.get(id(array))
+        return None if entry is None else entry[1]
+
+    def is_number(self, array):
+        self._numbers[id(array)] = (array, array.item())
 
     def known(self, array):
         entry = self._known.get(id(array))
@@ -149,16 +157,20 @@ def _note(tape, jax, name, args, params, output):
     # A primitive that calls others returns what these have made: they are on the tape already.
     if not outputs or all(tape.values.known(one) is not None for one in outputs):
         return
-    args = [_plain_scalar(tape, jax, one) for one in args]
+    args = [_plain_scalar(tape, one) for one in args]
+    if len(outputs) == 1 and outputs[0].ndim == 0 and outputs[0].dtype.kind in "fiub" and args and all(map(_is_plain, args)):
+        tape.values.is_number(outputs[0])  # put on the device, or into another dtype
+        return
     kind, names, args, arguments = _described(tape, name, args, params, outputs)
     tape.operation(kind, names, args, arguments, outputs if len(outputs) > 1 else outputs[0], level=4)
 
 
-def _plain_scalar(tape, jax, value):
+def _plain_scalar(tape, value):
     """A number that the program wrote is an array without axes here; it is told as the number it was."""
-    if _is_array(jax, value) and value.ndim == 0 and tape.values.known(value) is None and value.dtype.kind in "fiub":
-        return value.item()
-    return value
+    if getattr(value, "ndim", None) != 0 or value.dtype.kind not in "fiub" or tape.values.known(value) is not None:
+        return value
+    number = tape.values.number(value)
+    return value.item() if number is None else number
 
 
 def _described(tape, name, args, params, outputs):
