@@ -8,6 +8,7 @@
 #include "zoom/evaluate.h"
 #include "zoom/expand.h"
 #include "zoom/partners.h"
+#include "zoom/passing_lines.h"
 #include "zoom/sums_and_products.h"
 
 namespace lockstep::zoom {
@@ -292,7 +293,47 @@ class Search : public SumsAndProducts {
     return out;
   }
 
+  // Values that agree with something on the other side and go into steps that agree with nothing.
+  std::vector<int> frontier(const Side& side, const std::vector<int>& unmatched, bool is_yours) {
+    std::set<int> out;
+    for (const int value : unmatched) {
+      if (side.value(value).step < 0) continue;
+      for (const Operand& operand : side.step(side.value(value).step).operands)
+        if (side.value(operand.value).step >= 0 && !partners_.is_neutral(side, operand.value) &&
+            !(is_yours ? partners_.of_yours(operand.value) : partners_.of_reference(operand.value)).empty())
+          out.insert(operand.value);
+    }
+    return {out.begin(), out.end()};
+  }
+
+  // Of the values that go into what cannot be narrowed the reference has one that yours lacks, and yours has another of
+  // the reference's twice: one of the two is in the place of the one that is lacking.
+  bool by_doubled_values(int c, int r, const std::vector<int>& mine, const std::vector<int>& theirs) {
+    const std::vector<int> of_c = frontier(yours_, mine, true), of_r = frontier(reference_, theirs, false);
+    const auto lacking = std::find_if(of_r.begin(), of_r.end(), [&](int value) {
+      return std::none_of(of_c.begin(), of_c.end(), [&](int other) { return partners_.agree(other, value); });
+    });
+    if (lacking == of_r.end()) return false;
+    for (const int first : of_c)
+      for (const int second : of_c) {
+        const int a = yours_.value(first).step, b = yours_.value(second).step;
+        const auto twice = std::find_if(of_r.begin(), of_r.end(), [&](int value) {
+          return partners_.agree(first, value) && partners_.agree(second, value);
+        });
+        if (first >= second || twice == of_r.end() || yours_.is_ancestor(first, second)) continue;
+        Region& region = add(Kind::kWiring, c, r);
+        region.yours = {a, b};
+        if (reference_.value(*lacking).step >= 0) region.reference = {reference_.value(*lacking).step};
+        region.note = fmt::format("yours takes what is {} in the reference twice; the reference also takes {}",
+                                  described(reference_, *twice), described(reference_, *lacking));
+        return true;
+      }
+    return false;
+  }
+
   void blame_unmatched(int c, int r) {
+    if (by_doubled_values(c, r, unmatched_ancestors(yours_, c, true), unmatched_ancestors(reference_, r, false)))
+      return;
     Region& region = add(Kind::kNotNarrowed, c, r);
     for (const int value : unmatched_ancestors(yours_, c, true))
       if (yours_.value(value).step >= 0) region.yours.push_back(yours_.value(value).step);
@@ -373,6 +414,7 @@ Answer search(Side& reference, Side& yours, double input_noise) {
   for (size_t i = 0; i < count; ++i) searching.look_at_output(outputs_c[i].second, outputs_r[i].second);
   answer.regions = searching.take_regions();
   tidy(answer.regions, reference, yours, searching.partners());
+  add_passing_lines(answer.regions, yours);
   answer.agrees = answer.regions.empty();
   if (answer.agrees) answer.jump = largest_jump(reference, yours, searching.partners());
   for (const Step& step : yours.tape().steps)
