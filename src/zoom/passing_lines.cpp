@@ -33,9 +33,8 @@ void add_passing_lines(std::vector<Region>& regions, const Side& yours) {
     if (region.kind != Kind::kOperation && region.kind != Kind::kMissingStep) continue;
     for (const int step : region.yours)
       for (const Step& user : yours.tape().steps) {
-        const bool takes = std::any_of(user.operands.begin(), user.operands.end(), [&](const Operand& operand) {
-          return yours.value(operand.value).step == step;
-        });
+        const bool takes = std::any_of(user.operands.begin(), user.operands.end(),
+                                       [&](const Operand& operand) { return yours.value(operand.value).step == step; });
         const std::vector<Place>& made = yours.step(step).where;
         const auto frame = static_cast<size_t>(region.frame);
         if (takes && !user.simple && frame < made.size() && frame < user.where.size())

@@ -77,7 +77,8 @@ bool SumsAndProducts::open_a_bias(Side& side, Terms& of, const Terms& other) {
   return false;
 }
 
-bool SumsAndProducts::blame_signs(int c, int r, Terms& left, Terms& right, const std::vector<Partner>& partners, bool sum) {
+bool SumsAndProducts::blame_signs(int c, int r, Terms& left, Terms& right, const std::vector<Partner>& partners,
+                                  bool sum) {
   bool found = false;
   for (auto mine = left.values.begin(); mine != left.values.end();) {
     const auto theirs = std::find_if(right.values.begin(), right.values.end(), [&](const Term& term) {
@@ -96,7 +97,8 @@ bool SumsAndProducts::blame_signs(int c, int r, Terms& left, Terms& right, const
   return found;
 }
 
-bool SumsAndProducts::by_leftover_terms(int c, int r, const Terms& left, const Terms& right, const std::vector<Partner>& partners, bool sum) {
+bool SumsAndProducts::by_leftover_terms(int c, int r, const Terms& left, const Terms& right,
+                                        const std::vector<Partner>& partners, bool sum) {
   struct Likeness {
     int score;
     size_t mine, theirs;
@@ -133,7 +135,8 @@ bool SumsAndProducts::by_leftover_terms(int c, int r, const Terms& left, const T
   return true;
 }
 
-void SumsAndProducts::blame_odd_term(int c, int r, const Terms& left, const Terms& right, const std::vector<Partner>& partners, bool sum, const Term& odd, bool missing) {
+void SumsAndProducts::blame_odd_term(int c, int r, const Terms& left, const Terms& right,
+                                     const std::vector<Partner>& partners, bool sum, const Term& odd, bool missing) {
   Region& region = blame_chain(missing ? Kind::kMissingStep : Kind::kExtraStep, c, r, left, right, partners);
   region.note = fmt::format("{} {} {}", missing ? "the reference also" : "yours also",
                             sum ? (odd.inverse ? "subtracts" : "adds") : (odd.inverse ? "divides by" : "multiplies by"),

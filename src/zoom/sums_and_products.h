@@ -22,10 +22,12 @@ class SumsAndProducts : public Blame {
   bool open_a_bias(Side& side, Terms& of, const Terms& other);
   // A term that both sides have, added by one and subtracted by the other: a mistake of its own beside any other.
   bool blame_signs(int c, int r, Terms& left, Terms& right, const std::vector<Partner>& partners, bool sum);
-  // Several terms on both sides agree with nothing: those of one shape and one kind are taken for partners. What one side
-  // has more of is missing in the other.
-  bool by_leftover_terms(int c, int r, const Terms& left, const Terms& right, const std::vector<Partner>& partners, bool sum);
-  void blame_odd_term(int c, int r, const Terms& left, const Terms& right, const std::vector<Partner>& partners, bool sum, const Term& odd, bool missing);
+  // Several terms on both sides agree with nothing: those of one shape and one kind are taken for partners. What one
+  // side has more of is missing in the other.
+  bool by_leftover_terms(int c, int r, const Terms& left, const Terms& right, const std::vector<Partner>& partners,
+                         bool sum);
+  void blame_odd_term(int c, int r, const Terms& left, const Terms& right, const std::vector<Partner>& partners,
+                      bool sum, const Term& odd, bool missing);
   bool share_an_operand(int maker_c, int maker_r);
 };
 
