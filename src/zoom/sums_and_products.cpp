@@ -9,6 +9,15 @@
 #include "zoom/expand.h"
 
 namespace lockstep::zoom {
+namespace {
+
+// A layer without its bias is a product of matrices, however it was written.
+bool alike(std::string_view a, std::string_view b) {
+  static const std::set<std::string_view> kProducts{"linear", "matmul", "einsum"};
+  return a == b || (kProducts.contains(a) && kProducts.contains(b));
+}
+
+}  // namespace
 
 bool SumsAndProducts::by_terms(int c, int r, int maker_c, int maker_r, bool sum) {
   const auto open_c = [&](int value) { return partners_.of_yours(value).empty(); };
@@ -110,9 +119,11 @@ bool SumsAndProducts::by_leftover_terms(int c, int r, const Terms& left, const T
       const int mine = left.values[i].value, theirs = right.values[j].value;
       int score = yours_.value(mine).shape == reference_.value(theirs).shape ? 2 : 0;
       const int a = yours_.value(mine).step, b = reference_.value(theirs).step;
-      if ((a < 0) == (b < 0)) score += a < 0 || yours_.step(a).kind == reference_.step(b).kind ? 2 : 0;
+      const bool same_kind = (a < 0) == (b < 0) && (a < 0 || alike(yours_.step(a).kind, reference_.step(b).kind));
+      if (same_kind) score += 2;
       if (share_an_operand(a, b)) score += 3;
-      if (as_many || score >= 4) all.push_back({score, i, j});
+      // Of another kind, one of them may be several of the other side's terms in one step.
+      if (as_many || (same_kind && score >= 4)) all.push_back({score, i, j});
     }
   std::stable_sort(all.begin(), all.end(), [](const Likeness& a, const Likeness& b) { return a.score > b.score; });
   std::set<size_t> taken_c, taken_r;
