@@ -306,18 +306,10 @@ class Search : public SumsAndProducts {
     return {out.begin(), out.end()};
   }
 
-  // Of the values that go into what cannot be narrowed yours has one of the reference's twice, and lacks another, which
-  // the reference may have made of values that agree: one of the two is in the place of the one that is lacking.
+  // Of the values that go into what cannot be narrowed the reference has one that yours lacks, and yours has another of
+  // the reference's twice: one of the two is in the place of the one that is lacking.
   bool by_doubled_values(int c, int r, const std::vector<int>& mine, const std::vector<int>& theirs) {
-    const std::vector<int> of_c = frontier(yours_, mine, true);
-    std::vector<int> of_r = frontier(reference_, theirs, false);
-    for (const int value : theirs)
-      if (const int maker = reference_.value(value).step; maker >= 0 && !only_moves(reference_.step(maker))) {
-        const std::vector<Operand>& operands = reference_.step(maker).operands;
-        if (std::all_of(operands.begin(), operands.end(),
-                        [&](const Operand& one) { return !partners_.of_reference(one.value).empty(); }))
-          of_r.push_back(value);
-      }
+    const std::vector<int> of_c = frontier(yours_, mine, true), of_r = frontier(reference_, theirs, false);
     const auto lacking = std::find_if(of_r.begin(), of_r.end(), [&](int value) {
       return std::none_of(of_c.begin(), of_c.end(), [&](int other) { return partners_.agree(other, value); });
     });
@@ -329,7 +321,6 @@ class Search : public SumsAndProducts {
           return partners_.agree(first, value) && partners_.agree(second, value);
         });
         if (first >= second || twice == of_r.end() || yours_.is_ancestor(first, second)) continue;
-        if (only_moves(yours_.step(a)) || only_moves(yours_.step(b))) continue;
         Region& region = add(Kind::kWiring, c, r);
         region.yours = {a, b};
         if (reference_.value(*lacking).step >= 0) region.reference = {reference_.value(*lacking).step};
