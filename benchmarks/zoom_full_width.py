@@ -57,10 +57,10 @@ with torch.no_grad():
     x, condition = torch.randn(1, TOKENS, 3072), torch.randn(1, 3072)
     block.norm1(x), block.up(x)  # the first call of a kernel is not what is measured
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    started = time.monotonic()
+    started, used = time.monotonic(), time.process_time()
     result = block(x, condition)
-    seconds = time.monotonic() - started
-    print(json.dumps({"seconds": seconds, "before": before, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, "sum": result.double().sum().item()}))
+    seconds, used = time.monotonic() - started, time.process_time() - used
+    print(json.dumps({"seconds": seconds, "used": used, "before": before, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, "sum": result.double().sum().item()}))
 '''
 
 
@@ -97,14 +97,17 @@ def main() -> int:
         print(f"plain call {plain['seconds']:.2f} s, traced {traced['seconds']:.2f} s; the same result: {plain['sum'] == traced['sum']}")
         good &= plain["sum"] == traced["sum"]
         show("tracing, times the plain call", traced["seconds"] / plain["seconds"], 2, "")
+        print(f"{'the same in time of processors':<52} {traced['used'] / plain['used']:8.2f}")
         show("tracing, memory beside the plain call's", (traced["peak"] - plain["peak"]) / 2**20, 2, "GiB")
         size = sum(file.stat().st_size for file in (folder / "home" / "latest" / "port").resolve().glob("operations.*"))
         print(f"{'operations on disk':<52} {size / 2**30:8.2f} GiB")
         started = time.monotonic()
         words = [BINARY, "--json", "--home", str(folder / "home"), "zoom", "latest:reference", "latest:port", "--stage", "Block"]
         done = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        output, peak = done.stdout.read(), os.wait4(done.pid, 0)[2].ru_maxrss
+        output, used = done.stdout.read(), os.wait4(done.pid, 0)[2]
+        peak = used.ru_maxrss
         show("matching", time.monotonic() - started, 10, "s")
+        print(f"{'matching, time of processors':<52} {used.ru_utime + used.ru_stime:8.2f} s")
         show("matching, memory", peak / 2**20, 2, "GiB")
         answer = json.loads(output)
         print("named:", *(f"{region['kind']} {[one['code'] for one in region['yours']]}" for region in answer["regions"]))

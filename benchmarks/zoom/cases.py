@@ -10,12 +10,19 @@ from mistakes import MISTAKES
 
 HERE = Path(__file__).resolve().parent
 REWRITES = HERE / "rewrites"
+SETS = ("usual", "blind")  # blind: in a folder of its own, written without knowing how zoom compares
 SEED = 20240607
 
 
-def planted(mistake, folder):
+def case_set(name):
+    """(folder of the rewrites, the mistakes) of a set"""
+    folder = HERE if name == "usual" else HERE / name
+    return folder / "rewrites", loaded(folder / "mistakes.py").MISTAKES
+
+
+def planted(mistake, folder, rewrites=REWRITES):
     """The rewrite with its mistake in a file of its own; returns the file and the numbers of the changed lines."""
-    text = (REWRITES / f"{mistake.rewrite}.py").read_text()
+    text = (rewrites / f"{mistake.rewrite}.py").read_text()
     if text.count(mistake.right) != 1:
         raise ValueError(f"{mistake.rewrite}: {mistake.right!r} stands there {text.count(mistake.right)} times")
     at = text.index(mistake.right)
@@ -39,11 +46,11 @@ def loaded(file):
     return module
 
 
-def reference_of(family):
+def reference_of(family, rewrites=REWRITES):
     """(module, its weights as NumPy arrays, the inputs, places of inputs that stay f32)"""
     import torch
 
-    program = loaded(REWRITES / family / "reference.py")
+    program = loaded(rewrites / family / "reference.py")
     torch.manual_seed(SEED)
     module = program.build().eval()
     with torch.no_grad():

@@ -120,6 +120,8 @@ def main() -> int:
             row["lines"], row["misleading"] = len(mine), bool(mine) and not row["found"]
             row["kinds"] = [region["kind"] for region in answer["regions"]]
             row["said"] = module
+            row["named"] = sorted(f"{Path(one['file']).name}:{one['line']} {one['code']}" for region in answer["regions"] for one in region["yours"])
+            row["causes"] = [region["cause"]["cause"] for region in answer["regions"] if "cause" in region]
         except LookupError as error:
             row["said"] = str(error)
         except Exception as error:  # noqa: BLE001: a fault that cannot be looked into is a miss, said aloud
@@ -127,6 +129,8 @@ def main() -> int:
         rows.append(row)
         print(f"{row['id']:<44} {'found' if row['found'] else 'MISLED' if row['misleading'] else 'MISSED':<7} lines {row['lines']:<3} "
               f"{', '.join(row['kinds']):<32} {row['said']}", flush=True)  # fmt: skip
+        if arguments.json:  # as far as it has come
+            Path(arguments.json).write_text(json.dumps(rows, indent=1))
         for name in ("faulty", "yours", "theirs"):
             shutil.rmtree(home / name, ignore_errors=True)
     print(f"\n{'area':<16} {'faults':>6} {'line named':>12} {'misleading':>12}")

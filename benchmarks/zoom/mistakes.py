@@ -15,6 +15,7 @@ class Mistake:
     right: str
     wrong: str
     missing: str = ""  # part of the reference's line with the step that was taken out
+    kind: str = ""
 
 
 MISTAKES = (

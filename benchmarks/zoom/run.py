@@ -2,6 +2,7 @@
 
     ./dev bench zoom                       f32
     ./dev bench zoom --dtype bf16          both sides in bf16
+    ./dev bench zoom --set blind           cases written without knowing how zoom compares
     ./dev bench zoom --only 'swiglu/*' --show   some of them, with what was said
 """
 
@@ -22,7 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from recording import ROOT, name_of, record  # noqa: E402  first: it must see the frameworks being imported
-from cases import MISTAKES, REWRITES, in_dtype, line_with, loaded, planted, reference_of  # noqa: E402 # isort: skip
+from cases import SETS, case_set, in_dtype, line_with, loaded, planted, reference_of  # noqa: E402 # isort: skip
 
 BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
 
@@ -44,9 +45,9 @@ def named(answer, side):
     return {(one["file"], one["line"]) for region in answer["regions"] for one in region[side]}
 
 
-def score(mistake, file, lines, answer):
+def score(mistake, rewrites, file, lines, answer):
     family = mistake.rewrite.split("/")[0]
-    reference = REWRITES / family / "reference.py"
+    reference = rewrites / family / "reference.py"
     right = {(str(file), line) for line in lines}
     mine, theirs = named(answer, "yours"), named(answer, "reference")
     found = bool(right & mine)
@@ -58,6 +59,7 @@ def score(mistake, file, lines, answer):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", default="usual", choices=SETS)
     parser.add_argument("--dtype", default="f32", choices=("f32", "bf16"))
     parser.add_argument("--only", default="*", help="glob of rewrites")
     parser.add_argument("--show", action="store_true", help="print what zoom says")
@@ -66,6 +68,7 @@ def main() -> int:
     parser.add_argument("--record-only", action="store_true", help="record for --keep, and ask nothing")
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
     arguments = parser.parse_args()
+    rewrites, mistakes = case_set(arguments.set)
 
     import torch
 
@@ -75,18 +78,18 @@ def main() -> int:
         scope.enter_context(torch.no_grad())
         folder = Path(arguments.keep or scope.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-zoom-")))
         folder.mkdir(parents=True, exist_ok=True)
-        for mistake in MISTAKES:
+        for mistake in mistakes:
             if not fnmatch.fnmatchcase(mistake.rewrite, arguments.only):
                 continue
             family = mistake.rewrite.split("/")[0]
             if family not in references:
-                module, weights, inputs, keep = reference_of(family)
+                module, weights, inputs, keep = reference_of(family, rewrites)
                 module, given = in_dtype(module, inputs, keep, arguments.dtype)
                 run = recorded(lambda: module(*given), folder / f"{family}.reference", arguments.reuse)
                 references[family] = run, weights, inputs, keep
             reference, weights, inputs, keep = references[family]
-            wrong, lines = planted(mistake, folder)
-            for file in (REWRITES / f"{mistake.rewrite}.py", wrong):
+            wrong, lines = planted(mistake, folder, rewrites)
+            for file in (rewrites / f"{mistake.rewrite}.py", wrong):
                 rewrite, given = in_dtype(loaded(file).build(weights), inputs, keep, arguments.dtype)
                 kept = f"{mistake.rewrite.replace('/', '.')}.{'wrong' if file == wrong else 'right'}" if arguments.keep else "candidate"
                 candidate = recorded(lambda: rewrite(*given), folder / kept, arguments.reuse)
@@ -98,7 +101,7 @@ def main() -> int:
                 if arguments.show:
                     print(zoom(reference, candidate, as_json=False))
                 if file == wrong:
-                    rows.append({"rewrite": mistake.rewrite} | score(mistake, file, lines, answer))
+                    rows.append({"rewrite": mistake.rewrite} | score(mistake, rewrites, file, lines, answer))
                 else:
                     clean.append({"rewrite": mistake.rewrite, "lines": len(named(answer, "yours")), "jump": "jump" in answer})
             if arguments.record_only:
@@ -114,7 +117,7 @@ def main() -> int:
     print(f"correct rewrites with a line named: {sum(one['lines'] > 0 for one in clean)} of {len(clean)} (a jump shown in {sum(one['jump'] for one in clean)}); "
           f"slowest answer {max(seconds):.1f} s")  # fmt: skip
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps({"dtype": arguments.dtype, "mistakes": rows, "correct": clean}, indent=1))
+        Path(arguments.json).write_text(json.dumps({"set": arguments.set, "dtype": arguments.dtype, "mistakes": rows, "correct": clean}, indent=1))
     return 0
 
 

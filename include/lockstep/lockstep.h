@@ -161,6 +161,16 @@ typedef struct lockstep_statistics {
 } lockstep_statistics;
 LOCKSTEP_API lockstep_status lockstep_view_statistics(const lockstep_view* view, lockstep_statistics* statistics);
 
+/* Sums over the finite elements, the same in whatever order these lie: by them values of two programs are found to be
+ * the same before anything else is compared. */
+typedef struct lockstep_totals {
+  int64_t count, infinite, nan;
+  double sum, absolute, squares;
+  int32_t uniform; /* all elements alike */
+  int32_t binary;  /* nothing but 0 and 1 */
+} lockstep_totals;
+LOCKSTEP_API lockstep_status lockstep_view_totals(const lockstep_view* view, lockstep_totals* totals);
+
 #ifdef __cplusplus
 }
 #endif

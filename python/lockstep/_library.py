@@ -83,6 +83,19 @@ class COptions(ctypes.Structure):
     ]
 
 
+class CTotals(ctypes.Structure):
+    _fields_ = [
+        ("count", ctypes.c_int64),
+        ("infinite", ctypes.c_int64),
+        ("nan", ctypes.c_int64),
+        ("sum", ctypes.c_double),
+        ("absolute", ctypes.c_double),
+        ("squares", ctypes.c_double),
+        ("uniform", ctypes.c_int32),
+        ("binary", ctypes.c_int32),
+    ]
+
+
 def _candidates():
     told = os.environ.get("LOCKSTEP_LIBRARY")
     if told:
@@ -145,6 +158,7 @@ def library():
         ("lockstep_tensor_view", CView, [handle]),
         ("lockstep_tensor_free", None, [handle]),
         ("lockstep_save", status, [text, text, ctypes.POINTER(CView)]),
+        ("lockstep_view_totals", status, [ctypes.POINTER(CView), ctypes.POINTER(CTotals)]),
         ("lockstep_load", status, [text, text, ctypes.POINTER(handle)]),
     ):
         function = getattr(lib, name)

@@ -8,6 +8,7 @@
 #include "capture/session.h"
 #include "lockstep/lockstep.h"
 #include "tensor/statistics.h"
+#include "tensor/totals.h"
 
 using namespace lockstep;
 
@@ -282,6 +283,16 @@ lockstep_status lockstep_view_statistics(const lockstep_view* view, lockstep_sta
     const Statistics found = tensor_statistics(tensor_from_view(view, "statistics"));
     *statistics = {found.count,  found.min, found.max, found.mean, found.std,     found.rms,
                    found.absmax, found.nan, found.inf, found.zero, found.denormal};
+    return LOCKSTEP_OK;
+  });
+}
+
+lockstep_status lockstep_view_totals(const lockstep_view* view, lockstep_totals* totals) {
+  return guarded([&] {
+    if (!totals) bad_call("totals", "nowhere to put the numbers");
+    const Totals found = totals_of(tensor_from_view(view, "totals"));
+    *totals = {found.count,    found.infinite, found.nan,     found.sum,
+               found.absolute, found.squares,  found.uniform, found.binary};
     return LOCKSTEP_OK;
   });
 }

@@ -12,9 +12,9 @@ namespace {
 constexpr size_t kMostLines = 12;
 constexpr int kNarrowest = 100;  // columns in which both sources stand side by side
 
-Json json_lines(const Side& side, const std::vector<int>& steps, int frame, Sources& sources) {
+Json json_lines(const std::vector<Place>& places, Sources& sources) {
   Json out = Json::array();
-  for (const Place& place : lines_of(side, steps, frame))
+  for (const Place& place : places)
     out.push_back({{"file", printable(place.file, 4096)},
                    {"line", place.line},
                    {"function", printable(place.function, 200)},
@@ -56,9 +56,7 @@ std::string painted(const char* code, const std::string& text, bool color) {
   return color ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
 }
 
-void write_lines(std::string& out, const char* heading, const Side& side, const std::vector<int>& steps, int frame,
-                 Sources& sources, bool color) {
-  const std::vector<Place> lines = lines_of(side, steps, frame);
+void write_lines(std::string& out, const char* heading, const std::vector<Place>& lines, Sources& sources, bool color) {
   if (lines.empty()) return;
   out += fmt::format("  {}\n", heading);
   for (size_t i = 0; i < lines.size() && i < kMostLines; ++i)
@@ -90,7 +88,7 @@ std::string files_of(const std::vector<SourceLine>& lines) {
 
 void write_side_by_side(std::string& out, const Region& region, const Side& reference, const Side& yours,
                         Sources& sources, int width, bool color) {
-  const std::vector<SourceLine> left = sources.around(lines_of(yours, region.yours, region.frame)),
+  const std::vector<SourceLine> left = sources.around(yours_of(yours, region)),
                                 right = sources.around(lines_of(reference, region.reference, region.reference_frame));
   const auto columns = static_cast<size_t>((width - 5) / 2);
   const auto heading = [&](const char* whose, const std::vector<SourceLine>& lines) {
@@ -129,11 +127,11 @@ Json json_from(const Answer& answer, const Side& reference, const Side& yours) {
          {"error", json_number(region.error)},
          {"rest_is_proven", region.proven},
          {"note", printable(region.note, 1000)},
-         {"yours", json_lines(yours, region.yours, region.frame, sources)},
+         {"yours", json_lines(yours_of(yours, region), sources)},
          {"call_chain", json_chain(yours, region.yours)},
-         {"reference", json_lines(reference, region.reference, region.reference_frame, sources)},
+         {"reference", json_lines(lines_of(reference, region.reference, region.reference_frame), sources)},
          {"source",
-          {{"yours", json_source(sources.around(lines_of(yours, region.yours, region.frame)))},
+          {{"yours", json_source(sources.around(yours_of(yours, region)))},
            {"reference", json_source(sources.around(lines_of(reference, region.reference, region.reference_frame)))}}},
          {"arguments", arguments},
          {"inputs", partners}});
@@ -162,8 +160,8 @@ Json json_from(const Answer& answer, const Side& reference, const Side& yours) {
                              {"note", printable(input.why_not.empty() ? input.how : input.why_not, 1000)}});
   if (answer.jump.yours >= 0)
     out["jump"] = {{"error", json_number(answer.jump.error)},
-                   {"yours", json_lines(yours, {answer.jump.yours}, 0, sources)},
-                   {"reference", json_lines(reference, {answer.jump.reference}, 0, sources)}};
+                   {"yours", json_lines(lines_of(yours, {answer.jump.yours}, 0), sources)},
+                   {"reference", json_lines(lines_of(reference, {answer.jump.reference}, 0), sources)}};
   if (!answer.incomplete.empty()) out["incomplete"] = answer.incomplete;
   return out;
 }
@@ -197,8 +195,8 @@ std::string page_from(const Answer& answer, const Side& reference, const Side& y
     if (answer.jump.yours < 0) return out;
     out += fmt::format("\nOne step differs by {:.2g}, more than rounding explains, though its inputs agree:\n",
                        answer.jump.error);
-    write_lines(out, "yours", yours, {answer.jump.yours}, 0, sources, color);
-    write_lines(out, "reference", reference, {answer.jump.reference}, 0, sources, color);
+    write_lines(out, "yours", lines_of(yours, {answer.jump.yours}, 0), sources, color);
+    write_lines(out, "reference", lines_of(reference, {answer.jump.reference}, 0), sources, color);
     return out;
   }
   int number = 0;
@@ -208,8 +206,8 @@ std::string page_from(const Answer& answer, const Side& reference, const Side& y
     if (width >= kNarrowest) {
       write_side_by_side(out, region, reference, yours, sources, width, color);
     } else {
-      write_lines(out, "yours", yours, region.yours, region.frame, sources, color);
-      write_lines(out, "reference", reference, region.reference, region.reference_frame, sources, color);
+      write_lines(out, "yours", yours_of(yours, region), sources, color);
+      write_lines(out, "reference", lines_of(reference, region.reference, region.reference_frame), sources, color);
     }
     if (region.cause)
       out += fmt::format("  {}: {}\n  Fix: {}\n", painted("33", region.cause->id, color),

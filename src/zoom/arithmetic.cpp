@@ -84,19 +84,23 @@ Numbers multiply_matrices(const Numbers& x, const Numbers& y) {
   out.shape.insert(out.shape.end(), {rows, columns});
   out.values.resize(at(checked_numel(out.shape)));
   int64_t done = 0;
-  std::vector<double> sums(at(columns));
   walk(lead, broadcast_strides(lead_x, lead), broadcast_strides(lead_y, lead), [&](int64_t a, int64_t b) {
     const float* left = x.values.data() + a * rows * inner;
     const float* right = y.values.data() + b * inner * columns;
+    float* made = out.values.data() + done * rows * columns;
+    const bool large = rows * inner * columns > 1 << 20;
+#pragma omp parallel for schedule(static) if (large)
     for (int64_t row = 0; row < rows; ++row) {
-      std::fill(sums.begin(), sums.end(), 0);
+      std::vector<double> sums(at(columns), 0.0);
       for (int64_t k = 0; k < inner; ++k) {
         const double factor = left[row * inner + k];
         const float* of = right + k * columns;
-        for (int64_t column = 0; column < columns; ++column) sums[at(column)] += factor * of[column];
+        double* to = sums.data();
+#pragma omp simd
+        for (int64_t column = 0; column < columns; ++column) to[column] += factor * of[column];
       }
-      float* to = out.values.data() + (done * rows + row) * columns;
-      for (int64_t column = 0; column < columns; ++column) to[column] = static_cast<float>(sums[at(column)]);
+      for (int64_t column = 0; column < columns; ++column)
+        made[row * columns + column] = static_cast<float>(sums[at(column)]);
     }
     ++done;
   });

@@ -299,7 +299,61 @@ class Replay {
   std::map<int, bool> depends_;
 };
 
+double size_of(const Side& side, int value) {
+  return value < 0 ? 0 : static_cast<double>(checked_numel(side.value(value).shape));
+}
+
+// Multiplications that a step takes, about.
+double work_of(const Side& side, const Step& step) {
+  double work = 0;
+  for (const int output : step.outputs) work += size_of(side, output);
+  const auto inner = [&](const char* parameter) {
+    const int value = step.operand(parameter);
+    return value < 0 || side.value(value).shape.empty() ? 1.0 : static_cast<double>(side.value(value).shape.back());
+  };
+  if (step.kind == "linear" || step.kind == "matmul" || step.kind == "addmm" || step.kind == "einsum")
+    return work * inner("input");
+  if (step.kind == "attention") {
+    const int key = step.operand("key");
+    if (key < 0 || side.value(key).shape.size() < 2) return work;
+    return 2 * size_of(side, step.operand("query")) * static_cast<double>(*(side.value(key).shape.end() - 2));
+  }
+  return work;
+}
+
+class ReplayWork {
+ public:
+  ReplayWork(const Side& side, const std::set<int>& given) : side_(side), given_(given) {}
+
+  // Whether the value depends on what is given; what its steps take is added up once each.
+  bool visit(int index) {
+    if (given_.contains(index)) return true;
+    if (const auto at = seen_.find(index); at != seen_.end()) return at->second;
+    bool found = false;
+    const int maker = side_.value(index).step;
+    if (maker >= 0)
+      for (const Operand& operand : side_.step(maker).operands) found |= visit(operand.value);
+    if (found && counted_.insert(maker).second) work += work_of(side_, side_.step(maker));
+    return seen_[index] = found;
+  }
+
+  double work = 0;
+
+ private:
+  const Side& side_;
+  const std::set<int>& given_;
+  std::map<int, bool> seen_;
+  std::set<int> counted_;
+};
+
 }  // namespace
+
+double replay_work(const Side& side, int value, const std::set<int>& given) {
+  ReplayWork counting(side, given);
+  if (given.contains(value)) return 0;
+  counting.visit(value);
+  return counting.work;
+}
 
 double number_or(const Step& step, const char* name, double otherwise) {
   const auto at = step.arguments.find(name);

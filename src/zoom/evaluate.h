@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "zoom/side.h"
 
@@ -21,6 +22,9 @@ std::optional<Numbers> replay(const Side& side, int value, int changed, std::sha
 // The same with several values given at once.
 using Given = std::map<int, std::shared_ptr<const Numbers>>;
 std::optional<Numbers> replay(const Side& side, int value, const Given& given);
+
+// How many multiplications replaying `value` from values in the place of `given` takes, about.
+double replay_work(const Side& side, int value, const std::set<int>& given);
 
 // Arguments that are no tensors, where they are of that sort.
 double number_or(const Step& step, const char* name, double otherwise);

@@ -15,33 +15,7 @@ bool is_saturated(float value) {
 }  // namespace
 
 Totals totals_of(const Numbers& numbers) {
-  Totals out;
-  out.count = numbers.count();
-  out.uniform = out.binary = true;
-  for (const float value : numbers.values) {
-    if (std::isnan(value)) {
-      ++out.nan;
-    } else if (std::isinf(value)) {
-      ++out.infinite;
-    } else {
-      out.sum += value;
-      out.absolute += std::fabs(value);
-      out.squares += static_cast<double>(value) * value;
-    }
-    out.uniform &= value == numbers.values.front();
-    out.binary &= value == 0 || value == 1;
-  }
-  return out;
-}
-
-bool may_agree(const Totals& a, const Totals& b, double tolerance) {
-  if (a.count != b.count || a.nan != b.nan) return false;
-  if (a.infinite > 0 || b.infinite > 0) return true;  // the same mask in other numbers: elements decide
-  const double length_a = std::sqrt(a.squares), length_b = std::sqrt(b.squares);
-  const double allowed = tolerance * std::max(length_a, length_b) + 1e-30;
-  const double root = std::sqrt(static_cast<double>(a.count));
-  return std::fabs(length_a - length_b) <= allowed && std::fabs(a.sum - b.sum) <= root * allowed &&
-         std::fabs(a.absolute - b.absolute) <= root * allowed;
+  return lockstep::totals_of(std::span<const float>(numbers.values));
 }
 
 double relative_distance(const float* a, const float* b, int64_t count) {

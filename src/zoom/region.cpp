@@ -172,6 +172,12 @@ std::vector<Place> lines_of(const Side& side, const std::vector<int>& steps, int
   return out;
 }
 
+std::vector<Place> yours_of(const Side& yours, const Region& region) {
+  std::vector<Place> out = lines_of(yours, region.yours, region.frame);
+  out.insert(out.end(), region.passing.begin(), region.passing.end());
+  return out;
+}
+
 void tidy(std::vector<Region>& regions, const Side& reference, const Side& yours, Partners& partners) {
   for (Region& region : regions) {
     std::sort(region.yours.begin(), region.yours.end());

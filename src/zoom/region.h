@@ -51,12 +51,15 @@ struct Region {
   bool same_function = false;  // both sides are told in the innermost function that is on both call chains
   // Of the call chains: 0 is the innermost line; more where that line is right elsewhere and its caller is not.
   int frame = 0, reference_frame = 0;
+  std::vector<Place> passing;  // lines of yours without an operation: passing_lines.h
   std::optional<RegionCause> cause;
   std::string note;  // "yours takes to_k.weight, the reference to_q.weight"
 };
 
 // The lines of a region, each once, in order of execution: of your steps, or of the reference's.
 std::vector<Place> lines_of(const Side& side, const std::vector<int>& steps, int frame);
+
+std::vector<Place> yours_of(const Side& yours, const Region& region);
 
 // Lines that are right in their other executions give way to their callers; regions that hold a smaller one go.
 class Partners;

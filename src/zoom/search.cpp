@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
-#include "zoom/blame.h"
 #include "zoom/evaluate.h"
 #include "zoom/expand.h"
 #include "zoom/partners.h"
-#include "zoom/terms.h"
+#include "zoom/passing_lines.h"
+#include "zoom/sums_and_products.h"
 
 namespace lockstep::zoom {
 namespace {
@@ -18,6 +19,7 @@ constexpr int kMostTransplants = 48;  // replays tried in one search
 constexpr int kMostRoundings = 24;    // pairs asked whether rounding alone explains them
 constexpr double kLargestJump = 1e-2;
 constexpr double kSmallestJump = 6;       // tolerances
+constexpr double kMostReplayWork = 4e9;   // multiplications in one search
 constexpr int64_t kMostReplay = 1 << 22;  // elements of a value that is put in another's place
 
 bool is_commutative(const Step& step) {
@@ -31,13 +33,13 @@ bool selects(const Step& step) {
   return kKinds.contains(step.kind) && step.operand("input") >= 0;
 }
 
-class Search : public Blame {
+class Search : public SumsAndProducts {
  public:
-  using Blame::Blame;
+  using SumsAndProducts::SumsAndProducts;
   double roundoff = unit_roundoff(DType::kF32);  // of the coarser side
 
   // What made c differ from r. `user_c`, `user_r`: the steps that take them; -1: they are the call's outputs.
-  void locate(int c, int r, int user_c, int user_r) {
+  void locate(int c, int r, int user_c, int user_r) override {
     if (!pairs_.insert({c, r}).second || static_cast<int>(pairs_.size()) > kMostPairs || partners_.agree(c, r)) return;
     std::vector<int> moved_c, moved_r;
     const int c0 = stripped(yours_, c, moved_c), r0 = stripped(reference_, r, moved_r);
@@ -154,110 +156,6 @@ class Search : public Blame {
     return others.size() == count && place < others.size() && others.size() == 1 ? others[place].value : -1;
   }
 
-  bool by_terms(int c, int r, int maker_c, int maker_r, bool sum) {
-    const auto open_c = [&](int value) { return partners_.of_yours(value).empty(); };
-    const auto open_r = [&](int value) { return partners_.of_reference(value).empty(); };
-    Terms left = terms_of(yours_, maker_c, sum, open_c), right = terms_of(reference_, maker_r, sum, open_r);
-    std::vector<Partner> partners;
-    for (auto mine = left.values.begin(); mine != left.values.end();) {
-      const auto theirs = std::find_if(right.values.begin(), right.values.end(), [&](const Term& term) {
-        return term.inverse == mine->inverse && partners_.agree(mine->value, term.value);
-      });
-      if (theirs == right.values.end()) {
-        ++mine;
-        continue;
-      }
-      partners.push_back({"", mine->value, theirs->value, partners_.agreement(mine->value, theirs->value)});
-      mine = left.values.erase(mine);
-      right.values.erase(theirs);
-    }
-    if (blame_signs(c, r, left, right, partners, sum) && left.values.empty() && right.values.empty()) return true;
-    const bool same_number =
-        std::fabs(left.number - right.number) <= 1e-6 * std::max(std::fabs(left.number), std::fabs(right.number));
-    if (left.values.size() == 1 && right.values.size() == 1) {
-      locate(left.values[0].value, right.values[0].value, maker_c, maker_r);
-      return true;
-    }
-    if (left.values.empty() && right.values.empty()) {
-      Region& region =
-          blame_chain(same_number ? Kind::kOperation : Kind::kArgument, c, r, left, right, std::move(partners));
-      if (!same_number)
-        region.arguments.push_back(
-            {sum ? "number added" : "factor", fmt::format("{:.9g}", left.number), fmt::format("{:.9g}", right.number)});
-      return true;
-    }
-    if (left.values.empty() || right.values.empty()) {
-      Region& region = blame_chain(left.values.empty() ? Kind::kMissingStep : Kind::kExtraStep, c, r, left, right,
-                                   std::move(partners));
-      const Term& odd = left.values.empty() ? right.values[0] : left.values[0];
-      region.note =
-          fmt::format("{} {} {}", left.values.empty() ? "the reference also" : "yours also",
-                      sum ? (odd.inverse ? "subtracts" : "adds") : (odd.inverse ? "divides by" : "multiplies by"),
-                      described(left.values.empty() ? reference_ : yours_, odd.value));
-      return true;
-    }
-    return by_leftover_terms(left, right, maker_c, maker_r);
-  }
-
-  // A term that both sides have, added by one and subtracted by the other: a mistake of its own beside any other.
-  bool blame_signs(int c, int r, Terms& left, Terms& right, const std::vector<Partner>& partners, bool sum) {
-    bool found = false;
-    for (auto mine = left.values.begin(); mine != left.values.end();) {
-      const auto theirs = std::find_if(right.values.begin(), right.values.end(), [&](const Term& term) {
-        return term.inverse != mine->inverse && partners_.agree(mine->value, term.value);
-      });
-      if (theirs == right.values.end()) {
-        ++mine;
-        continue;
-      }
-      blame_chain(Kind::kOperation, c, r, left, right, partners).note =
-          sum ? "one side adds what the other subtracts" : "one side multiplies by what the other divides by";
-      mine = left.values.erase(mine);
-      right.values.erase(theirs);
-      found = true;
-    }
-    return found;
-  }
-
-  // Several terms on both sides agree with nothing: those of one shape and one kind are taken for partners.
-  bool by_leftover_terms(const Terms& left, const Terms& right, int maker_c, int maker_r) {
-    if (left.values.size() != right.values.size()) return false;
-    struct Likeness {
-      int score;
-      size_t mine, theirs;
-    };
-    std::vector<Likeness> all;
-    for (size_t i = 0; i < left.values.size(); ++i)
-      for (size_t j = 0; j < right.values.size(); ++j) {
-        const int mine = left.values[i].value, theirs = right.values[j].value;
-        int score = yours_.value(mine).shape == reference_.value(theirs).shape ? 2 : 0;
-        const int a = yours_.value(mine).step, b = reference_.value(theirs).step;
-        if ((a < 0) == (b < 0)) score += a < 0 || yours_.step(a).kind == reference_.step(b).kind ? 2 : 0;
-        if (share_an_operand(a, b)) score += 3;
-        all.push_back({score, i, j});
-      }
-    std::stable_sort(all.begin(), all.end(), [](const Likeness& a, const Likeness& b) { return a.score > b.score; });
-    std::set<size_t> taken_c, taken_r;
-    std::vector<std::pair<int, int>> pairs;
-    for (const Likeness& one : all) {
-      if (taken_c.contains(one.mine) || taken_r.contains(one.theirs)) continue;
-      taken_c.insert(one.mine);
-      taken_r.insert(one.theirs);
-      pairs.emplace_back(left.values[one.mine].value, right.values[one.theirs].value);
-    }
-    for (const auto& [mine, theirs] : pairs) locate(mine, theirs, maker_c, maker_r);
-    return true;
-  }
-
-  bool share_an_operand(int maker_c, int maker_r) {
-    if (maker_c < 0 || maker_r < 0) return false;
-    const Step mine = yours_.step(maker_c), theirs = reference_.step(maker_r);
-    for (const Operand& a : mine.operands)
-      for (const Operand& b : theirs.operands)
-        if (!partners_.is_neutral(yours_, a.value) && partners_.agree(a.value, b.value)) return true;
-    return false;
-  }
-
   // Both are made of one value each by steps that only move elements, however these cut and join them.
   bool by_sources(int c, int r, int maker_c, int maker_r) {
     std::vector<int> moved_c, moved_r;
@@ -277,8 +175,8 @@ class Search : public Blame {
     const auto mine = yours_.numbers(c), theirs = reference_.numbers(r);
     if (!mine || !theirs || mine->count() > kMostReplay || ++roundings_ > kMostRoundings) return false;
     if (!agreement_of(*mine, *theirs, kLargestJump)) return false;
-    Given given;
-    std::set<int> seen;
+    std::map<int, int> agreeing;  // the reference's value → yours
+    std::set<int> seen, from;
     std::vector<int> pending{r};
     while (!pending.empty()) {
       const int at = pending.back();
@@ -287,13 +185,19 @@ class Search : public Blame {
       if (seen.size() > 200) return false;
       const std::vector<Match> matches = partners_.of_reference(at);
       if (at != r && !matches.empty()) {
-        const auto here = reference_.numbers(at), there = yours_.numbers(matches.front().value);
-        const auto fits = arranged_like(*there, *here, agreement_of(*here, *there, partners_.tolerance()));
-        if (fits) given[at] = std::make_shared<Numbers>(*fits);
+        agreeing[at] = matches.front().value;
+        from.insert(at);
         continue;
       }
       if (const int maker = reference_.value(at).step; maker >= 0)
         for (const Operand& operand : reference_.step(maker).operands) pending.push_back(operand.value);
+    }
+    if (from.empty() || !may_replay(r, from, 2)) return false;
+    Given given;
+    for (const auto& [at, other] : agreeing) {
+      const auto here = reference_.numbers(at), there = yours_.numbers(other);
+      const auto fits = arranged_like(*there, *here, agreement_of(*here, *there, partners_.tolerance()));
+      if (fits) given[at] = std::make_shared<Numbers>(*fits);
     }
     if (given.empty()) return false;
     const auto made = replay(reference_, r, given);
@@ -310,6 +214,14 @@ class Search : public Blame {
     if (!other || other->count() != made->count()) return false;
     const double shift = relative_distance(other->values.data(), made->values.data(), made->count());
     return shift > partners_.tolerance() && static_cast<bool>(agreement_of(*mine, *theirs, 4 * shift));
+  }
+
+  // Replaying a wide layer takes seconds: so much of it is done in one search, and no more.
+  bool may_replay(int r, const std::set<int>& from, int times = 1) {
+    const double work = times * replay_work(reference_, r, from);
+    if (work > replay_left_) return false;
+    replay_left_ -= work;
+    return true;
   }
 
   // Fused on one side, written out on the other: the fused one is taken apart.
@@ -338,6 +250,7 @@ class Search : public Blame {
         const auto put = fitted(cj, rk);
         if (!put) continue;
         if (++transplants_ > kMostTransplants) return false;
+        if (!may_replay(r, {rk})) continue;
         const auto made = replay(reference_, r, rk, put);
         if (!made || !agreement_of(*result, *made, partners_.tolerance())) continue;
         const bool before = proven_;
@@ -380,7 +293,47 @@ class Search : public Blame {
     return out;
   }
 
+  // Values that agree with something on the other side and go into steps that agree with nothing.
+  std::vector<int> frontier(const Side& side, const std::vector<int>& unmatched, bool is_yours) {
+    std::set<int> out;
+    for (const int value : unmatched) {
+      if (side.value(value).step < 0) continue;
+      for (const Operand& operand : side.step(side.value(value).step).operands)
+        if (side.value(operand.value).step >= 0 && !partners_.is_neutral(side, operand.value) &&
+            !(is_yours ? partners_.of_yours(operand.value) : partners_.of_reference(operand.value)).empty())
+          out.insert(operand.value);
+    }
+    return {out.begin(), out.end()};
+  }
+
+  // Of the values that go into what cannot be narrowed the reference has one that yours lacks, and yours has another of
+  // the reference's twice: one of the two is in the place of the one that is lacking.
+  bool by_doubled_values(int c, int r, const std::vector<int>& mine, const std::vector<int>& theirs) {
+    const std::vector<int> of_c = frontier(yours_, mine, true), of_r = frontier(reference_, theirs, false);
+    const auto lacking = std::find_if(of_r.begin(), of_r.end(), [&](int value) {
+      return std::none_of(of_c.begin(), of_c.end(), [&](int other) { return partners_.agree(other, value); });
+    });
+    if (lacking == of_r.end()) return false;
+    for (const int first : of_c)
+      for (const int second : of_c) {
+        const int a = yours_.value(first).step, b = yours_.value(second).step;
+        const auto twice = std::find_if(of_r.begin(), of_r.end(), [&](int value) {
+          return partners_.agree(first, value) && partners_.agree(second, value);
+        });
+        if (first >= second || twice == of_r.end() || yours_.is_ancestor(first, second)) continue;
+        Region& region = add(Kind::kWiring, c, r);
+        region.yours = {a, b};
+        if (reference_.value(*lacking).step >= 0) region.reference = {reference_.value(*lacking).step};
+        region.note = fmt::format("yours takes what is {} in the reference twice; the reference also takes {}",
+                                  described(reference_, *twice), described(reference_, *lacking));
+        return true;
+      }
+    return false;
+  }
+
   void blame_unmatched(int c, int r) {
+    if (by_doubled_values(c, r, unmatched_ancestors(yours_, c, true), unmatched_ancestors(reference_, r, false)))
+      return;
     Region& region = add(Kind::kNotNarrowed, c, r);
     for (const int value : unmatched_ancestors(yours_, c, true))
       if (yours_.value(value).step >= 0) region.yours.push_back(yours_.value(value).step);
@@ -392,6 +345,7 @@ class Search : public Blame {
 
   std::set<std::pair<int, int>> pairs_;
   int transplants_ = 0, roundings_ = 0;
+  double replay_left_ = kMostReplayWork;
 };
 
 double distance(const Side& a, int x, const Side& b, int y) {
@@ -460,6 +414,7 @@ Answer search(Side& reference, Side& yours, double input_noise) {
   for (size_t i = 0; i < count; ++i) searching.look_at_output(outputs_c[i].second, outputs_r[i].second);
   answer.regions = searching.take_regions();
   tidy(answer.regions, reference, yours, searching.partners());
+  add_passing_lines(answer.regions, yours);
   answer.agrees = answer.regions.empty();
   if (answer.agrees) answer.jump = largest_jump(reference, yours, searching.partners());
   for (const Step& step : yours.tape().steps)

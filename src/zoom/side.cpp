@@ -11,9 +11,23 @@ namespace {
 
 constexpr int64_t kMostHeldBytes = 512LL << 20;
 
+// The file's pages that a value was read from: its floats are held now, and the two together would be twice the memory.
+void drop_pages_of(const Tensor& tensor, const MappedFile& file) {
+  int64_t lowest = 0, highest = 0;
+  for (size_t axis = 0; axis < tensor.rank(); ++axis) {
+    const int64_t reach = (tensor.shape()[axis] - 1) * tensor.strides()[axis];
+    (reach < 0 ? lowest : highest) += reach;
+  }
+  const auto size = static_cast<int64_t>(dtype_bytes(tensor.dtype()));
+  if (tensor.numel() == 0) return;
+  file.drop_pages({tensor.strided_data() + lowest * size, static_cast<size_t>((highest - lowest + 1) * size)});
+}
+
 }  // namespace
 
-Side::Side(Tape tape) : tape_(std::move(tape)), held_(tape_.values.size()), totals_(tape_.values.size()) {}
+Side::Side(Tape tape) : tape_(std::move(tape)), held_(tape_.values.size()), totals_(tape_.values.size()) {
+  for (size_t i = 0; i < totals_.size(); ++i) totals_[i] = tape_.values[i].totals;
+}
 
 void Side::load(int index) const {
   const Value& from = value(index);
@@ -21,6 +35,7 @@ void Side::load(int index) const {
   auto numbers = std::make_shared<Numbers>();
   numbers->shape = from.tensor.shape();
   numbers->values = to_floats(from.tensor);
+  if (tape_.data) drop_pages_of(from.tensor, *tape_.data);
   held_bytes_ += numbers->count() * 4;
   held_[static_cast<size_t>(index)] = std::move(numbers);
   loaded_.push_back(index);

@@ -68,6 +68,7 @@ class TapeReader {
   void begin(const Json& line) {
     if (!tapes_.empty() && !ended_) tapes_.pop_back();
     Tape made;
+    made.data = data_;
     made.call = text(line, "call");
     made.framework = text(line, "framework");
     if (const auto at = line.find("step"); at != line.end() && at->is_number_integer()) made.step = at->get<int64_t>();
@@ -97,11 +98,29 @@ class TapeReader {
     const std::optional<DType> dtype = dtype_from_name(text(line, "dtype"));
     if (const auto at = line.find("offset"); at != line.end() && dtype)
       value.tensor = tensor_at(integer(*at, "an offset"), *dtype, value.shape, sizes(line, "strides"), count);
+    if (value.tensor.defined()) value.totals = totals_from(line, count);
     const int index = static_cast<int>(to.values.size());
     if (!numbers_.emplace(integer(line["value"], "a value's number"), index).second)
       refuse("a value twice", "each number once");
     if (value.origin == Origin::kInput) to.inputs.emplace_back(value.name, index);
     to.values.push_back(std::move(value));
+  }
+
+  // "sums": [infinite, nan, sum, absolute, squares, uniform, binary]. They only save looking at the elements, which
+  // decide.
+  std::optional<Totals> totals_from(const Json& line, int64_t count) const {
+    const auto at = line.find("sums");
+    if (at == line.end() || !at->is_array() || at->size() != 7) return std::nullopt;
+    for (size_t i = 0; i < 5; ++i)
+      if (!(*at)[i].is_number()) return std::nullopt;
+    return Totals{count,
+                  (*at)[0].get<int64_t>(),
+                  (*at)[1].get<int64_t>(),
+                  (*at)[2].get<double>(),
+                  (*at)[3].get<double>(),
+                  (*at)[4].get<double>(),
+                  (*at)[5] == Json(true),
+                  (*at)[6] == Json(true)};
   }
 
   std::vector<int64_t> sizes(const Json& line, const char* key) const {

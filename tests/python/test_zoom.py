@@ -408,3 +408,93 @@ def test_autocast_changes_nothing_that_is_seen(fed):
         assert (fed.folder / "home" / "latest" / name / "output.log").read_text() == plain.stdout
     answer = json.loads(fed.run("--json", "zoom", "latest:autocast_plain", "latest:autocast_wrong", "--stage", "Whole.inner", status=1).stdout)
     assert [lines(region) for region in answer["regions"]] == [[line_of(text, "torch.sin(hidden)")]]
+
+
+JAX_REFERENCE = """
+import numpy as np, torch, torch.nn as nn, torch.nn.functional as F
+
+class Block(nn.Module):
+    def __init__(self, width=16, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.q, self.k, self.v, self.out = (nn.Linear(width, width) for _ in range(4))
+        self.up, self.down = nn.Linear(width, 32), nn.Linear(32, width)
+
+    def forward(self, x):
+        b, n, width = x.shape
+        y = self.norm(x)
+        q, k, v = (layer(y).view(b, n, self.heads, -1).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        mixed = F.scaled_dot_product_attention(q, k, v)
+        x = x + self.out(mixed.transpose(1, 2).reshape(b, n, width))
+        return x + self.down(F.silu(self.up(x)))
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    model, x = Block(), torch.randn(2, 6, 16)
+    np.savez("weights.npz", x=x, **{k: v.numpy() for k, v in model.state_dict().items()})
+    with torch.no_grad():
+        model(x)
+"""
+
+JAX_PORT = """
+import numpy as np, jax, jax.numpy as jnp
+from flax import linen as nn
+
+class Layer(nn.Module):
+    heads: int = 4
+
+    @nn.compact
+    def __call__(self, x):
+        b, n, width = x.shape
+        y = nn.LayerNorm(epsilon=1e-6, name="norm")(x)
+        q, k, v = (nn.Dense(width, name=name)(y).reshape(b, n, self.heads, -1) for name in "qkv")
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * (width // self.heads) ** -0.5
+        weights = jax.nn.softmax(scores, axis=-1)
+        mixed = jnp.einsum("bhqk,bkhd->bqhd", weights, v).reshape(b, n, width)
+        x = x + nn.Dense(width, name="out")(mixed)
+        return x + nn.Dense(width, name="down")(jax.nn.silu(nn.Dense(32, name="up")(x)))
+
+if __name__ == "__main__":
+    given = np.load("weights.npz")
+    params = {name: {"kernel": given[f"{name}.weight"].T, "bias": given[f"{name}.bias"]} for name in ("q", "k", "v", "out", "up", "down")}
+    params["norm"] = {"scale": given["norm.weight"], "bias": given["norm.bias"]}
+    jax.config.update("jax_disable_jit", True)  # as it is while a program is recorded
+    before = jax.lax.add_p.bind.__func__
+    result = Layer().apply({"params": jax.tree.map(jnp.asarray, params)}, jnp.asarray(given["x"]))
+    assert jax.lax.add_p.bind.__func__ is before
+    print(np.asarray(result).tobytes().hex())
+"""
+
+
+@pytest.fixture(scope="module")
+def jax_port(tmp_path_factory):
+    pytest.importorskip("flax", reason="JAX and Flax are not installed: operations of JAX are not tested")
+    made = Place(tmp_path_factory.mktemp("jax"))
+    made.write("reference", JAX_REFERENCE)
+    made.record("reference", "--operations", "Block")
+    return made
+
+
+def test_a_correct_port_to_jax_has_no_divergence(jax_port):
+    jax_port.write("port", JAX_PORT)
+    jax_port.record("port", "--operations", "Layer")
+    plain = subprocess.run([sys.executable, "port.py"], cwd=jax_port.folder, capture_output=True, text=True, check=True)
+    assert (jax_port.folder / "home" / "latest" / "port" / "output.log").read_text() == plain.stdout
+    answer = jax_port.zoom("port", "--stage", "Block", "--candidate-stage", "Layer", status=0)
+    assert answer["agrees"] and answer["values"]["matched"] > 20
+
+
+@pytest.mark.parametrize("change, part", [
+    (("(width // self.heads) ** -0.5", "width ** -0.5"), "scores = "),
+    (("jax.nn.silu(", "jax.nn.gelu("), "return x + "),
+    (("scores, axis=-1", "scores, axis=-2"), "weights = "),
+    (("epsilon=1e-6", "epsilon=1e-1"), "y = "),
+    (("x = x + nn.Dense(width, name=\"out\")", "x = nn.Dense(width, name=\"out\")"), "x = nn.Dense"),
+])  # fmt: skip
+def test_a_mistake_in_jax_is_named_by_its_line(jax_port, change, part):
+    text = jax_port.write("jax_mistake", JAX_PORT, change)
+    jax_port.record("jax_mistake", "--operations", "Layer")
+    answer = jax_port.zoom("jax_mistake", "--stage", "Block", "--candidate-stage", "Layer")
+    assert any(line_of(text, part) in lines(region) for region in answer["regions"]), answer["regions"]
+    assert sum(len(lines(region)) for region in answer["regions"]) <= 3

@@ -36,6 +36,20 @@ class TapeFile : public testing::Test {
   fs::path folder_;
 };
 
+TEST_F(TapeFile, SumsOfAValueAreTakenAsTheProgramMadeThem) {
+  const std::string value =
+      R"({"value":0,"kind":"input","dtype":"float32","shape":[2],"offset":0,"sums":[1,0,2.5,3.5,4.25,false,true]})"
+      "\n";
+  const auto tapes = read(kBegin + value + R"({"end":true,"outputs":[["",0]]})" + "\n");
+  ASSERT_EQ(tapes.size(), 1U);
+  const auto& totals = tapes[0].values[0].totals;
+  ASSERT_TRUE(totals);
+  EXPECT_EQ(totals->count, 2);
+  EXPECT_EQ(totals->infinite, 1);
+  EXPECT_EQ(totals->squares, 4.25);
+  EXPECT_TRUE(totals->binary && !totals->uniform);
+}
+
 TEST_F(TapeFile, ValuesStepsAndOutputsAreRead) {
   const auto tapes =
       read(kBegin +

@@ -75,8 +75,10 @@ class Operations:
             from . import torch_operations as frontend
         elif framework == "mlx":
             from . import mlx_operations as frontend
+        elif framework == "flax":
+            from . import jax_operations as frontend
         else:
-            raise ValueError(f"operations of {framework} are not traced; expected torch or MLX")
+            raise ValueError(f"operations of {framework} are not traced; expected torch, MLX or JAX")
         if self._tape is None:
             self._tape = Tape(session.path)
         self._tape.begin_call(name, call, framework, frontend.Values(), self._feed.taken)

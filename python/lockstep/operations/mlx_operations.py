@@ -6,6 +6,7 @@ import sys
 from .._library import DTYPE_BYTES, DTYPES
 from .._views import view_of
 from .kinds import described
+from .sums import sums_of
 
 _NO_OPERATION = frozenset("eval async_eval save savez save_safetensors load compile disable_compile enable_compile grad value_and_grad vmap "
                           "checkpoint custom_function export_function import_function synchronize".split())  # fmt: skip
@@ -59,7 +60,7 @@ class Values:
         for extent in view.shape:
             size *= extent
         offset = tape.append(view.pointer, size)
-        line = {"dtype": DTYPES[view.dtype], "shape": list(view.shape), **({"complex": True} if array.dtype == mx.complex64 else {})}
+        line = {"dtype": DTYPES[view.dtype], "shape": list(view.shape), **({"complex": True} if array.dtype == mx.complex64 else {}), **sums_of(view)}
         return {**line, "offset": offset} if offset is not None else line
 
 

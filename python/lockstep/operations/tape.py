@@ -15,10 +15,12 @@ _budget = int(os.environ.get("LOCKSTEP_OPERATIONS_BUDGET", str(8 << 30)))
 _package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
+_MACHINERY = tuple(f"/{folder}/{name}/" for folder in ("site-packages", "dist-packages") for name in ("torch", "mlx", "jax", "jaxlib", "flax"))
+
+
 def is_machinery(filename):
     """Frames of the framework and of ours: a line of the program is what is looked for."""
-    return filename.startswith(_package) or "/site-packages/torch/" in filename or "/site-packages/mlx/" in filename or \
-        "/dist-packages/torch/" in filename or filename.startswith("<frozen")
+    return filename.startswith((_package, "<frozen")) or any(part in filename for part in _MACHINERY)
 
 
 def chain_of(frame):
@@ -129,10 +131,10 @@ class Tape:
 
     # Operations
 
-    def operation(self, kind, names, args, kwargs, output, written=None):
+    def operation(self, kind, names, args, kwargs, output, written=None, level=2):
         """One operation: the arrays that went in by parameter, other arguments in words, what came out.
 
-        `written`: the array that the operation changed in place.
+        `written`: the array that the operation changed in place. `level`: how many frames up the program's own may begin.
         """
         if self._operations >= MOST_OPERATIONS:
             self.truncated = True
@@ -154,7 +156,7 @@ class Tape:
         if not outputs:
             return
         self._operations += 1
-        self._write({"op": kind, "inputs": inputs, "arguments": arguments, "outputs": outputs, "where": chain_of(sys._getframe(2)),
+        self._write({"op": kind, "inputs": inputs, "arguments": arguments, "outputs": outputs, "where": chain_of(sys._getframe(level)),
                      **({"in_place": True} if written is not None else {})})  # fmt: skip
 
     def _made(self, array):

@@ -6,6 +6,7 @@ import sys
 from .._library import DTYPE_BYTES, DTYPES
 from .._views import view_of
 from .kinds import described
+from .sums import sums_of
 
 _READS = frozenset("size dim stride numel is_contiguous element_size storage_offset item tolist data_ptr is_floating_point is_complex "
                    "nelement ndimension get_device requires_grad_ is_conj is_neg untyped_storage _version".split())  # fmt: skip
@@ -17,6 +18,7 @@ class Values:
     def __init__(self):
         self._known = {}  # id → (tensor, value, generation of its memory); the reference keeps the id from being used again
         self._memory = {}  # address of a storage → [offset in the file, generation]
+        self._sums_of_memory = {}  # address of a storage → (generation, dtype, its sums)
         self._last_write = {}  # address of a storage → the value that the last write left
 
     @staticmethod
@@ -58,6 +60,17 @@ class Values:
     def wrote(self, tensor, value):
         self._last_write[self._address(tensor)] = value
 
+    def _sums(self, view, kept, storage, own):
+        """A view of all elements of a memory has their sums, however it turns them. A copy's memory (not `own`) is gone soon."""
+        if not own or kept.numel() * kept.element_size() != storage.nbytes() or 0 in kept.stride():
+            return sums_of(view)
+        address = storage.data_ptr()
+        generation = self._memory.get(address, [None, 0])[1]
+        known = self._sums_of_memory.get(address)
+        if known is None or known[:2] != (generation, view.dtype):
+            known = self._sums_of_memory[address] = (generation, view.dtype, sums_of(view))
+        return known[2]
+
     def store(self, tensor, tape):
         view = view_of(tensor)
         if not isinstance(tensor, sys.modules["torch"].Tensor):  # NumPy's, at the border
@@ -66,6 +79,7 @@ class Values:
         size = DTYPE_BYTES[view.dtype]
         storage = kept.untyped_storage()
         line = {"dtype": DTYPES[view.dtype], "shape": list(view.shape), **({"complex": True} if tensor.is_complex() else {})}
+        line.update(self._sums(view, kept, storage, storage.data_ptr() == self._address(tensor)))
         whole = storage.nbytes() <= 4 * size * max(kept.numel(), 1)
         if storage.data_ptr() == self._address(tensor) and (whole or self._memory.get(storage.data_ptr(), [None])[0] is not None):
             memory = self._memory.setdefault(storage.data_ptr(), [None, 0])
@@ -84,7 +98,7 @@ def store_packed(view, array, tape):
     numpy = sys.modules["numpy"]
     packed = numpy.ascontiguousarray(view.keep)
     offset = tape.append(packed.__array_interface__["data"][0], packed.nbytes)
-    line = {"dtype": DTYPES[view.dtype], "shape": list(view.shape), **({"complex": True} if numpy.iscomplexobj(array) else {})}
+    line = {"dtype": DTYPES[view.dtype], "shape": list(view.shape), **({"complex": True} if numpy.iscomplexobj(array) else {}), **sums_of(view)}
     return {**line, "offset": offset} if offset is not None else line
 
 

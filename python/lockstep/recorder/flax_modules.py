@@ -30,6 +30,8 @@ def _turn_off_jit(jax):
 class _LinenNames:
     """A bound linen module knows its path; the class of the outermost one goes before it."""
 
+    framework = "flax"
+
     def __init__(self, recorder):
         self._recorder = recorder
 

@@ -1,0 +1,10 @@
+"""Mistakes planted in real ports: is the planted line among those that zoom names?"""
+
+import runpy
+import sys
+from pathlib import Path
+
+folder = Path(__file__).resolve().parent / "zoom"
+sys.path.insert(0, str(folder))
+sys.argv[0] = str(folder / "ports.py")
+runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,0 +1,166 @@
+#include "zoom/sums_and_products.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "zoom/expand.h"
+
+namespace lockstep::zoom {
+namespace {
+
+// A layer without its bias is a product of matrices, however it was written.
+bool alike(std::string_view a, std::string_view b) {
+  static const std::set<std::string_view> kProducts{"linear", "matmul", "einsum"};
+  return a == b || (kProducts.contains(a) && kProducts.contains(b));
+}
+
+}  // namespace
+
+bool SumsAndProducts::by_terms(int c, int r, int maker_c, int maker_r, bool sum) {
+  const auto open_c = [&](int value) { return partners_.of_yours(value).empty(); };
+  const auto open_r = [&](int value) { return partners_.of_reference(value).empty(); };
+  Terms left = terms_of(yours_, maker_c, sum, open_c), right = terms_of(reference_, maker_r, sum, open_r);
+  std::vector<Partner> partners;
+  do pair_terms(left, right, partners);
+  while (sum && (open_a_bias(yours_, left, right) || open_a_bias(reference_, right, left)));
+  if (blame_signs(c, r, left, right, partners, sum) && left.values.empty() && right.values.empty()) return true;
+  const bool same_number =
+      std::fabs(left.number - right.number) <= 1e-6 * std::max(std::fabs(left.number), std::fabs(right.number));
+  if (left.values.size() == 1 && right.values.size() == 1) {
+    locate(left.values[0].value, right.values[0].value, maker_c, maker_r);
+    return true;
+  }
+  if (left.values.empty() && right.values.empty()) {
+    Region& region =
+        blame_chain(same_number ? Kind::kOperation : Kind::kArgument, c, r, left, right, std::move(partners));
+    if (!same_number)
+      region.arguments.push_back(
+          {sum ? "number added" : "factor", fmt::format("{:.9g}", left.number), fmt::format("{:.9g}", right.number)});
+    return true;
+  }
+  if (left.values.empty() || right.values.empty()) {
+    const bool missing = left.values.empty();
+    blame_odd_term(c, r, left, right, partners, sum, missing ? right.values[0] : left.values[0], missing);
+    return true;
+  }
+  return by_leftover_terms(c, r, left, right, partners, sum);
+}
+
+void SumsAndProducts::pair_terms(Terms& left, Terms& right, std::vector<Partner>& partners) {
+  for (auto mine = left.values.begin(); mine != left.values.end();) {
+    const auto theirs = std::find_if(right.values.begin(), right.values.end(), [&](const Term& term) {
+      return term.inverse == mine->inverse && partners_.agree(mine->value, term.value);
+    });
+    if (theirs == right.values.end()) {
+      ++mine;
+      continue;
+    }
+    partners.push_back({"", mine->value, theirs->value, partners_.agreement(mine->value, theirs->value)});
+    mine = left.values.erase(mine);
+    right.values.erase(theirs);
+  }
+}
+
+bool SumsAndProducts::open_a_bias(Side& side, Terms& of, const Terms& other) {
+  const auto agrees = [&](int bias, int value) {
+    return &side == &yours_ ? partners_.agree(bias, value) : partners_.agree(value, bias);
+  };
+  for (size_t i = 0; i < of.values.size(); ++i) {
+    const Term term = of.values[i];
+    const int maker = side.value(term.value).step;
+    if (maker < 0 || (side.step(maker).kind != "linear" && side.step(maker).kind != "addmm")) continue;
+    const int bias = side.step(maker).operand("bias");
+    const bool wanted = bias >= 0 && std::any_of(other.values.begin(), other.values.end(), [&](const Term& one) {
+                          return one.inverse == term.inverse && agrees(bias, one.value);
+                        });
+    if (!wanted || !expand(side, term.value, std::max(partners_.tolerance(), 1e-4))) continue;
+    const Step last = side.step(side.value(term.value).expanded);
+    of.values[i].value = last.operand("input");
+    of.values.push_back({last.operand("other"), term.inverse});
+    of.steps.push_back(maker);
+    return true;
+  }
+  return false;
+}
+
+bool SumsAndProducts::blame_signs(int c, int r, Terms& left, Terms& right, const std::vector<Partner>& partners,
+                                  bool sum) {
+  bool found = false;
+  for (auto mine = left.values.begin(); mine != left.values.end();) {
+    const auto theirs = std::find_if(right.values.begin(), right.values.end(), [&](const Term& term) {
+      return term.inverse != mine->inverse && partners_.agree(mine->value, term.value);
+    });
+    if (theirs == right.values.end()) {
+      ++mine;
+      continue;
+    }
+    blame_chain(Kind::kOperation, c, r, left, right, partners).note =
+        sum ? "one side adds what the other subtracts" : "one side multiplies by what the other divides by";
+    mine = left.values.erase(mine);
+    right.values.erase(theirs);
+    found = true;
+  }
+  return found;
+}
+
+bool SumsAndProducts::by_leftover_terms(int c, int r, const Terms& left, const Terms& right,
+                                        const std::vector<Partner>& partners, bool sum) {
+  struct Likeness {
+    int score;
+    size_t mine, theirs;
+  };
+  const bool as_many = left.values.size() == right.values.size();
+  std::vector<Likeness> all;
+  for (size_t i = 0; i < left.values.size(); ++i)
+    for (size_t j = 0; j < right.values.size(); ++j) {
+      const int mine = left.values[i].value, theirs = right.values[j].value;
+      int score = yours_.value(mine).shape == reference_.value(theirs).shape ? 2 : 0;
+      const int a = yours_.value(mine).step, b = reference_.value(theirs).step;
+      const bool same_kind = (a < 0) == (b < 0) && (a < 0 || alike(yours_.step(a).kind, reference_.step(b).kind));
+      if (same_kind) score += 2;
+      if (share_an_operand(a, b)) score += 3;
+      // Of another kind, one of them may be several of the other side's terms in one step.
+      if (as_many || (same_kind && score >= 4)) all.push_back({score, i, j});
+    }
+  std::stable_sort(all.begin(), all.end(), [](const Likeness& a, const Likeness& b) { return a.score > b.score; });
+  std::set<size_t> taken_c, taken_r;
+  std::vector<std::pair<int, int>> pairs;
+  for (const Likeness& one : all) {
+    if (taken_c.contains(one.mine) || taken_r.contains(one.theirs)) continue;
+    taken_c.insert(one.mine);
+    taken_r.insert(one.theirs);
+    pairs.emplace_back(left.values[one.mine].value, right.values[one.theirs].value);
+  }
+  if (!as_many && pairs.size() != std::min(left.values.size(), right.values.size())) return false;
+  if (!as_many) {
+    const bool missing = left.values.size() < right.values.size();
+    const Terms& more = missing ? right : left;
+    const std::set<size_t>& taken = missing ? taken_r : taken_c;
+    for (size_t i = 0; i < more.values.size(); ++i)
+      if (!taken.contains(i)) blame_odd_term(c, r, left, right, partners, sum, more.values[i], missing);
+  }
+  for (const auto& [mine, theirs] : pairs) locate(mine, theirs, left.steps.front(), right.steps.front());
+  return true;
+}
+
+void SumsAndProducts::blame_odd_term(int c, int r, const Terms& left, const Terms& right,
+                                     const std::vector<Partner>& partners, bool sum, const Term& odd, bool missing) {
+  Region& region = blame_chain(missing ? Kind::kMissingStep : Kind::kExtraStep, c, r, left, right, partners);
+  region.note = fmt::format("{} {} {}", missing ? "the reference also" : "yours also",
+                            sum ? (odd.inverse ? "subtracts" : "adds") : (odd.inverse ? "divides by" : "multiplies by"),
+                            described(missing ? reference_ : yours_, odd.value));
+}
+
+bool SumsAndProducts::share_an_operand(int maker_c, int maker_r) {
+  if (maker_c < 0 || maker_r < 0) return false;
+  const Step mine = yours_.step(maker_c), theirs = reference_.step(maker_r);
+  for (const Operand& a : mine.operands)
+    for (const Operand& b : theirs.operands)
+      if (!partners_.is_neutral(yours_, a.value) && partners_.agree(a.value, b.value)) return true;
+  return false;
+}
+
+}  // namespace lockstep::zoom
