@@ -1,7 +1,8 @@
 #include "zoom/passing_lines.h"
 
 #include <algorithm>
-#include <regex>
+#include <cctype>
+#include <string_view>
 
 #include "zoom/source_lines.h"
 
@@ -10,9 +11,23 @@ namespace {
 
 constexpr int kMostLinesBetween = 40;
 
-bool only_passes_on(const std::string& code) {
-  static const std::regex kForm(R"(^[A-Za-z_][A-Za-z_0-9]* = [A-Za-z_][A-Za-z_0-9]*( *#.*)?$)");
-  return std::regex_match(code, kForm);
+// A name at the start of `code`, which is taken off it; false without one.
+bool take_name(std::string_view& code) {
+  const auto is_part = [](char c) { return c == '_' || std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  const size_t length = static_cast<size_t>(std::find_if_not(code.begin(), code.end(), is_part) - code.begin());
+  if (length == 0 || std::isdigit(static_cast<unsigned char>(code.front()))) return false;
+  code.remove_prefix(length);
+  return true;
+}
+
+// `name = name`, with or without a comment behind it.
+bool only_passes_on(std::string_view code) {
+  constexpr std::string_view kGets = " = ";
+  if (!take_name(code) || !code.starts_with(kGets)) return false;
+  code.remove_prefix(kGets.size());
+  if (!take_name(code)) return false;
+  const size_t rest = code.find_first_not_of(' ');
+  return rest == std::string_view::npos ? code.empty() : code[rest] == '#';
 }
 
 void add_between(const Place& made, const Place& taken, Sources& sources, Region& region) {
