@@ -143,6 +143,8 @@ class Matcher {
           if (of_r && of_c) {
             thought.weights = same_weights(*of_r, *of_c);
             thought.fixed += thought.weights > 0 ? kWeights * thought.weights : kOtherWeights;
+          } else if (of_r && !weights_c.empty() && !b.by_hand && b.children.empty() && !thought.equal) {
+            thought.fixed += kOtherWeights;  // a layer with weights is none without
           }
         }
         // A tensor that was named by hand is the layer's own result, not that of the parents that hand it on.

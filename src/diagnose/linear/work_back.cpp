@@ -1,10 +1,10 @@
-#include "diagnose/chain/work_back.h"
+#include "diagnose/linear/work_back.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "diagnose/case/thresholds.h"
-#include "diagnose/chain/worked_back_time.h"
+#include "diagnose/sampler/worked_back_time.h"
 #include "diagnose/linear/inverse_linear.h"
 #include "diagnose/linear/linear_probe.h"
 

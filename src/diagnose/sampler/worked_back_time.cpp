@@ -1,4 +1,4 @@
-#include "diagnose/chain/worked_back_time.h"
+#include "diagnose/sampler/worked_back_time.h"
 
 #include <cmath>
 
