@@ -391,39 +391,6 @@ std::optional<Stage> find_part(StageSources& in, size_t record) {
   return std::nullopt;
 }
 
-Stage given_stage(StageSources& in, size_t record) {
-  const auto values = std::make_shared<const Flat>(in.values(record));
-  const size_t width = static_cast<size_t>(in.width(record));
-  const std::string name = in.name(record);
-  Stage out{.record = record,
-            .kind = "given",
-            .place = place_of_code(name),
-            .formula = name,
-            .apply = [values](Sources) { return *values; },
-            .work = in.size(record)};
-  const auto add = [&](Cause cause, std::string yours, std::string fix, auto&& move) {
-    out.edits.push_back({cause, std::move(yours), std::move(fix), 1.0, [=](Sources) {
-                           Flat moved = *values;
-                           for (size_t i = 0; i < moved.size(); ++i)
-                             moved[i] = move(values->data() + i / width * width, i % width, width);
-                           return moved;
-                         }});
-  };
-  const bool times = name.find("time") != std::string::npos;
-  add(times ? Cause("timestep.cos_sin_order") : Cause("layout.parts_exchanged"), name + " with its halves exchanged",
-      "exchange the halves", [](const float* x, size_t i, size_t n) { return x[(i + n / 2) % n]; });
-  add(times ? Cause("timestep.sign") : Cause("affine.scale"), name + " with its second half negated",
-      "turn the sign of the second half", [](const float* x, size_t i, size_t n) { return i < n / 2 ? x[i] : -x[i]; });
-  add("layout.interleaved", name + " with its halves interleaved", "put one half after the other",
-      [](const float* x, size_t i, size_t n) { return x[i / 2 + i % 2 * (n / 2)]; });
-  add("layout.reversed", name + " in reverse", "turn it round",
-      [](const float* x, size_t i, size_t n) { return x[n - 1 - i]; });
-  for (const float by : {-1.0F, 2.0F, 0.5F, 1000.0F, 0.001F})
-    add("affine.scale", fmt::format("{} times {:g}", name, by), fmt::format("divide by {:g}", by),
-        [by](const float* x, size_t i, size_t) { return by * x[i]; });
-  return out;
-}
-
 Stage handed_stage(StageSources& in, size_t record) {
   const auto values = std::make_shared<const Flat>(in.values(record));
   const std::string name = in.name(record);
@@ -446,6 +413,35 @@ Stage handed_stage(StageSources& in, size_t record) {
                          [times, factor = factor](Sources) { return times(factor); }});
   out.numbers.push_back({"affine.scale", name + " times", "remove the factor",
                          [times](Sources, double factor) { return times(factor); }});
+  return out;
+}
+
+Stage given_stage(StageSources& in, size_t record) {
+  const auto values = std::make_shared<const Flat>(in.values(record));
+  const size_t width = static_cast<size_t>(in.width(record));
+  const std::string name = in.name(record);
+  Stage out = handed_stage(in, record);
+  out.is_recorded = false;
+  const auto add = [&](Cause cause, std::string yours, std::string fix, auto&& move) {
+    out.edits.push_back({cause, std::move(yours), std::move(fix), 1.0, [=](Sources) {
+                           Flat moved = *values;
+                           for (size_t i = 0; i < moved.size(); ++i)
+                             moved[i] = move(values->data() + i / width * width, i % width, width);
+                           return moved;
+                         }});
+  };
+  const bool times = name.find("time") != std::string::npos;
+  add(times ? Cause("timestep.cos_sin_order") : Cause("layout.parts_exchanged"), name + " with its halves exchanged",
+      "exchange the halves", [](const float* x, size_t i, size_t n) { return x[(i + n / 2) % n]; });
+  add(times ? Cause("timestep.sign") : Cause("affine.scale"), name + " with its second half negated",
+      "turn the sign of the second half", [](const float* x, size_t i, size_t n) { return i < n / 2 ? x[i] : -x[i]; });
+  add("layout.interleaved", name + " with its halves interleaved", "put one half after the other",
+      [](const float* x, size_t i, size_t n) { return x[i / 2 + i % 2 * (n / 2)]; });
+  add("layout.reversed", name + " in reverse", "turn it round",
+      [](const float* x, size_t i, size_t n) { return x[n - 1 - i]; });
+  for (const float by : {-1.0F, 2.0F, 0.5F, 1000.0F, 0.001F})
+    add("affine.scale", fmt::format("{} times {:g}", name, by), fmt::format("divide by {:g}", by),
+        [by](const float* x, size_t i, size_t) { return by * x[i]; });
   return out;
 }
 

@@ -84,14 +84,19 @@ class Search {
                           [&](const Group& group) { return graph_.stages()[group[0]].edits.size() < kFewEdits; });
     for (const bool rare : {false, true})
       for (const Group& group : groups) try_group(group, rare);
-    for (const Group& group : groups)
-      for (size_t i = 0; !best_ && i < graph_.stages()[group[0]].numbers.size(); ++i) solve(group, i);
+    const auto solve_all = [&](bool recorded) {
+      for (const Group& group : groups)
+        for (size_t i = 0; !best_ && i < graph_.stages()[group[0]].numbers.size(); ++i)
+          if (graph_.stages()[group[0]].is_recorded == recorded) solve(group, i);
+    };
+    solve_all(false);
     // Weights are loaded one by one: a mistake there may be one layer's.
     for (const Group& group : groups)
       for (const size_t stage : group)
         for (size_t edit = 0; !best_ && group.size() > 1 && edit < graph_.stages()[stage].edits.size(); ++edit)
           if (graph_.stages()[stage].edits[edit].blame == Blame::kWeights && budget_.spend(graph_.work_of({stage})))
             consider({stage}, edit);
+    solve_all(true);  // a factor on the way to a stage says less than one of the stage's own
     return best_;
   }
 
