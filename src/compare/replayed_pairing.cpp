@@ -28,6 +28,12 @@ std::vector<size_t> possible_partners(const RunView& reference, size_t after, in
   return out;
 }
 
+bool is_first_after(const RunView& run, const std::string& name, size_t record) {
+  const auto first = std::find_if(run.records.begin(), run.records.end(),
+                                  [&](const RecordedTensor& tensor) { return tensor.key.name == name; });
+  return first - run.records.begin() > static_cast<std::ptrdiff_t>(record);
+}
+
 }  // namespace
 
 ReplayedPairing pair_by_replay(const RunView& reference, const RunView& candidate, const Structure& structure,
@@ -72,8 +78,11 @@ ReplayedPairing pair_by_replay(const RunView& reference, const RunView& candidat
   const RecordedTensor& answer = reference.records[replayed.target];
   out.map = compared.found;
   const std::string& name = tensor.key.name;
+  // What the program names later is made later.
   std::erase_if(out.map->rules, [&](const ProposedRule& rule) {
-    return rule.rule.candidate == name || rule.rule.reference == answer.key.name;
+    return rule.rule.candidate == name || rule.rule.reference == answer.key.name ||
+           (is_first_after(candidate, rule.rule.candidate, unknown) &&
+            !is_first_after(reference, rule.rule.reference, replayed.target));
   });
   std::erase_if(out.map->unsure, [&](const std::string& words) { return words.starts_with(name + " may be "); });
   ProposedRule rule;
