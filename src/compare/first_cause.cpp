@@ -11,15 +11,16 @@
 #include "compare/divergence.h"
 #include "compare/layout_view.h"
 #include "diagnose/case/neighbours.h"
-#include "diagnose/linear/work_back.h"
 #include "diagnose/diagnose.h"
 #include "diagnose/replay/replay_search.h"
+#include "diagnose/work_back/work_back.h"
 #include "measure/region.h"
 
 namespace lockstep {
 namespace {
 
 constexpr size_t kMostCauses = 3;
+constexpr double kVague = 3;  // complexity of a cause that fits many mistakes ("some function of each element")
 
 // A constant or a factor for each channel says what is different, not what was done.
 bool names_a_mistake(const std::vector<Finding>& causes) {
@@ -147,7 +148,7 @@ class FirstBad {
   // Several stages of the reference lie between what both recorded and the bad tensor: each is done otherwise in turn,
   // and what it would give is compared with the bad tensor.
   void ask_the_stages_in_between() {
-    if (names_a_mistake(out_.causes)) return;
+    if (names_a_mistake(out_.causes) && out_.causes[0].complexity < kVague) return;
     const ReplayedTensor& before = options_.replayed;
     const bool searched = before.candidate == result_.pair.candidate && before.search.target != SIZE_MAX &&
                           is_same_tensor(reference_, before.search.target, record_);

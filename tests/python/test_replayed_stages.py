@@ -32,7 +32,6 @@ MISTAKES = {
     "activation.kind": lambda x: x + relu(norm(x)),
     "norm.missing": lambda x: x + silu(x),
     "residual.sign": lambda x: x - silu(norm(x)),
-    "affine.scale": lambda x: x * np.float32(x.shape[-1] ** 0.5) + silu(norm(x)),  # on its way from the embedding
 }
 
 

@@ -123,7 +123,8 @@ class Search {
     const std::map<size_t, Flat> made = graph_.replay(changes);
     for (const size_t target : targets_)
       if (const auto values = made.find(target); values != made.end())
-        take({group[0], edit, target, flat_distance(values->second, graph_.sources().bad()), first.complexity, changes.size()});
+        take({group[0], edit, target, flat_distance(values->second, graph_.sources().bad()), first.complexity,
+              changes.size()});
   }
 
   // On a grid of all sizes first, then ever closer.
@@ -157,10 +158,9 @@ class Search {
   }
 
   void take(const Explained& found) {
-    const bool fits =
-        found.target != likely_
-            ? found.residual <= 2 * failing_.tolerance
-            : failing_.explains_candidate(found.residual) && failing_.is_better(found.residual, failing_.error);
+    const bool fits = found.target != likely_ ? found.residual <= 2 * failing_.tolerance
+                                              : failing_.explains_candidate(found.residual) &&
+                                                    failing_.is_better(found.residual, failing_.error);
     if (!fits) return;
     const bool alike = best_ && found.residual < kAlike * best_->residual && best_->residual < kAlike * found.residual;
     if (best_ && (alike ? found.complexity >= best_->complexity : found.residual >= best_->residual)) return;
@@ -199,18 +199,17 @@ Finding finding_of(StageGraph& graph, const Explained& found, double reference) 
   } else {
     edit = stage.edits[found.edit];
   }
-  return {
-      .cause = edit.cause,
-      .explanation = fmt::format("{}reference: {}; yours, to give what it gave: {}{}",
-                                 stage.is_recorded ? "" : graph.sources().name(stage.record) + " is not in your run; ",
-                                 stage.formula, edit.yours,
-                                 found.members > 1 ? fmt::format(" (there and in {} more)", found.members - 1) : ""),
-      .fix = edit.fix,
-      .look_at = graph.sources().run().records[stage.record].key.name,
-      .residual_reference = reference,
-      .residual = found.residual,
-      .complexity = edit.complexity,
-      .blame = edit.blame};
+  return {.cause = edit.cause,
+          .explanation = fmt::format(
+              "{}reference: {}; yours, to give what it gave: {}{}",
+              stage.is_recorded ? "" : graph.sources().name(stage.record) + " is not in your run; ", stage.formula,
+              edit.yours, found.members > 1 ? fmt::format(" (there and in {} more)", found.members - 1) : ""),
+          .fix = edit.fix,
+          .look_at = graph.sources().run().records[stage.record].key.name,
+          .residual_reference = reference,
+          .residual = found.residual,
+          .complexity = edit.complexity,
+          .blame = edit.blame};
 }
 
 Replayed searched(Case& failing, const std::vector<size_t>& targets, size_t likely) {

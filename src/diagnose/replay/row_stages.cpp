@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMostLinearWork = int64_t{1} << 29;
 constexpr size_t kMostOtherWeights = 16;
 constexpr int64_t kMostOtherElements = int64_t{1} << 25;  // of the other weights of one layer together
-constexpr double kFarOff = 1e-2;  // in a first look at a few elements
+constexpr double kFarOff = 1e-2;                          // in a first look at a few elements
 
 std::function<Flat(Sources)> each_element(size_t function) {
   return [function](Sources from) {
@@ -47,8 +47,7 @@ std::vector<std::string> weights_beside(const StageSources& in, const std::strin
   const size_t most = std::min(kMostOtherWeights, static_cast<size_t>(kMostOtherElements / checked_numel(shape)));
   const auto& shapes = source->shapes();
   for (auto it = shapes.lower_bound(layer + "."); it != shapes.end() && it->first.starts_with(layer + "."); ++it)
-    if (it->second == shape && it->first != module + ".weight" && it->first.ends_with(".weight") &&
-        out.size() < most)
+    if (it->second == shape && it->first != module + ".weight" && it->first.ends_with(".weight") && out.size() < most)
       out.push_back(it->first);
   return out;
 }

@@ -43,7 +43,8 @@ StageSources::StageSources(Case& failing) : failing_(failing), tokens_(failing.c
   for (size_t i = failing.reference_record(), seen = 0; i-- > 0 && seen < kMostBefore && !large; ++seen) {
     const Shape& shape = run().records[i].shape;
     const int64_t size = checked_numel(shape);
-    large = size > kMostElements && size / shape.back() % tokens_ == 0 && same_call(run(), i, failing.reference_record());
+    large =
+        size > kMostElements && size / shape.back() % tokens_ == 0 && same_call(run(), i, failing.reference_record());
   }
   if (!large) return;
   sample_ = sample_indices(tokens_, kMostTokens);
@@ -201,7 +202,8 @@ std::optional<Stage> StageGraph::find(size_t record) {
   const RecordedTensor& tensor = in_.run().records[record];
   if (in_.size(record) == 0) return std::nullopt;
   using Finder = std::optional<Stage> (*)(StageSources&, size_t);
-  static constexpr Finder kOfTokens[] = {find_linear, find_norm, find_function, find_modulation, find_sum, find_product};
+  static constexpr Finder kOfTokens[] = {find_linear,     find_norm, find_function,
+                                         find_modulation, find_sum,  find_product};
   static constexpr Finder kOfAll[] = {find_linear,    find_embedding, find_norm,    find_function, find_modulation,
                                       find_attention, find_sum,       find_product, find_guidance, find_part};
   const std::span<const Finder> finders = in_.is_sampled() ? std::span<const Finder>(kOfTokens) : kOfAll;

@@ -13,8 +13,8 @@
 
 namespace lockstep {
 
-// The records and weights that stages are read from. Tensors of a large model are read at a few tokens: then only stages
-// that make a token from a token can be replayed.
+// The records and weights that stages are read from. Tensors of a large model are read at a few tokens: then only
+// stages that make a token from a token can be replayed.
 class StageSources {
  public:
   explicit StageSources(Case& failing);
@@ -22,10 +22,10 @@ class StageSources {
   Case& failing() const { return failing_; }
   const RunView& run() const { return failing_.reference_run(); }
   bool is_sampled() const { return !sample_.empty(); }
-  const Flat& values(size_t record);             // of the reference
-  const Flat& bad() const { return bad_; }       // the candidate's bad tensor
+  const Flat& values(size_t record);                              // of the reference
+  const Flat& bad() const { return bad_; }                        // the candidate's bad tensor
   std::shared_ptr<const Values> weight(const std::string& name);  // null: there is none
-  int64_t size(size_t record) const;             // 0: not a tensor of floats whose values were kept
+  int64_t size(size_t record) const;                              // 0: not a tensor of floats whose values were kept
   int64_t width(size_t record) const { return run().records[record].shape.back(); }
   size_t origin(size_t record) const;  // the earliest record of the same values
   std::string name(size_t record) const;
@@ -77,7 +77,7 @@ class StageGraph {
 
   const std::vector<Stage>& stages() const { return stages_; }  // in the order in which they run
   const std::vector<size_t>& leaves() const { return leaves_; }
-  std::vector<size_t> targets() const;  // those that can be made
+  std::vector<size_t> targets() const;              // those that can be made
   std::set<size_t> makers_of(size_t record) const;  // it, and the records that it is made from
   StageSources& sources() { return in_; }
 
