@@ -1,4 +1,4 @@
-// Layer: rest
+// Layer: tensor with rest/http_head.cpp
 // Fuzzes what a client sends before its token is known: a head is refused, or every reader of HTTP agrees on its lines.
 #include "rest/http_head.h"
 

@@ -27,17 +27,20 @@ CONTENT = {  # kind: (share of the kills, words, file that it makes)
     "record": (40, ["record", "--", sys.executable, "records.py"], None),
     "generate": (15, ["--debug", "generate", "--prompt", "a red circle", "--steps", "2", "--width", "64", "--height", "64", "--output", "made.png"], "made.png"),
     "serve": (10, ["serve"], None),
-    "debug": (15, ["debug", "start", "--python", sys.executable, "steps.py"], None),
-    "clear": (5, ["tensors", "clear", "--yes"], None),
-    "report": (15, ["--quiet", "compare", "good", "bad", "--report", "made.html"], "made.html"),
+    "debug": (12, ["debug", "start", "--python", sys.executable, "steps.py"], None),
+    "clean": (7, ["clean", "--yes"], None),
+    "clear": (3, ["tensors", "clear", "--yes"], None),
+    "report": (13, ["--quiet", "compare", "good", "bad", "--report", "made.html"], "made.html"),
 }
 
 
-def fresh(original, scratch, serial):
+def fresh(original, scratch, serial, kind):
     folder = scratch / str(serial)
     shutil.copytree(original, folder)
-    for i in range(20):
+    for i in range(20 if kind == "clear" else 0):
         shutil.copy(folder / "good.npy", folder / "home" / "saved" / f"s{i}.npy")
+    for i in range(12 if kind == "clean" else 0):
+        shutil.copytree(folder / "good", folder / "home" / "runs" / f"old{i}")
     return folder
 
 
@@ -55,7 +58,7 @@ def look(folder, kind, made):
         document = json.loads(shown.stdout)
         if document["run"]["status"] == "running":
             return f"run {one['id']} counts as running"
-        if one["id"] != "good":
+        if kind == "record" and one["id"] != "good":
             records += document["summary"]["records"]
     if kind == "record" and records < done:
         return f"{records} records are left of {done}"
@@ -104,7 +107,7 @@ def wait_for_group(group):
 
 
 def kill_once(original, scratch, serial, kind, delay, count):
-    folder = fresh(original, scratch, serial)
+    folder = fresh(original, scratch, serial, kind)
     _, words, made = CONTENT[kind]
     process = subprocess.Popen([PROGRAM, *words], cwd=folder, env=environment_of(folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -134,7 +137,7 @@ def kill_once(original, scratch, serial, kind, delay, count):
 
 
 def usual_secs(original, scratch, kind):
-    folder = fresh(original, scratch, f"usual-{kind}")
+    folder = fresh(original, scratch, f"usual-{kind}", kind)
     began = time.monotonic()
     if kind == "serve":
         process = subprocess.Popen([PROGRAM, "serve"], cwd=folder, env=environment_of(folder), stderr=subprocess.DEVNULL)
