@@ -6,9 +6,11 @@ reaching it. Whatever fails, the command does what it does otherwise (the same s
 for times and ids) or it ends with its status for failures, with words, and every file is as before or as after. Where
 the usual status stands for what the program itself did, as in `record`, the words are enough. Never a signal, a hang, a half-written file, a lost record, a wrong verdict or another status.
 
-    tools/faults/inject.py [--sample N] [--seed S] [--only COMMAND] [--kind KIND] [--from N] [--jobs N] [--places] [--trace]
+    tools/faults/inject.py [--sample N] [--seed S] [--only COMMAND] [--kind KIND] [--from N] [--jobs N] [--part K/N]
+                           [--places] [--trace]
 
---sample draws N points of all, by seed. --jobs: how many are tried at a time. --places fails, of allocations from one place of the program, the first alone
+--sample draws N points of all, by seed. --jobs: how many are tried at a time.
+--part 1/4 tries every fourth piece of the work, from the first on, so that it can be done in four sittings. --places fails, of allocations from one place of the program, the first alone
 (always so for commands that take a second). --trace shows where a call came from that ended badly.
 """
 
@@ -331,6 +333,7 @@ def tried_piece(number, piece, begin):
 def whole(arguments, kinds, begun_with):
     """Every point of every command that was asked for: (how many, what is wrong)."""
     numbers = [i for i, command in enumerate(COMMANDS) if not arguments.only or command.name in arguments.only.split(",")]
+    part, parts = map(int, arguments.part.split("/"))
     points, found, left = collections.Counter(), collections.defaultdict(list), collections.Counter()
     # The slow ones first, so that none of them is alone at the end.
     numbers.sort(key=lambda number: not COMMANDS[number].slow)
@@ -343,7 +346,7 @@ def whole(arguments, kinds, begun_with):
                 number = pending.pop(one)
                 name = COMMANDS[number].name
                 if one in planned and not isinstance(one.result(), str):
-                    for piece in one.result():
+                    for piece in one.result()[part - 1 :: parts]:
                         pending[pool.submit(tried_piece, number, piece, arguments.begin)] = number
                         left[name] += 1
                     continue
@@ -366,6 +369,7 @@ def main():
     parser.add_argument("--kind", default="")
     parser.add_argument("--from", type=int, default=1, dest="begin")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--part", default="1/1")
     parser.add_argument("--places", action="store_true")
     parser.add_argument("--trace", action="store_true")
     arguments = parser.parse_args()
