@@ -1,4 +1,4 @@
-// Layer: debugger
+// Layer: tensor with debugger/agent_socket.cpp
 // Fuzzes what a debugged program sends: messages are taken or left, in bounded memory, however they are cut into
 // pieces.
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Layer: rest
+// Layer: tensor with rest/http_head.cpp
 // Fuzzes what a client sends before its token is known: a head is refused, or every reader of HTTP agrees on its lines.
 #include "rest/http_head.h"
 
@@ -123,8 +123,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (size_t from = 0; from < head.size(); ++from)
       if (end_of_head(text, from) < end) std::abort();
     if (fault_in_head(head)) return;
-    // Accepted: lines end in CRLF alone, every header is NAME: VALUE, one length at most.
-    size_t lengths = 0, line = 0;
+    // Accepted: lines end in CRLF alone, every header is NAME: VALUE, one length and one host at most.
+    size_t lengths = 0, hosts = 0, line = 0;
     for (size_t at = 0; at < head.size();) {
       const size_t next = head.find("\r\n", at);
       if (next == std::string::npos) std::abort();
@@ -137,7 +137,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         std::string name = one.substr(0, colon);
         for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
         lengths += name == "content-length" || name == "transfer-encoding";
-        if (name == "transfer-encoding" && lengths > 1) std::abort();
+        hosts += name == "host";
+        if (lengths > 1 || hosts > 1) std::abort();
       }
       at = next + 2;
       ++line;

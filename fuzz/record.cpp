@@ -6,6 +6,11 @@
 #include <string_view>
 
 #include "fuzz_input.h"
+#include "run_lines.h"
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  return lockstep::mutate_json_lines(data, size, max_size, seed, 0, lockstep::kWordsOfRuns, lockstep::kExamplesOfRuns);
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -156,7 +158,7 @@ class JsonMutator {
           return;
         }
         if (node.is_number_integer()) {
-          node = static_cast<int64_t>(static_cast<uint64_t>(node.get<int64_t>()) + below(random_, 5)) - 2;
+          node = static_cast<int64_t>(static_cast<uint64_t>(node.get<int64_t>()) + below(random_, 5) - 2);  // may wrap
           return;
         }
         break;

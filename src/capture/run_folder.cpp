@@ -212,13 +212,19 @@ void finish_repeated_record(RunFolder& folder, Record& record, const Record& fir
   record.file = first.file.empty() ? "" : folder.link_tensor(record, first.file);
 }
 
+std::string run_id(const Json& manifest, const fs::path& run) {
+  const auto id = manifest.find("id");
+  return id != manifest.end() && id->is_string() ? id->get<std::string>() : run.filename().string();
+}
+
 void recover_run(const fs::path& run) {
   if (run_is_live(run)) return;
   RunLock lock;
   if (!lock.acquire(run)) return;
   RunFolder folder(run);
   Json manifest = folder.manifest();
-  const std::string id = manifest.value("id", run.filename().string());
+  if (!manifest.is_object()) fail(Code::kCorrupt, "run", run.string() + "/run.json is not a run's");
+  const std::string id = run_id(manifest, run);
   if (has_spool(run, id)) {
     folder.open_log();
     recover_spool(run, id, [&](const SpooledRecord& spooled) {
@@ -246,7 +252,7 @@ void recover_run(const fs::path& run) {
       folder.append(*record);
     });
   }
-  if (manifest.value("status", "") == "running") {
+  if (const auto status = manifest.find("status"); status != manifest.end() && *status == "running") {
     manifest["status"] = "killed";
     manifest["finished"] = utc_now();
     folder.write_manifest(manifest);

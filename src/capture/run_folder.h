@@ -60,6 +60,9 @@ bool finish_record(RunFolder& folder, Record& record, std::span<const std::byte>
 // The same for values that were seen before in this run: `first` is their record, complete.
 void finish_repeated_record(RunFolder& folder, Record& record, const Record& first);
 
+// What its run.json calls a run, or its folder's name where that says nothing of use.
+std::string run_id(const Json& manifest, const fs::path& run);
+
 // Brings in what a killed writer left in its spool, and says so in run.json. Nothing when the writer lives.
 void recover_run(const fs::path& run);
 

@@ -90,7 +90,7 @@ std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
 
 std::unique_ptr<RunWriter> RunWriter::attach(const fs::path& run, const RunOptions& options) {
   const HoldFileSizeSignal hold;
-  const std::string id = RunFolder(run).manifest().value("id", run.filename().string());
+  const std::string id = run_id(RunFolder(run).manifest(), run);
   std::unique_ptr<RunWriter> writer(new RunWriter(fs::absolute(run), id, options));
   if (!writer->lock_.acquire(run)) return nullptr;
   // Another process has been here (and its hits would be counted twice).

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -24,7 +26,11 @@ void write_words(std::string_view words) {
 
 [[noreturn]] void end_with(std::string_view prefix, std::string_view what, Code code) {
   write_words(prefix);
-  write_words(what);
+  char shown[1024];  // it may quote a file: what could steer a terminal is left out, without memory for escapes
+  const size_t bytes = std::min(what.size(), sizeof shown);
+  std::transform(what.begin(), what.begin() + static_cast<std::ptrdiff_t>(bytes), shown,
+                 [](char c) { return c >= ' ' && c <= '~' ? c : '?'; });
+  write_words({shown, bytes});
   write_words("\n");
   // Files are whole or absent, and a run that nobody holds any more is recovered by its next reader: there is nothing
   // to undo, and other threads may be anywhere.

@@ -5,6 +5,7 @@
 int main(int argc, char** argv) {
   lockstep::limit_spinning(argc, argv);
   lockstep::answer_for_openmp();
+  lockstep::answer_for_onednn();
   lockstep::install_last_words(argc, argv);
   return lockstep::run_app(argc, argv);
 }

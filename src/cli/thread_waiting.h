@@ -13,4 +13,7 @@ void limit_spinning(int argc, char** argv);
 // calls it has the library's calls linked through thread_failure.cpp.
 void answer_for_openmp();
 
+// The same for memory that oneDNN maps for its kernels: map_failure.cpp.
+void answer_for_onednn();
+
 }  // namespace lockstep

@@ -17,7 +17,7 @@ bool counts_for(const RecordedTensor& record, bool with_inputs) {
 // "failed with exit status 1", "was killed"; empty when it ended well or nothing is known.
 std::string failure_of(const RunView& run) {
   if (!run.header.is_object()) return "";
-  const std::string status = run.header.value("status", "");
+  const Json status = run.header.value("status", Json());  // of a file: it may be anything
   int exit_code = 0;
   if (run.header.contains("program") && run.header["program"].is_object()) {
     const Json& program = run.header["program"];

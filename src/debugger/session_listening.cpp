@@ -182,6 +182,7 @@ void Session::count_output_line() {
 void Session::push_event(Json event) {
   const std::lock_guard lock(mutex_);
   if (text(event, "category") == "program") ++output_lines_;
+  event.erase("number");  // the number is ours, whatever the program says
   Json numbered{{"number", next_event_++}};
   numbered.update(event);
   events_.push_back(std::move(numbered));

@@ -42,7 +42,7 @@ std::optional<HeadFault> fault_in_request_line(std::string_view line) {
 }
 
 struct HeadCounts {
-  int lengths = 0, encodings = 0;
+  int lengths = 0, encodings = 0, hosts = 0;
 };
 
 std::optional<HeadFault> fault_in_header(std::string_view line, HeadCounts& seen) {
@@ -57,6 +57,7 @@ std::optional<HeadFault> fault_in_header(std::string_view line, HeadCounts& seen
       return HeadFault{400, "a header holds a control character"};
   seen.lengths += same_name(name, "content-length");
   seen.encodings += same_name(name, "transfer-encoding");
+  seen.hosts += same_name(name, "host");
   if (same_name(name, "origin") && value.empty()) return HeadFault{400, "Origin is empty"};
   if (same_name(name, "expect") && !same_name(value, "100-continue"))
     return HeadFault{417, "of all expectations only 100-continue is met"};
@@ -98,6 +99,8 @@ std::optional<HeadFault> fault_in_head(std::string_view head) {
     }
   }
   if (seen.lengths > 1) return HeadFault{400, "there are two Content-Length"};
+  if (seen.encodings > 1) return HeadFault{400, "there are two Transfer-Encoding"};
+  if (seen.hosts > 1) return HeadFault{400, "there are two Host"};
   if (seen.lengths > 0 && seen.encodings > 0) return HeadFault{400, "there are Content-Length and Transfer-Encoding"};
   return std::nullopt;
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/escape.h"
 #include "base/shown_json.h"
 #include "base/thread.h"
 #include "tensor/storage.h"
@@ -370,7 +371,7 @@ HttpResponse RestServer::stream_events(const HttpRequest& request) {
     const std::vector<Json> fresh = session->events(after, 10, [this] { return stopping_ || client_gone(); });
     for (const Json& event : fresh) {
       after = event["number"].get<int64_t>();
-      piece += "id: " + std::to_string(after) + "\nevent: " + event.value("event", std::string("message")) +
+      piece += "id: " + std::to_string(after) + "\nevent: " + escaped(event.value("event", std::string("message"))) +
                "\ndata: " + shown_json(event) + "\n\n";
     }
     if (fresh.empty()) piece = ": \n\n";  // shows a client that is gone

@@ -1,6 +1,7 @@
 // debug eval, set, vars, stack, location, source, threads, files, checkpoints: the program's side does the looking.
 #include "base/error.h"
 #include "base/names.h"
+#include "debugger/session_fields.h"
 #include "service/groups.h"
 #include "service/service.h"
 
@@ -69,7 +70,7 @@ Json files(Service& service, const Json& arguments, CallControl& control) {
   const Json all = report["files"];
   const std::string filter = text_argument(arguments, "filter");
   const auto wanted = [&](const Json& file) {
-    const std::string path = file.is_object() ? file.value("file", std::string()) : "";
+    const std::string path = file.is_object() ? text(file, "file") : "";  // the program's word
     return filter.empty() || path.find(filter) != std::string::npos || glob_match(filter, path);
   };
   Json found = Json::array();

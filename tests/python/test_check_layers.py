@@ -57,6 +57,14 @@ def test_folders_of_a_layer_that_include_each_other_fail(tree):
     assert status == 1 and "src/ops/c/x.cpp: 'ops/c' includes 'ops/a', which includes it in turn" in text
 
 
+@pytest.mark.parametrize("way", ['fmt::print("{}", x)', "std::cout << x", "std::cerr << x", "std::printf(x)", "fprintf(stderr, x)", "::dprintf(2, x)", "puts(x)", "std::fputs(x, stderr)",
+                                 "fwrite(x, 1, 1, stdout)", "::write(STDOUT_FILENO, x, 1)", "::write(2, x, 1)", "perror(x)"])
+def test_other_ways_to_print_fail(tree, way):
+    assert check(tree({"ops/say.cpp": f"void say(const char* x) {{ {way}; }}\n"}))[0] == 1
+    assert "prints with" in check(tree({"ops/say.cpp": f"void say(const char* x) {{ {way}; }}\n"}))[1]
+    assert check(tree({"ops/say.cpp": 'void say() { print("{}", x); print_error("{}", x); file.write(1, x); snprintf(x, 1, x); }\n'}))[0] == 0
+
+
 def test_a_list_out_of_order_is_refused(tree):
     status, text = check(tree({"base/ok.h": ""}, layers="tensor: base\nbase:\n"))
     assert status != 0 and "not listed above" in text

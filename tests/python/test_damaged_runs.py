@@ -121,3 +121,15 @@ def test_a_difference_stays_a_mismatch_where_records_were_dropped(pair):
     (pair[1] / "records.jsonl").write_text("\n".join([lines[0], "{", lines[2]]) + "\n")
     np.save(third, np.full((2, 2), 3, np.float32))
     assert compare(pair)[1]["verdict"] == "mismatch"
+
+
+@pytest.mark.parametrize("field", ["id", "name", "status", "created", "program", "model", "settings", "versions", "producer", "aliases"])
+@pytest.mark.parametrize("value", [5, [{}]], ids=repr)
+@pytest.mark.parametrize("status", ["finished", "running"])
+def test_a_manifest_that_says_odd_things_is_read_or_refused(pair, field, value, status):
+    manifest = json.loads((pair[1] / "run.json").read_text())
+    manifest.update({"status": status, field: value})
+    (pair[1] / "run.json").write_text(json.dumps(manifest))
+    for words in (("compare", *pair), ("runs", "show", pair[1])):
+        done = run(*words)
+        assert done.returncode in (0, 1, 2) and "bug of ours" not in done.stderr, done.stderr

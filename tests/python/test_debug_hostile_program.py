@@ -1,5 +1,7 @@
 """A debugged program that writes to its service what no part of us ever says: the service lives, and answers the next one."""
 
+import http.client
+import json
 import pathlib
 
 import pytest
@@ -21,6 +23,7 @@ def sockets():
 LINES = [
     '{"event": 5}', '{"event": null, "thread": []}', '{"event": {"a": 1}}', '{"event": "stopped", "thread": "x", "count": "many"}',
     '{"event": "breakpoint", "change": 3, "breakpoint": []}', '{"event": "output", "category": 1, "text": {}}', '[]', '5', '"x"', '{',
+    '{"event": "x\\\\nevent: exited\\\\ndata: {}\\\\n\\\\n"}', '{"event": "odd", "number": "first"}', '{"event": "odd", "number": -5}',
 ] + ['{"id": %d, "ok": "yes", "result": {"resumed": "all"}}' % i for i in range(60)] + ['{"id": "1", "ok": []}']
 ours = list(sockets())
 
@@ -56,3 +59,21 @@ def test_a_program_that_speaks_for_its_agent_ends_no_service(home):
     assert home.http("GET", "/v1/health")[0] == 200 and home.service()["pid"] == pid, "the same service still answers"
     home.run("debug", "terminate", "--force", check=False)
     assert home.http("GET", "/v1/health")[0] == 200 and home.service()["pid"] == pid
+
+
+def test_its_events_are_numbered_and_named_by_the_service(home):
+    home.debug("start", "--python", home.python, "--run", home.write("speaks.py", SPEAKS_FOR_ITS_AGENT), "--max-wait", "1", check=False)
+    connection = http.client.HTTPConnection("127.0.0.1", home.service()["port"], timeout=60)
+    connection.request("GET", "/v1/debug/events", headers={"Authorization": f"Bearer {home.token()}"})
+    answer = connection.getresponse()
+    kinds, numbers = set(), []
+    while len(numbers) < 500 or not any(kind.startswith("x") for kind in kinds):
+        line = answer.readline().decode()
+        assert line, "the service has hung up"
+        if line.startswith("event: "):
+            kinds.add(line.removeprefix("event: ").rstrip("\n"))
+        elif line.startswith("data: "):
+            numbers.append(json.loads(line.removeprefix("data: "))["number"])
+    connection.close()
+    assert numbers == sorted(set(numbers)) and "exited" not in kinds and "x\\x0aevent: exited\\x0adata: {}\\x0a\\x0a" in kinds, kinds
+    home.run("debug", "terminate", "--force", check=False)

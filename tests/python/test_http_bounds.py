@@ -114,6 +114,8 @@ STRICT = {
     "an empty Origin": b"Origin: \r\nContent-Length: 2\r\n\r\n{}",
     "both lengths": b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "two lengths": b"Content-Length: 2\r\nContent-Length: 4\r\n\r\n{}{}",
+    "two encodings": b"Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two hosts": b"Host: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}",
     "no name": b": x\r\nContent-Length: 2\r\n\r\n{}",
     "no colon": b"Whatever\r\nContent-Length: 2\r\n\r\n{}",
     "a zero byte": b"X: a\0b\r\nContent-Length: 2\r\n\r\n{}",

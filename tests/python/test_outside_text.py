@@ -4,8 +4,10 @@ import json
 import pathlib
 import re
 import shutil
+import subprocess
 
 import pytest
+from debug_service import Home
 from program import PROGRAM, run
 
 np = pytest.importorskip("numpy")
@@ -111,3 +113,31 @@ def test_json_readers_get_the_name_itself(runs):
     one, two, _ = runs
     document = json.loads(run("compare", one, two, "--json").stdout)
     assert document["tensors"][0]["name"] == EVIL
+
+
+def test_agents_get_no_such_character(runs, tmp_path):
+    """In the answers of MCP, be they of runs, of what a program printed or of calls that fail."""
+    one, two, _ = runs
+    home = Home(tmp_path)
+    script = home.write("talks.py", f"print({EVIL!r})\nraise ValueError({EVIL!r})\n")
+    home.start(script)
+    home.debug("continue")
+    tools = [
+        ("compare", {"reference": str(one), "candidate": str(two)}), ("runs_show", {"run": str(one)}), ("runs_show", {"run": EVIL}), (EVIL, {}),
+        ("debug_log", {}), ("debug_status", {}), ("debug_eval", {"expression": repr(EVIL)}), ("debug_break", {"where": EVIL}),
+    ]
+    messages = [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": EVIL, "version": "1"}}}]
+    messages += [{"jsonrpc": "2.0", "id": i, "method": "tools/call", "params": {"name": name, "arguments": arguments}} for i, (name, arguments) in enumerate(tools, 1)]
+    try:
+        sent = "".join(json.dumps(message) + "\n" for message in messages)
+        done = subprocess.run([PROGRAM, "mcp"], input=sent, cwd=tmp_path, env=home.environment, capture_output=True, text=True, timeout=120)
+        clean(done)
+        answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+        assert sorted(answers) == list(range(len(messages))), done.stdout
+        assert "\\x1b" in json.dumps(answers[1]) and "\\x1b" in json.dumps(answers[5])  # they do hold the text
+        found = [ascii(text) for answer in answers.values() for text in strings_of(answer) if UNSAFE.search(text)]
+        assert not found
+        logs = [path for path in home.home.rglob("*.log") if path.parent.name == "service"]
+        assert not any(UNSAFE.search(path.read_text(errors="replace")) for path in logs)
+    finally:
+        home.close()

@@ -25,7 +25,8 @@ TEST(HttpHead, WhatTwoReadersCouldReadDifferentlyIsRefused) {
   for (const char* lines :
        {"A : b\r\n", " folded: x\r\n", "A: b\r\n c\r\n", "A: b\nC: d\r\n", "A: b\rc\r\n", "no colon\r\n", ": x\r\n",
         "Content-Length: 1\r\nContent-Length: 1\r\n", "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n",
-        "Origin:  \r\n", "A: \x01\r\n", "A\xc3\xa4: b\r\n"})
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "Host: a\r\nHost: a\r\n", "Origin:  \r\n",
+        "A: \x01\r\n", "A\xc3\xa4: b\r\n"})
     EXPECT_EQ(status_of_head(with_header(lines)), 400) << lines;
   EXPECT_EQ(status_of_head(with_header("Expect: 200-maybe\r\n")), 417);
   EXPECT_EQ(status_of_head("GET / HTTP/2.0\r\n\r\n"), 505);

@@ -103,7 +103,7 @@ cmd_test() {
 # bench [NAME [ARGS]]: build and run one benchmark; without a name, list them
 cmd_bench() { cmd_setup; tools/dev/bench.sh "$@"; }
 
-# fuzz [SECONDS [TARGET...]]: fuzz the parsers with libFuzzer, each for so many seconds (default 600)
+# fuzz [SECONDS [TARGET...]]: fuzz the parsers with libFuzzer, each for so many seconds of processor time (default 600)
 #   Installs clang. The targets are the files in fuzz/; findings stay in build-fuzz/findings.
 cmd_fuzz() {
   install_packages packages-clang.txt

@@ -70,6 +70,7 @@ def inputs(folder):
     (folder / "picture.png").write_bytes(png(32, 32))
     (folder / "records.py").write_text(RECORDS)
     (folder / "few.py").write_text(FEW_RECORDS)
+    (folder / "stages.py").write_text("import numpy as np\nfrom lockstep import checkpoint\nfor i in range(3):\n    checkpoint(f'stage.{i}', np.full((4, 5), 1 + (i == 1), 'f4'))\n")
     (folder / "steps.py").write_text("import time\nfor i in range(3):\n    print(i)\n")
     (folder / "messages").write_text("".join(json.dumps(message) + "\n" for message in MESSAGES))
 
@@ -158,11 +159,20 @@ COMMANDS = [
     Command("tensors diff", ["tensors", "diff", "good.npy", "bad.npy"], status=1),
     Command("tensors export", ["tensors", "export", "good.safetensors", "--output", "made.npz"]),
     Command("tensors clear", ["tensors", "clear", "--yes"]),
+    Command("weights search", ["weights", "search", "good.safetensors", "w"]),
+    Command("weights show", ["weights", "show", "good.safetensors", "w"]),
+    Command("weights diff", ["weights", "diff", "good.safetensors", "bad.safetensors"], status=1),
     Command("weights list", ["weights", "list", "good.safetensors"]),
     Command("weights report", ["weights", "report", "good.safetensors"]),
     Command("weights compare", ["weights", "compare", "good.safetensors", "bad.safetensors"], status=1),
     Command("runs list", ["runs", "list"]),
     Command("runs show", ["runs", "show", "good", "--verify"]),
+    Command("runs health", ["runs", "health", "good"]),
+    Command("health", ["health", "good"]),
+    Command("clean", ["clean", "--yes"]),
+    Command("clean unasked", ["--json", "clean", "--dry-run"]),
+    Command("kill-all", ["kill-all", "--dry-run"]),
+    Command("tutorial", ["tutorial", "--list"]),
     Command("runs limits", ["runs", "limits", "--warn", "1GB", "--refuse", "2GB"]),
     Command("runs archive", ["runs", "archive", "good"]),
     Command("runs remove", ["runs", "remove", "good"]),
@@ -173,6 +183,9 @@ COMMANDS = [
     Command("record", ["record", "--", sys.executable, "few.py"], own_failure=125, records=True, slow=True),
     Command("serve stop", ["serve", "--stop"]),
     Command("serve", ["serve"], during=use_service, slow=True),
+    Command("debug sessions", ["--json", "debug", "sessions"], beside=("home/sessions", "home/service"), after=end_sessions, slow=True),
+    Command("coverage", ["coverage", "--lines", "--markdown", "made.md", "--html", "made.html", "--", sys.executable, "steps.py"], records=True, slow=True),
+    Command("ledger", ["ledger", "good", "--report", "made.html", "--", sys.executable, "stages.py"], status=1, records=True, slow=True),
     Command("mcp", ["mcp"], stdin="messages", answers=True, beside=("home/service",), after=end_sessions, slow=True),
     Command("debug", ["--json", "debug", "start", "--python", sys.executable, "steps.py"], beside=("home/sessions", "home/service"), after=end_sessions, slow=True),
     Command("generate", ["--debug", "generate", *PICTURE], records=True, slow=True),
@@ -186,6 +199,7 @@ VOLATILE = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?"), "TIME"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "TIME"),
     (re.compile(r'("(?:[a-z_]*secs|[a-z_]*pid|port|[a-z_]*peak[a-z_]*|[a-z_]*resident[a-z_]*|[a-z_]*available[a-z_]*|free[a-z_]*|taken|age)":\s*)-?[0-9.e+-]+'), r"\1N"),
+    (re.compile(r"just now|\d+ (minute|hour|day)s?\b"), "AGE"),
     (re.compile(r"\d+(\.\d+)?\s?(s|ms|MB|GB|KB|MiB|GiB|KiB)\b"), "AMOUNT"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "TOKEN"),
 )

@@ -6,14 +6,18 @@ reaching it. Whatever fails, the command does what it does otherwise (the same s
 for times and ids) or it ends with its status for failures, with words, and every file is as before or as after. Where
 the usual status stands for what the program itself did, as in `record`, the words are enough. Never a signal, a hang, a half-written file, a lost record, a wrong verdict or another status.
 
-    tools/faults/inject.py [--sample N] [--seed S] [--only COMMAND] [--kind KIND] [--from N] [--places] [--trace]
+    tools/faults/inject.py [--sample N] [--seed S] [--only COMMAND] [--kind KIND] [--from N] [--jobs N] [--part K/N]
+                           [--places] [--trace]
 
---sample draws N points of all, by seed. --places fails, of allocations from one place of the program, the first alone
+--sample draws N points of all, by seed. --jobs: how many are tried at a time.
+--part 1/4 tries every fourth piece of the work, from the first on, so that it can be done in four sittings. --places fails, of allocations from one place of the program, the first alone
 (always so for commands that take a second). --trace shows where a call came from that ended badly.
 """
 
 import argparse
 import array
+import collections
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -84,6 +88,9 @@ def comparable(key, content):
     if b"\0" in content[:4096]:
         return content
     return steady(content.decode("utf-8", "replace"))
+
+
+PIECE_SECS = 20
 
 
 class Unsteady(Exception):
@@ -230,26 +237,33 @@ class Bench:
             first.setdefault(place, call)
         return sorted(first.values())
 
-    def points(self, kind, places, begin):
-        if kind == "allocate" and (places or self.command.slow):
-            yield from (call for call in self.places(kind) if call >= begin)
-            return
-        n = begin
-        while True:  # past the last one, so that the command has got through
-            yield n
-            n += 1
-
-    def all_points(self, kinds, places, begin, tell):
-        tried, found = 0, []
+    def plan(self, kinds, places, begin):
+        """Pieces of work: (kind, numbers of calls, whether it goes on behind them until the command gets through)."""
+        pieces = []
         for kind in kinds:
-            for n in self.points(kind, places, begin):
-                hit, wrong = self.problem(kind, n)
-                tried += hit
-                if wrong:
-                    tell(wrong)
-                    found.append(wrong)
-                if not hit:
-                    break
+            by_place = kind == "allocate" and (places or self.command.slow)
+            numbers = [call for call in (self.places(kind) if by_place else range(1, self.calls[kind] + 1)) if call >= begin]
+            size = max(1, int(PIECE_SECS / self.usual_secs))
+            cut = [numbers[at : at + size] for at in range(0, len(numbers), size)] or [[]]
+            pieces += [(kind, piece, piece is cut[-1] and not by_place) for piece in cut]
+        return pieces
+
+    def try_piece(self, kind, numbers, goes_on, begin):
+        tried, found = 0, []
+
+        def hits(n):
+            nonlocal tried
+            hit, wrong = self.problem(kind, n)
+            tried += hit
+            if wrong:
+                found.append(wrong)
+            return hit
+
+        for n in numbers:
+            hits(n)
+        n = max([begin - 1, *numbers]) + 1
+        while goes_on and hits(n):  # a failure may lead to calls that there were not before
+            n += 1
         return tried, found
 
     def close(self):
@@ -277,6 +291,76 @@ def sampled(make, kinds, count, chosen):
     return tried, found
 
 
+class Worker:
+    """What a process needs to try points: a bench for every command that it has met."""
+
+    def __init__(self, shim, original, scratch):
+        self.shim, self.original = shim, original
+        self.scratch = pathlib.Path(tempfile.mkdtemp(dir=scratch))
+        self.benches = {}
+
+    def bench(self, command):
+        if command.name not in self.benches:
+            bench = Bench(command, self.shim, self.original, self.scratch)
+            try:
+                bench.prepare()
+            except Unsteady:
+                bench.close()
+                raise
+            self.benches[command.name] = bench
+        return self.benches[command.name]
+
+
+def begin_worker(*arguments):
+    global worker
+    worker = Worker(*arguments)
+
+
+def plan_of(number, kinds, places, begin):
+    try:
+        return worker.bench(COMMANDS[number]).plan(kinds, places, begin)
+    except Unsteady as why:
+        return str(why)
+
+
+def tried_piece(number, piece, begin):
+    try:
+        return worker.bench(COMMANDS[number]).try_piece(*piece, begin)
+    except Unsteady as why:
+        return 0, [str(why)]
+
+
+def whole(arguments, kinds, begun_with):
+    """Every point of every command that was asked for: (how many, what is wrong)."""
+    numbers = [i for i, command in enumerate(COMMANDS) if not arguments.only or command.name in arguments.only.split(",")]
+    part, parts = map(int, arguments.part.split("/"))
+    points, found, left = collections.Counter(), collections.defaultdict(list), collections.Counter()
+    # The slow ones first, so that none of them is alone at the end.
+    numbers.sort(key=lambda number: not COMMANDS[number].slow)
+    with concurrent.futures.ProcessPoolExecutor(arguments.jobs, initializer=begin_worker, initargs=begun_with) as pool:
+        pending = {pool.submit(plan_of, number, kinds, arguments.places, arguments.begin): number for number in numbers}
+        planned = set(pending)
+        while pending:
+            done, _ = concurrent.futures.wait(pending, return_when=concurrent.futures.FIRST_COMPLETED)
+            for one in done:
+                number = pending.pop(one)
+                name = COMMANDS[number].name
+                if one in planned and not isinstance(one.result(), str):
+                    for piece in one.result()[part - 1 :: parts]:
+                        pending[pool.submit(tried_piece, number, piece, arguments.begin)] = number
+                        left[name] += 1
+                    continue
+                tried, wrong = (0, [one.result()]) if one in planned else one.result()
+                left[name] -= one not in planned
+                points[name] += tried
+                found[name] += wrong
+                for what in wrong:
+                    print(what, flush=True)
+                if left[name] == 0:
+                    print(f"{name}: {points[name]} points, {len(found[name])} wrong", flush=True)
+    return points.total(), [what for one in found.values() for what in one]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--sample", type=int, default=0)
@@ -284,6 +368,8 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--kind", default="")
     parser.add_argument("--from", type=int, default=1, dest="begin")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--part", default="1/1")
     parser.add_argument("--places", action="store_true")
     parser.add_argument("--trace", action="store_true")
     arguments = parser.parse_args()
@@ -291,36 +377,20 @@ def main():
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 32)
     if arguments.trace:
         os.environ["LOCKSTEP_FAULT_TRACE"] = "1"
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         temporary = pathlib.Path(temporary)
         shim = build_shim(temporary)
         original = temporary / "inputs"
         original.mkdir()
         inputs(original)
-        make = lambda command: Bench(command, shim, original, temporary)  # noqa: E731
-        tried, found = 0, []
         if arguments.sample:
             print(f"seed {seed}", flush=True)
+            make = lambda command: Bench(command, shim, original, temporary)  # noqa: E731
             tried, found = sampled(make, kinds, arguments.sample, random.Random(seed))
             for wrong in found:
                 print(wrong)
         else:
-            for command in COMMANDS:
-                if arguments.only and command.name not in arguments.only.split(","):
-                    continue
-                began = time.monotonic()
-                bench = make(command)
-                try:
-                    bench.prepare()
-                except Unsteady as why:
-                    print(why, flush=True)
-                    found.append(str(why))
-                    bench.close()
-                    continue
-                points, wrong = bench.all_points(kinds, arguments.places, arguments.begin, lambda one: print(one, flush=True))
-                bench.close()
-                print(f"{command.name}: {points} points of {sum(bench.calls[kind] for kind in kinds)} calls, {len(wrong)} wrong, {time.monotonic() - began:.0f} s", flush=True)
-                tried, found = tried + points, found + wrong
+            tried, found = whole(arguments, kinds, (shim, original, temporary))
     print(f"{tried} fault points, {len(found)} wrong")
     return 1 if found else 0
 
