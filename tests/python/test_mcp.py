@@ -201,7 +201,7 @@ def test_odd_messages_are_answered(home):
     assert by_id["1"]["error"]["code"] == -32601
     assert "debug status" in by_id["2"]["error"]["message"]
     assert by_id["3"]["result"]["isError"] and "expected a text" in by_id["3"]["result"]["content"][0]["text"]
-    assert "expected session, thread, limit" in by_id["5"]["result"]["content"][0]["text"], by_id["5"]
+    assert "expected session, thread, from, limit" in by_id["5"]["result"]["content"][0]["text"], by_id["5"]
     assert by_id["4"]["error"]["code"] == -32602
     assert by_id["x"]["result"] == {}
 
