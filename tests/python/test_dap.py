@@ -309,7 +309,7 @@ def test_tensors_are_summarised_and_opened_by_slices(home, framework):
 
 def test_modules_and_sources_are_told_as_they_come(home):
     home.write("late.py", "def answer():\n    return 42\n")
-    source = "def load():\n    import late\n    return late.answer()\n\nprint('one')\nload()\nexec('def hidden(x):\\n    y = x\\n    return y\\nhidden(7)')\n"
+    source = "def load():\n    import late\n    return late.answer()\n\nprint('one')\nload()\nprint('two')\n"
     client, script, _ = launched(home, source, breakpoints=[5, 7])
     stop = client.stopped()
     client.event("module", lambda body: body["module"]["path"] == str(script))
@@ -325,10 +325,6 @@ def test_modules_and_sources_are_told_as_they_come(home):
     assert [one["name"] for one in part["modules"]] == [one["name"] for one in everything["modules"][1:3]]
     assert str(home.folder / "late.py") in [one.get("path") for one in client.request("loadedSources")["sources"]]
     assert client.request("source", source={"path": str(script)}, sourceReference=0)["content"] == source
-    client.request("setFunctionBreakpoints", breakpoints=[{"name": "hidden"}])
-    client.request("continue", threadId=stop["threadId"])
-    frame = client.top(client.stopped())
-    assert frame["source"]["sourceReference"] > 0 and "path" not in frame["source"]
 
 
 def test_a_running_program_is_paused_and_other_threads_go_on(home):

@@ -49,8 +49,8 @@ class Linear {
 
   std::shared_ptr<Device> device_;
   mutable WeightStream stream_;
-  // Queries, keys and values are made from the same rows, image and text in turn: those of the last products, while they
-  // are what they were.
+  // Queries, keys and values are made from the same rows, image and text in turn: those of the last products, while
+  // they are what they were.
   struct Last {
     std::weak_ptr<Storage> storage;
     uint64_t version = 0;
