@@ -36,6 +36,7 @@ const std::vector<Family>& families() {
       {"scheduler", search_scheduler, nullptr, true},
       {"latents", search_latents, nullptr, true},
       {"picture", search_picture},
+      {"chain", search_chain},
   };
   return kFamilies;
 }
