@@ -73,7 +73,7 @@ void add_operation(App& app, CLI::App* group, const Operation& operation) {
                          twin ? "a reference and a candidate in step: REFERENCE.py CANDIDATE.py, or one of these"
                               : "what happened in the session");
     command->require_subcommand(1);
-    command->footer(twin ? "lockstep debug twin reference.py candidate.py\n"
+    command->footer(twin ? "lockstep debug twin start reference.py candidate.py\n"
                            "lockstep debug twin continue --until-divergence\nlockstep debug twin vars"
                          : "lockstep debug trace show --kind stop\nlockstep debug trace export --to trace.json");
     command = command->add_subcommand(words.substr(blank + 1), operation.help);

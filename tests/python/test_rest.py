@@ -228,7 +228,7 @@ def test_unknown_things_name_the_nearest(home):
 def test_a_wrong_argument_lists_the_right_ones(home, method, query, body):
     operation = "debug/stack" if method == "GET" else "debug/continue"
     status, _, answer = home.http(method, f"/v1/{operation}{query}", body)
-    expected = "session, thread, limit" if method == "GET" else "session, thread, max_wait"
+    expected = "session, thread, from, limit" if method == "GET" else "session, thread, max_wait"
     assert status == 400 and answer["error"]["message"].endswith(f'there is no argument "sessoin"; expected {expected}'), answer
     assert answer["error"]["hint"] == "session"
 
