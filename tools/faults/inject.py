@@ -73,8 +73,12 @@ def restore(folder, state):
     for key in sorted(state):
         if key in now and now[key] == state[key]:
             continue
+        if isinstance(now.get(key), str):
+            (folder / key).unlink()
         if state[key] is None:
             (folder / key).mkdir()
+        elif isinstance(state[key], str):
+            (folder / key).symlink_to(state[key].removeprefix("-> "))
         else:
             (folder / key).write_bytes(state[key])
 
@@ -106,6 +110,8 @@ class Bench:
         self.out = self.folder.with_suffix(".out")
         self.shim = shim
         shutil.copytree(original, self.folder)
+        if command.prepare:
+            command.prepare(self.folder)
         self.before = state_of(self.folder)
         self.known = {key: comparable(key, content) for key, content in self.before.items()}
         self.server = ForkServer(shim, command.words, self.folder, self.out)
