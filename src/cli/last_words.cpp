@@ -20,8 +20,8 @@ namespace {
 
 bool records = false;  // the program's status is then the recorded one's, and ours a number of its own
 
-// What a failed allocation leaves behind may be noticed only later, where no exception tells of it any more: a JSON value
-// that got its type and not its content asserts in its destructor.
+// What a failed allocation leaves behind may be noticed only later, where no exception tells of it any more: a JSON
+// value that got its type and not its content asserts in its destructor.
 thread_local bool memory_was_refused = false;
 
 constexpr std::string_view kNoMemory = "[memory] the system has no more memory to give; try a smaller size";
@@ -79,8 +79,8 @@ void install_last_words(int argc, char** argv) {
 [[noreturn]] void answer_for_assertion(const char* condition, const char* file, unsigned line) {
   if (memory_was_refused) end_with("lockstep: ", kNoMemory, Code::kMemory);
   char words[512];
-  const int bytes = std::snprintf(words, sizeof words, "lockstep: [internal] %s:%u: '%s' does not hold\n", file, line,
-                                  condition);
+  const int bytes =
+      std::snprintf(words, sizeof words, "lockstep: [internal] %s:%u: '%s' does not hold\n", file, line, condition);
   write_words({words, std::min(sizeof words - 1, static_cast<size_t>(std::max(bytes, 0)))});
   std::abort();  // a bug: a core is of more use than a status
 }

@@ -1,6 +1,5 @@
 #include "debugger/program.h"
 
-
 #include "base/error.h"
 #include "base/strict_stream.h"
 #include "capture/recorded_program.h"
