@@ -7,11 +7,13 @@ for times and ids) or it ends with its status for failures, with words, and ever
 the usual status stands for what the program itself did, as in `record`, the words are enough. Never a signal, a hang, a half-written file, a lost record, a wrong verdict or another status.
 
     tools/faults/inject.py [--sample N] [--seed S] [--only COMMAND] [--kind KIND] [--from N] [--jobs N] [--part K/N]
-                           [--places] [--trace]
+                           [--places] [--lasting] [--trace]
 
 --sample draws N points of all, by seed. --jobs: how many are tried at a time.
---part 1/4 tries every fourth piece of the work, from the first on, so that it can be done in four sittings. --places fails, of allocations from one place of the program, the first alone
-(always so for commands that take a second). --trace shows where a call came from that ended badly.
+--part 1/4 tries every fourth piece of the work, from the first on, so that it can be done in four sittings. --places fails, of
+allocations from one place of the program (a stack of ten calls), the first alone, whichever command it is of; commands that
+take a second always fail the first of their own alone. --lasting fails the n-th call and all after it. --trace shows where a
+call came from that ended badly.
 """
 
 import argparse
@@ -232,7 +234,7 @@ class Bench:
         return None
 
     def places(self, kind):
-        """The number of the first call from each place."""
+        """Each place, with the number of the first call from it."""
         self.run(kind, "places", 60 * WAIT_SECS)
         restore(self.folder, self.before)
         seen = array.array("I")
@@ -241,25 +243,24 @@ class Bench:
         first = {}
         for call, place in enumerate(seen, 1):
             first.setdefault(place, call)
-        return sorted(first.values())
+        return first
 
     def plan(self, kinds, places, begin):
-        """Pieces of work: (kind, numbers of calls, whether it goes on behind them until the command gets through)."""
-        pieces = []
+        """The calls of each kind, with their places where they go by place; and how many make a piece of work."""
+        calls = {}
         for kind in kinds:
-            by_place = kind == "allocate" and (places or self.command.slow)
-            numbers = [call for call in (self.places(kind) if by_place else range(1, self.calls[kind] + 1)) if call >= begin]
-            size = max(1, int(PIECE_SECS / self.usual_secs))
-            cut = [numbers[at : at + size] for at in range(0, len(numbers), size)] or [[]]
-            pieces += [(kind, piece, piece is cut[-1] and not by_place) for piece in cut]
-        return pieces
+            if kind == "allocate" and (places or self.command.slow):
+                calls[kind] = {place: call for place, call in self.places(kind).items() if call >= begin}
+            else:
+                calls[kind] = [call for call in range(1, self.calls[kind] + 1) if call >= begin]
+        return calls, max(1, int(PIECE_SECS / self.usual_secs))
 
-    def try_piece(self, kind, numbers, goes_on, begin):
+    def try_piece(self, kind, numbers, goes_on, begin, lasting):
         tried, found = 0, []
 
         def hits(n):
             nonlocal tried
-            hit, wrong = self.problem(kind, n)
+            hit, wrong = self.problem(kind, f"{n}+" if lasting else n)
             tried += hit
             if wrong:
                 found.append(wrong)
@@ -329,42 +330,59 @@ def plan_of(number, kinds, places, begin):
         return str(why)
 
 
-def tried_piece(number, piece, begin):
+def tried_piece(number, piece, *how):
     try:
-        return worker.bench(COMMANDS[number]).try_piece(*piece, begin)
+        return worker.bench(COMMANDS[number]).try_piece(*piece, *how)
     except Unsteady as why:
         return 0, [str(why)]
+
+
+def pieces_of(plan, seen):
+    """(kind, numbers of calls, whether it goes on behind them until the command gets through); places that were seen are left out."""
+    pieces = []
+    for kind, calls in plan[0].items():
+        by_place = isinstance(calls, dict)
+        numbers = sorted(call for place, call in calls.items() if place not in seen) if by_place else calls
+        if by_place and seen is not NOTHING:
+            seen.update(calls)
+        cut = [numbers[at : at + plan[1]] for at in range(0, len(numbers), plan[1])] or [[]]
+        pieces += [(kind, piece, piece is cut[-1] and not by_place) for piece in cut]
+    return pieces
+
+
+NOTHING = frozenset()
 
 
 def whole(arguments, kinds, begun_with):
     """Every point of every command that was asked for: (how many, what is wrong)."""
     numbers = [i for i, command in enumerate(COMMANDS) if not arguments.only or command.name in arguments.only.split(",")]
     part, parts = map(int, arguments.part.split("/"))
-    points, found, left = collections.Counter(), collections.defaultdict(list), collections.Counter()
-    # The slow ones first, so that none of them is alone at the end.
-    numbers.sort(key=lambda number: not COMMANDS[number].slow)
+    points, found, left = collections.defaultdict(collections.Counter), collections.defaultdict(list), collections.Counter()
+    # The quick ones first: what places they share with others is tried with them.
+    numbers.sort(key=lambda number: COMMANDS[number].slow)
+    seen = set() if arguments.places else NOTHING
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, initializer=begin_worker, initargs=begun_with) as pool:
-        pending = {pool.submit(plan_of, number, kinds, arguments.places, arguments.begin): number for number in numbers}
-        planned = set(pending)
-        while pending:
-            done, _ = concurrent.futures.wait(pending, return_when=concurrent.futures.FIRST_COMPLETED)
-            for one in done:
-                number = pending.pop(one)
-                name = COMMANDS[number].name
-                if one in planned and not isinstance(one.result(), str):
-                    for piece in one.result()[part - 1 :: parts]:
-                        pending[pool.submit(tried_piece, number, piece, arguments.begin)] = number
-                        left[name] += 1
-                    continue
-                tried, wrong = (0, [one.result()]) if one in planned else one.result()
-                left[name] -= one not in planned
-                points[name] += tried
-                found[name] += wrong
-                for what in wrong:
-                    print(what, flush=True)
-                if left[name] == 0:
-                    print(f"{name}: {points[name]} points, {len(found[name])} wrong", flush=True)
-    return points.total(), [what for one in found.values() for what in one]
+        pending = {}
+        for number, plan in zip(numbers, pool.map(plan_of, numbers, *([one] * len(numbers) for one in (kinds, arguments.places, arguments.begin)))):
+            if isinstance(plan, str):
+                print(plan, flush=True)
+                found[COMMANDS[number].name].append(plan)
+                continue
+            for piece in pieces_of(plan, seen)[part - 1 :: parts]:
+                pending[pool.submit(tried_piece, number, piece, arguments.begin, arguments.lasting)] = (COMMANDS[number].name, piece[0])
+                left[COMMANDS[number].name] += 1
+        for one in concurrent.futures.as_completed(pending):
+            name, kind = pending[one]
+            tried, wrong = one.result()
+            left[name] -= 1
+            points[name][kind] += tried
+            found[name] += wrong
+            for what in wrong:
+                print(what, flush=True)
+            if left[name] == 0:
+                by_kind = ", ".join(f"{kind} {count}" for kind, count in points[name].items() if count)
+                print(f"{name}: {points[name].total()} points, {len(found[name])} wrong ({by_kind})", flush=True)
+    return sum(one.total() for one in points.values()), [what for one in found.values() for what in one]
 
 
 def main():
@@ -377,6 +395,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--places", action="store_true")
+    parser.add_argument("--lasting", action="store_true")
     parser.add_argument("--trace", action="store_true")
     arguments = parser.parse_args()
     kinds = [kind for kind in KINDS if not arguments.kind or kind in arguments.kind.split(",")]
