@@ -7,12 +7,13 @@ for times and ids) or it ends with its status for failures, with words, and ever
 the usual status stands for what the program itself did, as in `record`, the words are enough. Never a signal, a hang, a half-written file, a lost record, a wrong verdict or another status.
 
     tools/faults/inject.py [--sample N] [--seed S] [--only COMMAND] [--kind KIND] [--from N] [--jobs N] [--part K/N]
-                           [--places] [--lasting] [--trace]
+                           [--places [--known FILE]] [--lasting] [--trace]
 
 --sample draws N points of all, by seed. --jobs: how many are tried at a time.
 --part 1/4 tries every fourth piece of the work, from the first on, so that it can be done in four sittings. --places fails, of
 allocations from one place of the program (a stack of ten calls), the first alone, whichever command it is of; commands that
-take a second always fail the first of their own alone. --lasting fails the n-th call and all after it. --trace shows where a
+take a second always fail the first of their own alone. --known FILE leaves out the places in that file and adds those that were
+tried, for the next sitting. --lasting fails the n-th call and all after it. --trace shows where a
 call came from that ended badly.
 """
 
@@ -337,20 +338,20 @@ def tried_piece(number, piece, *how):
         return 0, [str(why)]
 
 
-def pieces_of(plan, seen):
-    """(kind, numbers of calls, whether it goes on behind them until the command gets through); places that were seen are left out."""
+def pieces_of(plan, known, part, parts):
+    """Of this part of the work, without places that are known, which become so: (kind, numbers of calls, whether it goes on behind
+    them until the command gets through)."""
     pieces = []
     for kind, calls in plan[0].items():
         by_place = isinstance(calls, dict)
-        numbers = sorted(call for place, call in calls.items() if place not in seen) if by_place else calls
-        if by_place and seen is not NOTHING:
-            seen.update(calls)
+        places = {call: place for place, call in calls.items() if known is None or place not in known} if by_place else {}
+        numbers = sorted(places) if by_place else calls
         cut = [numbers[at : at + plan[1]] for at in range(0, len(numbers), plan[1])] or [[]]
-        pieces += [(kind, piece, piece is cut[-1] and not by_place) for piece in cut]
-    return pieces
-
-
-NOTHING = frozenset()
+        pieces += [(kind, piece, piece is cut[-1] and not by_place, [places[call] for call in piece if by_place]) for piece in cut]
+    pieces = pieces[part - 1 :: parts]
+    for piece in pieces if known is not None else []:
+        known.update(piece[3])
+    return [piece[:3] for piece in pieces]
 
 
 def whole(arguments, kinds, begun_with):
@@ -360,7 +361,8 @@ def whole(arguments, kinds, begun_with):
     points, found, left = collections.defaultdict(collections.Counter), collections.defaultdict(list), collections.Counter()
     # The quick ones first: what places they share with others is tried with them.
     numbers.sort(key=lambda number: COMMANDS[number].slow)
-    seen = set() if arguments.places else NOTHING
+    listed = pathlib.Path(arguments.known) if arguments.known else None
+    known = set(json.loads(listed.read_text()) if listed and listed.exists() else ()) if arguments.places else None
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, initializer=begin_worker, initargs=begun_with) as pool:
         pending = {}
         for number, plan in zip(numbers, pool.map(plan_of, numbers, *([one] * len(numbers) for one in (kinds, arguments.places, arguments.begin)))):
@@ -368,7 +370,7 @@ def whole(arguments, kinds, begun_with):
                 print(plan, flush=True)
                 found[COMMANDS[number].name].append(plan)
                 continue
-            for piece in pieces_of(plan, seen)[part - 1 :: parts]:
+            for piece in pieces_of(plan, known, part, parts):
                 pending[pool.submit(tried_piece, number, piece, arguments.begin, arguments.lasting)] = (COMMANDS[number].name, piece[0])
                 left[COMMANDS[number].name] += 1
         for one in concurrent.futures.as_completed(pending):
@@ -382,6 +384,8 @@ def whole(arguments, kinds, begun_with):
             if left[name] == 0:
                 by_kind = ", ".join(f"{kind} {count}" for kind, count in points[name].items() if count)
                 print(f"{name}: {points[name].total()} points, {len(found[name])} wrong ({by_kind})", flush=True)
+    if listed and known:
+        listed.write_text(json.dumps(sorted(known)))
     return sum(one.total() for one in points.values()), [what for one in found.values() for what in one]
 
 
@@ -395,6 +399,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--places", action="store_true")
+    parser.add_argument("--known", default="")
     parser.add_argument("--lasting", action="store_true")
     parser.add_argument("--trace", action="store_true")
     arguments = parser.parse_args()
