@@ -39,6 +39,7 @@ struct ServeArguments {
   std::string api_keys, device = "auto", memory, preview = "linear";
   int threads = 0, queue = 64, client_jobs = 32, client_pictures = 64;
   double keep_loaded = 600;
+  int64_t batch_tokens = kBatchTokens;
 };
 
 // A secret that others can read is none.
@@ -98,6 +99,7 @@ StudioOptions studio_options(const ServeArguments& arguments) {
   options.most_waiting = static_cast<size_t>(arguments.queue);
   options.most_client_jobs = static_cast<size_t>(arguments.client_jobs);
   options.most_client_pictures = static_cast<size_t>(arguments.client_pictures);
+  options.batch_tokens = arguments.batch_tokens;
   options.vae_previews = arguments.preview == "vae";
   if (!arguments.memory.empty()) {
     const std::optional<uint64_t> limit = bytes_from_text(arguments.memory);
@@ -244,6 +246,12 @@ void add_serve(App& app) {
   command->add_option("--threads", arguments->threads, "0: all cores")->check(CLI::Range(0, 1024));
   command->add_option("--preview", arguments->preview, "linear (a map of latents to colors) or vae (decoded, small)")
       ->check(CLI::IsMember({"linear", "vae"}))
+      ->capture_default_str();
+  command
+      ->add_option("--batch-tokens", arguments->batch_tokens,
+                   "image tokens (16x16 pixels each) of pictures that are drawn together; 0: one by one")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   command->add_option("--queue", arguments->queue, "jobs that may wait")->check(CLI::Range(1, 10000))->capture_default_str();
   command->add_option("--client-jobs", arguments->client_jobs, "of them, jobs of one client")

@@ -120,7 +120,7 @@ class SocketBody : public BodyReader {
 // To a request that the library never sees.
 std::string refusal(const HeadFault& fault) {
   const std::string body =
-      R"({"error":{"code":"bad_input","message":"[http] )" + fault.message + R"(","hint":"see /v1/openapi.json"}})";
+      R"({"error":{"code":"bad_input","message":"[http] )" + fault.message + R"(","hint":"see /v1/openapi.json","type":"invalid_request_error","param":null}})";
   return "HTTP/1.1 " + std::to_string(fault.status) + " " + reason_of(fault.status) +
          "\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
          "\r\n\r\n" + body;
@@ -352,7 +352,7 @@ HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler, B
     if (!to.body.empty()) return;
     const char* what = to.status == 413 ? "the request is too large" : "the request cannot be understood";
     to.set_content(std::string(R"({"error":{"code":"bad_input","message":"[http] )") + what +
-                       R"(","hint":"see /v1/openapi.json"}})",
+                       R"(","hint":"see /v1/openapi.json","type":"invalid_request_error","param":null}})",
                    "application/json");
   });
 }
@@ -376,7 +376,7 @@ bool HttpServer::run() {
   return impl_->server.listen_after_bind();
 }
 
-ConnectionHub& HttpServer::hub() {
+ConnectionHub& HttpServer::hub() const {
   return impl_->server.hub();
 }
 

@@ -70,7 +70,7 @@ class HttpServer {
   int bind(const std::string& host, int port);  // port 0: any; returns the one taken. Error{kIo}
   bool run();                                   // until stop(); false: the system takes no more connections
   void stop();                                  // from any thread, as often as liked; before run() it is not heard
-  ConnectionHub& hub();
+  ConnectionHub& hub() const;
 
  private:
   struct Impl;

@@ -84,7 +84,7 @@ Json job_json(const Job& job) {
   for (const DrawnPicture& picture : job.pictures) images.push_back(picture_json(picture));
   json["images"] = std::move(images);
   if (has_ended(job.state)) json["timings"] = timings_json(job.timings);
-  if (job.state == JobState::kCompleted) json["usage"] = usage_json(request, job.pictures.size());
+  if (job.state == JobState::kCompleted) json["usage"] = usage_json(request, static_cast<size_t>(job.drawn_pictures));
   if (!job.error_code.empty()) json["error"] = {{"code", job.error_code}, {"message", job.error_message}};
   return json;
 }

@@ -14,6 +14,8 @@ from debug_service import wait_until
 from program import PROGRAM
 from PIL import Image
 
+THREADS = ("--device", "cpu", "--threads", "1")  # several wait for each other on a busy machine
+
 
 class ImageServer:
     def __init__(self, folder, *options, environment=None):
@@ -28,7 +30,7 @@ class ImageServer:
         facts = self.home / "service" / "service.json"
         facts.unlink(missing_ok=True)
         self.log = (self.folder / "server.log").open("ab")
-        self.process = subprocess.Popen([PROGRAM, "serve", *map(str, self.options)], env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen([PROGRAM, "serve", *THREADS, *map(str, self.options)], env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
 
         def ready():
             assert self.process.poll() is None, (self.folder / "server.log").read_text()

@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 from debug_service import wait_until
-from image_service import EventStream, ImageServer, data_url, opened, picture_of, png
+from image_service import THREADS, EventStream, ImageServer, data_url, opened, picture_of, png
 from PIL import Image
 from program import PROGRAM
 
@@ -41,7 +41,7 @@ def drawn(tmp_path_factory):
     def draw(seed, steps=3, prompt=PROMPT, size=(128, 128)):
         path = folder / f"{seed}-{steps}-{size[0]}.png"
         if not path.exists():
-            words = ["generate", "--prompt", prompt, "--seed", seed, "--steps", steps, "--width", size[0], "--height", size[1], "--output", path, "--device", "cpu"]
+            words = ["generate", "--prompt", prompt, "--seed", seed, "--steps", steps, "--width", size[0], "--height", size[1], "--output", path, *THREADS]
             subprocess.run([PROGRAM, "--quiet", *map(str, words)], check=True, timeout=120)
         with Image.open(path) as picture:
             return np.asarray(picture.convert("RGB")), dict(picture.info)
@@ -200,7 +200,7 @@ def photo(drawn):
 def test_one_picture_is_edited_as_the_command_does(client, photo, tmp_path):
     (tmp_path / "photo.png").write_bytes(photo)
     answer = client.images.edit(model="tiny-edit", image=("photo.png", photo), prompt="make the circle blue", extra_body={"seed": 5})
-    words = ["edit", "--input-image", "photo.png", "--prompt", "make the circle blue", "--seed", "5", "--output", "blue.png", "--device", "cpu"]
+    words = ["edit", "--input-image", "photo.png", "--prompt", "make the circle blue", "--seed", "5", "--output", "blue.png", *THREADS]
     subprocess.run([PROGRAM, "--quiet", *words], check=True, cwd=tmp_path, timeout=120)
     with Image.open(tmp_path / "blue.png") as picture:
         assert np.array_equal(pixels(answer.data[0].b64_json), np.asarray(picture.convert("RGB")))
