@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cctype>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -209,8 +209,8 @@ void serve(const App& app, const ServeArguments& arguments) {
 }  // namespace
 
 void add_serve(App& app) {
-  CLI::App* command = app.cli.add_subcommand(
-      "serve", "pictures for OpenAI clients, REST at /v1 and MCP at /mcp, on this machine only");
+  CLI::App* command =
+      app.cli.add_subcommand("serve", "pictures for OpenAI clients, REST at /v1 and MCP at /mcp, on this machine only");
   command->footer(
       "lockstep serve --port 8700\nlockstep serve --port 8700 --model qwen-image=/models/Qwen-Image\nlockstep serve "
       "--stop");
@@ -253,7 +253,9 @@ void add_serve(App& app) {
       ->type_name("N")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  command->add_option("--queue", arguments->queue, "jobs that may wait")->check(CLI::Range(1, 10000))->capture_default_str();
+  command->add_option("--queue", arguments->queue, "jobs that may wait")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
   command->add_option("--client-jobs", arguments->client_jobs, "of them, jobs of one client")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();

@@ -14,9 +14,9 @@ namespace {
 
 std::vector<Operation> assemble() {
   std::vector<Operation> table;
-  for (auto* group :
-       {&program_operations, &breakpoint_operations, &running_operations, &looking_operations, &editor_operations,
-        &twin_operations, &recorded_operations, &compare_operations, &zoom_operations, &toolbox_operations, &picture_operations})
+  for (auto* group : {&program_operations, &breakpoint_operations, &running_operations, &looking_operations,
+                      &editor_operations, &twin_operations, &recorded_operations, &compare_operations, &zoom_operations,
+                      &toolbox_operations, &picture_operations})
     for (Operation& operation : group()) table.push_back(std::move(operation));
   return table;
 }
