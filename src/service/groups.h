@@ -16,6 +16,7 @@ std::vector<Operation> recorded_operations();    // record, runs, tensors
 std::vector<Operation> compare_operations();     // compare
 std::vector<Operation> zoom_operations();        // zoom, debug zoom
 std::vector<Operation> toolbox_operations();     // coverage, health, clean, kill-all
+std::vector<Operation> picture_operations();     // jobs, models: pictures on request
 
 // What a program said when it ended: breakpoints, reasons, files, checkpoints. On disk too, for when the service has
 // gone since.

@@ -14,9 +14,9 @@ namespace {
 
 std::vector<Operation> assemble() {
   std::vector<Operation> table;
-  for (auto* group :
-       {&program_operations, &breakpoint_operations, &running_operations, &looking_operations, &editor_operations,
-        &twin_operations, &recorded_operations, &compare_operations, &zoom_operations, &toolbox_operations})
+  for (auto* group : {&program_operations, &breakpoint_operations, &running_operations, &looking_operations,
+                      &editor_operations, &twin_operations, &recorded_operations, &compare_operations, &zoom_operations,
+                      &toolbox_operations, &picture_operations})
     for (Operation& operation : group()) table.push_back(std::move(operation));
   return table;
 }
@@ -103,7 +103,27 @@ const Operation& known_operation(std::string_view name) {
        {.hint = near.empty() ? "the list of operations" : near[0]});
 }
 
-Service::Service(fs::path home) : home_(fs::absolute(std::move(home))), sessions_(home_) {}
+std::vector<RoutedOperation> operations_at(std::string_view path) {
+  std::vector<RoutedOperation> found;
+  for (const Operation& operation : table())
+    if (Json arguments = arguments_in_path(operation, path); arguments.is_object())
+      found.push_back({&operation, std::move(arguments)});
+  return found;
+}
+
+Service::Service(fs::path home, StudioOptions studio)
+    : home_(fs::absolute(std::move(home))), sessions_(home_), studio_options_(std::move(studio)) {}
+
+Studio& Service::studio() {
+  const std::lock_guard lock(mutex_);
+  if (!studio_) studio_ = std::make_unique<Studio>(home_ / "studio", studio_options_);
+  return *studio_;
+}
+
+bool Service::drawing() const {
+  const std::lock_guard lock(mutex_);
+  return studio_ && studio_->busy();
+}
 
 Json Service::call(const Operation& operation, const Json& arguments, CallControl& control) {
   // What nobody waits for any more stops at its next check.
