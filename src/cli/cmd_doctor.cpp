@@ -55,7 +55,9 @@ void print_text(const App& app) {
   for (const auto& [name, version] : library_versions()) line(name, version);
 }
 
-void print_as_json() {
+}  // namespace
+
+Json doctor_json() {
   const CpuFacts cpu = cpu_facts();
   const MemoryFacts memory = memory_facts();
   const PythonFacts python = python_facts();
@@ -70,7 +72,7 @@ void print_as_json() {
                        {"total_bytes", device.total_bytes},
                        {"free_bytes", device.free_bytes},
                        {"why", device.why}});
-  print_json({{"version", LOCKSTEP_VERSION},
+  return {{"version", LOCKSTEP_VERSION},
               {"compiler", __VERSION__},
               {"cpu",
                {{"model", cpu.model},
@@ -88,10 +90,8 @@ void print_as_json() {
                 {"cudnn", cuda.cudnn},
                 {"devices", devices}}},
               {"python", python.path.empty() ? Json() : Json{{"path", python.path}, {"version", python.version}}},
-              {"libraries", libraries}});
+              {"libraries", libraries}};
 }
-
-}  // namespace
 
 void add_doctor(App& app) {
   CLI::App* command =
@@ -99,7 +99,7 @@ void add_doctor(App& app) {
   command->footer("lockstep doctor\nlockstep doctor --json");
   command->callback([&app] {
     if (app.global.json)
-      print_as_json();
+      print_json(doctor_json());
     else
       print_text(app);
   });

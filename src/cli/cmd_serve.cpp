@@ -17,18 +17,21 @@
 #include "base/text.h"
 #include "capture/store.h"
 #include "cli/app.h"
+#include "cli/machine.h"
 #include "cli/mcp_endpoint.h"
+#include "cli/open_page.h"
 #include "rest/rest_server.h"
 #include "rest/service_process.h"
+#include "service/machine_report.h"
 
 namespace lockstep {
 namespace {
 
 struct ServeArguments {
-  std::string host = "127.0.0.1", token_file;
+  std::string host = "127.0.0.1", token_file, web;
   int port = 0, ready = -1;
   double idle = 0;
-  bool stop = false;
+  bool stop = false, open = false;
 };
 
 // A secret that others can read is none.
@@ -85,6 +88,7 @@ void tell_of_running(const App& app, const fs::path& home, const ServeArguments&
   if (!as_asked)
     fail(Code::kConflict, "serve", "a service is running for " + home.string(),
          {.got = address, .hint = "lockstep serve --stop"});
+  if (arguments.open) open_page(app, running->target.host, running->target.port, running->target.token);
   if (app.global.json)
     print_json({{"host", running->target.host}, {"port", running->target.port}, {"pid", running->pid}});
   else if (!app.global.quiet)
@@ -105,7 +109,9 @@ void serve(const App& app, const ServeArguments& arguments) {
   options.token = token_for(arguments);
   options.idle_secs = arguments.idle;
   options.interrupted = [] { return interrupted(); };
+  options.page_folder = arguments.web;
   if (!take_home(home, arguments.ready >= 0 ? kPatienceSecs : 0)) return tell_of_running(app, home, arguments);
+  set_machine_report(&doctor_json);
   Service service(home);
   service.sessions().adopt_earlier();
   RestServer server(service, options);
@@ -124,6 +130,7 @@ void serve(const App& app, const ServeArguments& arguments) {
     if (!app.global.quiet)
       print_error("lockstep: http://{}:{}/v1 and /mcp; the token is in {}\n", options.host, port,
                   (home / "service" / "token").string());
+    if (arguments.open) open_page(app, options.host, port, options.token);
     server.run();
   }
   // Programs that live on do what they were told to do when we are gone; unwinding would end them.
@@ -136,8 +143,8 @@ void serve(const App& app, const ServeArguments& arguments) {
 }  // namespace
 
 void add_serve(App& app) {
-  CLI::App* command = app.cli.add_subcommand("serve", "REST at /v1 and MCP at /mcp, on this machine only");
-  command->footer("lockstep serve --port 8700\nlockstep serve --stop");
+  CLI::App* command = app.cli.add_subcommand("serve", "the page in the browser, REST at /v1 and MCP at /mcp, on this machine only");
+  command->footer("lockstep serve --open\nlockstep serve --port 8700\nlockstep serve --stop");
   auto arguments = std::make_shared<ServeArguments>();
   command->add_option("--port", arguments->port, "port; 0 for any")->check(CLI::Range(0, 65535))->capture_default_str();
   command->add_option("--host", arguments->host, "address to listen on; another than this machine's own needs a token")
@@ -150,6 +157,10 @@ void add_serve(App& app) {
       ->add_option("--idle", arguments->idle, "stop after so many seconds without a call or a live program; 0: never")
       ->type_name("SECS")
       ->capture_default_str();
+  command->add_flag("--open", arguments->open, "open the page in the browser");
+  command->add_option("--web", arguments->web, "serve the page from this folder, for work on it")
+      ->type_name("DIR")
+      ->check(CLI::ExistingDirectory);
   command->add_flag("--stop", arguments->stop, "stop the running service");
   command->add_option("--ready-fd", arguments->ready, "")->group("");
   command->callback([&app, arguments] { serve(app, *arguments); });

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "rest/http.h"
+#include "rest/page_files.h"
 #include "service/service.h"
 
 namespace lockstep {
@@ -20,6 +21,7 @@ struct RestOptions {
   double longest_wait_secs = 25;           // of one long-poll
   int most_long_calls = 32;                // waits and event streams at a time
   std::function<bool()> interrupted = {};  // asked often; true: stop
+  fs::path page_folder = {};               // serve the page from there, for work on it; empty: the embedded one
 };
 
 class RestServer {
@@ -48,6 +50,7 @@ class RestServer {
 
   Service& service_;
   RestOptions options_;
+  PageFiles page_;
   std::map<std::string, HttpServer::Handler> mounts_;
   HttpServer http_;
   std::atomic<int> active_{0}, long_calls_{0};

@@ -16,6 +16,11 @@ std::vector<Operation> recorded_operations();    // record, runs, tensors
 std::vector<Operation> compare_operations();     // compare
 std::vector<Operation> zoom_operations();        // zoom, debug zoom
 std::vector<Operation> toolbox_operations();     // coverage, health, clean, kill-all
+std::vector<Operation> tensor_view_operations();   // runs tensors, tensors slice, heat, histogram, channels
+std::vector<Operation> compare_view_operations();  // compare rows, tree, heat, picture
+std::vector<Operation> source_line_operations();   // compare source
+std::vector<Operation> map_file_operations();      // maps list, show, save
+std::vector<Operation> machine_operations();       // doctor
 
 // What a program said when it ended: breakpoints, reasons, files, checkpoints. On disk too, for when the service has
 // gone since.

@@ -47,6 +47,7 @@ struct Operation {
   bool reads = false;  // changes nothing: GET in REST, a read-only tool in MCP
   bool slow = false;   // may take long, beside those that take max_wait: few are served at a time
   std::vector<std::string> examples{};  // command lines
+  std::string binary{};  // field of the answer that is bytes: base64 in JSON; over HTTP raw, for who accepts them so
   Json (*call)(Service& service, const Json& arguments, CallControl& control) = nullptr;
 };
 

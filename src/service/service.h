@@ -3,6 +3,7 @@
 #include <span>
 
 #include "debugger/sessions.h"
+#include "service/opened_runs.h"
 #include "service/operation.h"
 
 namespace lockstep {
@@ -17,11 +18,15 @@ class Service {
 
   const fs::path& home() const { return home_; }
   Sessions& sessions() { return sessions_; }
+  OpenedRuns& opened() { return opened_; }
   Json call(const Operation& operation, const Json& arguments, CallControl& control);
+  // The same, with the bytes of an answer as bytes (Json::binary) and not as base64.
+  Json call_with_bytes(const Operation& operation, const Json& arguments, CallControl& control);
 
  private:
   fs::path home_;
   Sessions sessions_;
+  OpenedRuns opened_;
 };
 
 // What only the caller knows: its folder, its environment, what its relative paths mean. Done on the caller's side.
