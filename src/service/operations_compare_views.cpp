@@ -298,8 +298,8 @@ std::vector<Operation> compare_view_operations() {
        .result = "name:string planes:object shape:array histogram?:object cells:string",
        .reads = true,
        .slow = true,
-       .call = &compare_heat,
-       .binary = "cells"},
+       .binary = "cells",
+       .call = &compare_heat},
       {.name = "compare picture",
        .help = "a picture that both runs made, or the difference of the two, as a PNG",
        .arguments = with_question(
@@ -312,8 +312,8 @@ std::vector<Operation> compare_view_operations() {
        .result = "name:string psnr:any ssim:any width:integer height:integer type:string png:string",
        .reads = true,
        .slow = true,
-       .call = &compare_picture,
-       .binary = "png"},
+       .binary = "png",
+       .call = &compare_picture},
   };
 }
 
