@@ -88,7 +88,7 @@ void tell_of_running(const App& app, const fs::path& home, const ServeArguments&
   if (!as_asked)
     fail(Code::kConflict, "serve", "a service is running for " + home.string(),
          {.got = address, .hint = "lockstep serve --stop"});
-  if (arguments.open) open_page(app, running->target.host, running->target.port, running->target.token);
+  if (arguments.open) open_page(app, home, running->target);
   if (app.global.json)
     print_json({{"host", running->target.host}, {"port", running->target.port}, {"pid", running->pid}});
   else if (!app.global.quiet)
@@ -130,7 +130,7 @@ void serve(const App& app, const ServeArguments& arguments) {
     if (!app.global.quiet)
       print_error("lockstep: http://{}:{}/v1 and /mcp; the token is in {}\n", options.host, port,
                   (home / "service" / "token").string());
-    if (arguments.open) open_page(app, options.host, port, options.token);
+    if (arguments.open) open_page(app, home, {.host = options.host, .port = port, .token = options.token});
     server.run();
   }
   // Programs that live on do what they were told to do when we are gone; unwinding would end them.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,12 +33,27 @@ bool start_browser(const std::string& address) {
   return true;
 }
 
+// A page that leads to ours. Command lines can be read by everybody on the machine, this file only by its owner.
+fs::path write_leading_page(const fs::path& home, const std::string& address) {
+  const fs::path file = home / "service" / "open.html";
+  std::error_code error;
+  fs::remove(file, error);
+  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return {};
+  const std::string text =
+      "<!doctype html><meta charset=\"utf-8\"><title>Lockstep</title><meta http-equiv=\"refresh\" content=\"0;url=" +
+      address + "\">\n";
+  const bool whole = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  return ::close(fd) == 0 && whole ? file : fs::path();
+}
+
 }  // namespace
 
-void open_page(const App& app, const std::string& host, int port, const std::string& token) {
-  const std::string name = host.find(':') == std::string::npos ? host : "[" + host + "]";
-  const std::string address = fmt::format("http://{}:{}/#token={}", name, port, token);
-  if (!start_browser(address) && !app.global.quiet)
+void open_page(const App& app, const fs::path& home, const HttpTarget& target) {
+  const std::string name = target.host.find(':') == std::string::npos ? target.host : "[" + target.host + "]";
+  const std::string address = fmt::format("http://{}:{}/#token={}", name, target.port, target.token);
+  const fs::path page = write_leading_page(home, address);
+  if ((page.empty() || !start_browser("file://" + page.string())) && !app.global.quiet)
     print_error("lockstep: no browser could be started; open {}\n", address);
 }
 

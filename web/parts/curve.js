@@ -12,9 +12,9 @@ export class ErrorCurve extends HTMLElement {
     if (this.plot) return;
     this.view = [0, 1], this.shown = [], this.axis = [-9, 1], this.chosen = null;
     this.step = el("select", {class: "curve-step", "aria-label": "denoising step", onchange: () => this.pick()});
-    this.role = el("select", {class: "curve-role", "aria-label": "role", onchange: () => this.pick()});
+    this.roleBox = el("select", {class: "curve-role", "aria-label": "role", onchange: () => this.pick()});
     this.plot = el("canvas", {class: "plot", tabindex: 0, role: "img", "aria-label": "error over the stages"});
-    this.append(el("div", {class: "filters"}, this.step, this.role,
+    this.append(el("div", {class: "filters"}, this.step, this.roleBox,
       button("Zoom in", () => this.zoom(this.middle(), .5), {class: "zoom-in"}),
       button("Zoom out", () => this.zoom(this.middle(), 2), {class: "zoom-out"}),
       button("Whole run", () => this.pick(), {class: "reset"}),
@@ -24,7 +24,7 @@ export class ErrorCurve extends HTMLElement {
   }
   set rows(rows) {
     this.all = rows;
-    options(this.step, "all steps", rows.steps, stepWords), options(this.role, "inputs and outputs", rows.distinct(ROLE));
+    options(this.step, "all steps", rows.steps, stepWords), options(this.roleBox, "inputs and outputs", rows.distinct(ROLE));
     this.pick();
   }
   choose(i) {
@@ -36,7 +36,7 @@ export class ErrorCurve extends HTMLElement {
     } else this.draw();
   }
   pick() {
-    const step = this.step.value, role = this.role.value, all = this.all;
+    const step = this.step.value, role = this.roleBox.value, all = this.all;
     this.shown = [];
     all.list.forEach((r, i) => {
       if ((!step || String(r[STEP]) === step) && (!role || r[ROLE] === role) && r[STATE] !== "unread") this.shown.push(i);

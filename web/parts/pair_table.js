@@ -12,11 +12,11 @@ export class PairTable extends HTMLElement {
     this.order = [], this.sortBy = null, this.down = true;
     const again = () => this.refresh(), choice = (cls, label) => el("select", {class: cls, "aria-label": label, oninput: again});
     this.search = el("input", {class: "search", type: "search", placeholder: "part of a name, or a glob", "aria-label": "filter by name", size: 28, oninput: again});
-    this.state = choice("state", "state"), this.role = choice("role", "role"), this.step = choice("step", "denoising step"), this.pass = choice("pass", "pass");
+    this.state = choice("state", "state"), this.roleBox = choice("role", "role"), this.step = choice("step", "denoising step"), this.pass = choice("pass", "pass");
     this.least = el("input", {class: "least", size: 7, placeholder: "1e-3", "aria-label": "error at least", oninput: again});
     this.count = make("span", "", "dim count");
     this.table = el("ls-table", {label: "all tensors"});
-    this.append(el("div", {class: "filters"}, this.search, this.state, this.role, this.step, this.pass,
+    this.append(el("div", {class: "filters"}, this.search, this.state, this.roleBox, this.step, this.pass,
       el("label", {class: "dim"}, "error at least ", this.least), button("Clear", () => this.clear(), {class: "clear"}), this.count), this.table);
     this.table.columns = COLUMNS.map(([title, column, width]) => ({title, width, sort: true, cls: (column >= ERROR && column <= COSINE ? "number " : "") + title,
       text: i => this.words(i, column)}));
@@ -35,13 +35,13 @@ export class PairTable extends HTMLElement {
   }
   set rows(rows) {
     this.all = rows;
-    options(this.state, "every state", rows.distinct(STATE).sort()), options(this.role, "every role", rows.distinct(ROLE).sort());
+    options(this.state, "every state", rows.distinct(STATE).sort()), options(this.roleBox, "every role", rows.distinct(ROLE).sort());
     options(this.step, "every step", rows.steps, stepWords), options(this.pass, "every pass", rows.distinct(PASS).filter(p => p).sort());
     this.refresh();
   }
   refresh() {
     const named = matcher(this.search.value.trim()), least = parseFloat(this.least.value), all = this.all;
-    const wanted = [[STATE, this.state.value], [ROLE, this.role.value], [STEP, this.step.value], [PASS, this.pass.value]];
+    const wanted = [[STATE, this.state.value], [ROLE, this.roleBox.value], [STEP, this.step.value], [PASS, this.pass.value]];
     this.order = [];
     all.list.forEach((r, i) => {
       if (wanted.every(([column, value]) => value === "" || String(r[column]) === value) && named(r[NAME]) && (isNaN(least) || num(r[ERROR]) >= least)) this.order.push(i);
@@ -55,7 +55,7 @@ export class PairTable extends HTMLElement {
     this.table.scroller.scrollTop = 0, this.table.show(this.order);
   }
   clear() {
-    for (const box of [this.search, this.state, this.role, this.step, this.pass, this.least]) box.value = "";
+    for (const box of [this.search, this.state, this.roleBox, this.step, this.pass, this.least]) box.value = "";
     this.sortBy = null, this.table.mark(-1), this.refresh();
   }
   // Brings a row into view, in spite of the filters where it must be.

@@ -24,7 +24,10 @@ export class LongTable extends HTMLElement {
   // {title, width, cls, text(id), fill(cell, id), sort}: `fill` in place of `text` where a cell is more than words.
   set columns(columns) {
     this.columns_ = columns;
-    this.style.setProperty("--columns", columns.map(c => c.width || "minmax(60px, 1fr)").join(" "));
+    const widths = columns.map(c => c.width || "minmax(60px, 1fr)");
+    this.style.setProperty("--columns", widths.join(" "));
+    // Every row is as wide as the columns need at least, so that they stand below each other.
+    this.style.setProperty("--least", widths.reduce((sum, w) => sum + Number(w.match(/(\d+)px/)?.[1] || 0), 0) + "px");
     this.head.replaceChildren(...columns.map((c, k) => {
       const th = el("div", {class: `th ${c.cls || ""}`, role: "columnheader", title: c.help}, c.title);
       if (c.sort) th.classList.add("sorts"), th.addEventListener("click", () => this.dispatchEvent(new CustomEvent("sort", {detail: k})));
