@@ -129,7 +129,7 @@ Json runs_tensors(Service& service, const Json& arguments, CallControl&) {
     std::string pass;
     for (const auto& [key, value] : record.key.tags) pass += (pass.empty() ? "" : " ") + value;
     Json row = {record.seq, record.key.name, role_name(record.role), record.key.step, record.key.hit, pass,
-                record.dtype_text, record.shape, run->has_values(record), record.secs};
+                record.dtype ? std::string(dtype_name(*record.dtype)) : record.dtype_text, record.shape, run->has_values(record), record.secs};
     if (const auto& s = record.stats)
       for (Json value : {json_number(s->min), json_number(s->max), json_number(s->mean), json_number(s->std),
                          Json(s->nan + s->inf)})

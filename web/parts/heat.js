@@ -19,9 +19,10 @@ export class HeatView extends HTMLElement {
     this.listen();
   }
   // source(window, cells, signal): a promise of {rows, columns, top, left, window_rows, window_columns, height, width, limit, sampled, cells}.
-  async show(source, window) {
-    this.source = source, this.limit = null, this.map = null;
-    await this.load(window || {});
+  // `limit`: of the colours, where several maps share it; else the map's own.
+  async show(source, window, limit = null) {
+    this.source = source, this.limit = limit, this.map = null;
+    await this.load(window || {}, true);
   }
   // Heat maps that lie side by side move together.
   follow(window) { return this.source && this.load(window, true); }

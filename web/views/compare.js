@@ -52,7 +52,7 @@ class CompareView {
     const leaf = id => typeof id === "number" && id < this.rows.length;
     this.table.columns = [
       {title: "tensor", width: "minmax(220px, 2fr)", fill: (cell, id) => this.tree.cell(cell, id, this.label(id), this.colour(id))},
-      {title: "error", width: "84px", cls: "number", text: id => leaf(id) ? short(this.rows.at(id)[ERROR]) : typeof id === "string" ? this.sums(id).words : ""},
+      {title: "error", width: "96px", cls: "number", text: id => leaf(id) ? short(this.rows.at(id)[ERROR]) : typeof id === "string" ? this.sums(id).words : ""},
       {title: "limit", width: "84px", cls: "number", text: id => leaf(id) ? short(this.rows.limit(id)) : ""}, {title: "state", width: "92px", cls: "state", text: id => leaf(id) ? this.rows.at(id)[STATE] : typeof id === "number" ? this.alone[id - this.rows.length].words : ""}];
     this.table.rowClass = id => leaf(id) ? this.rows.at(id)[STATE] + (id === this.rows.first ? " first" : "") : typeof id === "number" ? "layout" : "";
     this.table.decorate = (element, id) => typeof id === "string" ? element.setAttribute("aria-expanded", this.tree.open.has(id)) : element.removeAttribute("aria-expanded");

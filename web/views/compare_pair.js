@@ -62,12 +62,12 @@ export class PairView {
             given = false;
             let at = 0;
             for (const [each, map] of Object.entries(answer.planes)) {
-              if (each === name) return Promise.resolve({...map, limit: name === "difference" ? map.limit : limit, cells: floatsOf(answer, map.height * map.width, at)});
+              if (each === name) return Promise.resolve({...map, cells: floatsOf(answer, map.height * map.width, at)});
               at += map.height * map.width;
             }
           }
           return ask(window, wanted, signal);
-        });
+        }, {}, name === "difference" ? null : limit);
       });
       if (answer.histogram) {
         const h = answer.histogram;
