@@ -32,7 +32,7 @@ class DrawView {
     const field = (name, words, input) => (this.fields[name] = input, input.name = name, el("label", {class: "field"}, words, input));
     this.fields = {};
     const number = (value, more) => el("input", {type: "number", value: value ?? "", ...more});
-    const form = el("form", {class: "draw-form", onsubmit: e => (e.preventDefault(), this.submit())},
+    const form = el("form", {class: "draw-form", onsubmit: e => (e.preventDefault(), this.submit())}, make("h1", "Draw", "title"),
       field("prompt", "Prompt", el("textarea", {rows: 3, required: true, maxlength: 32000, placeholder: "three green stars", value: draft.prompt || ""})),
       field("negative_prompt", "Negative prompt", el("textarea", {rows: 1, maxlength: 32000, value: draft.negative_prompt || ""})),
       el("div", {class: "draw-grid"}, field("model", "Model", el("select", {})), field("size", "Size", el("input", {list: "sizes", value: draft.size || "auto", pattern: "auto|\\d+x\\d+", title: "auto, or WIDTHxHEIGHT"})), field("steps", "Steps", number(draft.steps, {min: 1, max: 1000, placeholder: "model's"})),
