@@ -46,8 +46,9 @@ class Tab:
         return self.page
 
     def check(self):
-        assert self.errors == [] and self.dialogs == []
-        assert [url for url in self.outside if url != "about:blank"] == []
+        assert not self.errors and not self.dialogs, (self.errors, self.dialogs)
+        outside = [url for url in self.outside if url != "about:blank"]
+        assert not outside, outside
         # Nothing is wider than the window.
         assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 

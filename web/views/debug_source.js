@@ -65,7 +65,7 @@ export class SourcePart {
     this.why.replaceChildren();
     try {
       const {breakpoint: b} = await this.view.tell("break", args);
-      if (b.message || b.state !== "verified") this.why.replaceChildren(el("div", {class: "card"}, `${b.state}${b.message ? `: ${b.message}` : ""} `, button("Dismiss", () => this.why.replaceChildren(), {class: "quiet"})));
+      if (b.state === "invalid" || (b.message && b.state === "verified")) this.why.replaceChildren(el("div", {class: "card"}, `${b.state}${b.message ? `: ${b.message}` : ""} `, button("Dismiss", () => this.why.replaceChildren(), {class: "quiet"})));
     } catch (error) { this.why.replaceChildren(failureCard(error)); }
     this.marks(), this.view.breaks.draw();
   }
