@@ -21,6 +21,7 @@ std::vector<Operation> compare_view_operations();  // compare rows, tree, heat, 
 std::vector<Operation> source_line_operations();   // compare source
 std::vector<Operation> map_file_operations();      // maps list, show, save
 std::vector<Operation> machine_operations();       // doctor
+std::vector<Operation> picture_operations();     // jobs, models: pictures on request
 
 // What a program said when it ended: breakpoints, reasons, files, checkpoints. On disk too, for when the service has
 // gone since.

@@ -59,7 +59,7 @@ def test_nobody_gets_in(home, way, path):
     if headers == "cut":
         headers = {"Authorization": f"Bearer {home.token()[:-1]}"}
     status, _, answer = home.http("GET", path, headers=headers)
-    assert status == expected and set(answer["error"]) == {"code", "message", "hint"}
+    assert status == expected and set(answer["error"]) == {"code", "message", "hint", "type", "param"}
 
 
 def test_the_own_origin_is_let_in(home):
