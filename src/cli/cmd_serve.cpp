@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cctype>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -225,7 +225,8 @@ void serve(const App& app, const ServeArguments& arguments) {
 
 void add_serve(App& app) {
   CLI::App* command = app.cli.add_subcommand(
-      "serve", "the page in the browser, pictures for OpenAI clients, REST at /v1 and MCP at /mcp, on this machine only");
+      "serve",
+      "the page in the browser, pictures for OpenAI clients, REST at /v1 and MCP at /mcp, on this machine only");
   command->footer(
       "lockstep serve --open\nlockstep serve --port 8700\nlockstep serve --port 8700 --model "
       "qwen-image=/models/Qwen-Image\nlockstep serve --stop");
@@ -272,7 +273,9 @@ void add_serve(App& app) {
       ->type_name("N")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  command->add_option("--queue", arguments->queue, "jobs that may wait")->check(CLI::Range(1, 10000))->capture_default_str();
+  command->add_option("--queue", arguments->queue, "jobs that may wait")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
   command->add_option("--client-jobs", arguments->client_jobs, "of them, jobs of one client")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();

@@ -97,7 +97,7 @@ class CellExtremes {
   }
 
   HeatMap map(const CellPlan& plan, int64_t all_rows) && {
-    return {all_rows,   plan.tensor_columns, {plan.top, plan.left, plan.rows, plan.columns}, plan.height, plan.width,
+    return {all_rows,     plan.tensor_columns, {plan.top, plan.left, plan.rows, plan.columns}, plan.height, plan.width,
             plan.sampled, std::move(cells_)};
   }
 

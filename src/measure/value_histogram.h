@@ -1,5 +1,5 @@
-// How the values of one or two tensors are distributed, on one axis; and the statistics of each slice along an axis. Both
-// look at a bounded number of values, evenly spread where there are more.
+// How the values of one or two tensors are distributed, on one axis; and the statistics of each slice along an axis.
+// Both look at a bounded number of values, evenly spread where there are more.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -11,9 +11,9 @@ namespace {
 
 // In the order in which they need each other.
 constexpr const char* kModules[] = {
-    "base/dom.js",          "base/numbers.js",    "parts/canvas.js",   "parts/rows.js",       "parts/heat_figure.js",
-    "parts/bars.js",        "parts/table.js",     "parts/curve.js",    "parts/step_grid.js",  "parts/pair_table.js",
-    "parts/findings.js",    "parts/source_pair.js", "parts/ledger.js", "parts/pictures.js",   "report.js"};
+    "base/dom.js",       "base/numbers.js",      "parts/canvas.js", "parts/rows.js",      "parts/heat_figure.js",
+    "parts/bars.js",     "parts/table.js",       "parts/curve.js",  "parts/step_grid.js", "parts/pair_table.js",
+    "parts/findings.js", "parts/source_pair.js", "parts/ledger.js", "parts/pictures.js",  "report.js"};
 
 std::string_view embedded(const char* path) {
   const WebFile* file = find_web_file(path);

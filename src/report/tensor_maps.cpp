@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kMapBits = 12e6;  // that the packed maps of a report may take
 constexpr int64_t kSmallestMap = 12;
-constexpr int kFewLevels = 15;       // of maps so small that nobody tells more apart
+constexpr int kFewLevels = 15;                   // of maps so small that nobody tells more apart
 constexpr double kFewBits = 3.9, kManyBits = 7;  // that a cell takes once it is packed
 constexpr char kNotFinite = -128;
 constexpr double kCountScale = 12;  // of the logarithm of a count
@@ -59,8 +59,9 @@ Json MapBlock::add(const Tensor& reference, const std::optional<Tensor>& candida
   }
   const Tensor* const sides[] = {&reference, candidate ? &*candidate : nullptr};
   if (const auto histogram = value_histogram({sides, candidate ? size_t{2} : size_t{1}}, form.bins)) {
-    out["histogram"] = {json_number(histogram->low), json_number(histogram->high), histogram->sampled, bytes_.size(),
-                        form.bins,                   histogram->counts.size()};
+    out["histogram"] = {
+        json_number(histogram->low), json_number(histogram->high), histogram->sampled, bytes_.size(), form.bins,
+        histogram->counts.size()};
     for (const std::vector<uint32_t>& counts : histogram->counts)
       for (const uint32_t count : counts)
         bytes_ += static_cast<char>(static_cast<uint8_t>(std::lround(kCountScale * std::log1p(count))));

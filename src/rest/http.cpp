@@ -119,8 +119,8 @@ class SocketBody : public BodyReader {
 
 // To a request that the library never sees.
 std::string refusal(const HeadFault& fault) {
-  const std::string body =
-      R"({"error":{"code":"bad_input","message":"[http] )" + fault.message + R"(","hint":"see /v1/openapi.json","type":"invalid_request_error","param":null}})";
+  const std::string body = R"({"error":{"code":"bad_input","message":"[http] )" + fault.message +
+                           R"(","hint":"see /v1/openapi.json","type":"invalid_request_error","param":null}})";
   return "HTTP/1.1 " + std::to_string(fault.status) + " " + reason_of(fault.status) +
          "\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
          "\r\n\r\n" + body;
@@ -311,8 +311,9 @@ HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler, B
       return httplib::Server::HandlerResponse::Handled;
     }
     if (body_handler && from.method == "POST" && served_connection) {
-      const uint64_t length = from.has_header("Content-Length") ? std::strtoull(
-          from.get_header_value("Content-Length").c_str(), nullptr, 10) : 0;
+      const uint64_t length = from.has_header("Content-Length")
+                                  ? std::strtoull(from.get_header_value("Content-Length").c_str(), nullptr, 10)
+                                  : 0;
       served_connection->allow(length, limits.large_request_secs);
       SocketBody body(*served_connection, length);
       if (const auto answer = body_handler(request_from(from), body)) {

@@ -60,10 +60,10 @@ HttpResponse PageFiles::answer(const HttpRequest& request) const {
     std::error_code error;
     const fs::path on_disk = folder_ / path;
     if (!fs::is_regular_file(on_disk, error)) return nothing_here();
-    const std::string type = path.ends_with(".js")     ? "text/javascript; charset=utf-8"
-                             : path.ends_with(".css")  ? "text/css; charset=utf-8"
-                             : path.ends_with(".svg")  ? "image/svg+xml"
-                                                       : "text/html; charset=utf-8";
+    const std::string type = path.ends_with(".js")    ? "text/javascript; charset=utf-8"
+                             : path.ends_with(".css") ? "text/css; charset=utf-8"
+                             : path.ends_with(".svg") ? "image/svg+xml"
+                                                      : "text/html; charset=utf-8";
     HttpResponse response = page_response(type, "no-store");
     response.body = read_text(on_disk, kMostFileBytes);
     if (index) response.body = with_version(response.body, version);
@@ -71,8 +71,7 @@ HttpResponse PageFiles::answer(const HttpRequest& request) const {
   }
   if (!file) return nothing_here();
   const std::string tag = '"' + version + '"';
-  HttpResponse response =
-      page_response(file->type, index ? "no-cache" : "public, max-age=31536000, immutable");
+  HttpResponse response = page_response(file->type, index ? "no-cache" : "public, max-age=31536000, immutable");
   response.headers["ETag"] = tag;
   if (request.header("if-none-match") == tag) {
     response.status = 304;

@@ -1,5 +1,5 @@
-// The page at "/": an HTML file that names its version of everything else, which may therefore be kept for ever. Nothing
-// here is secret, so none of it asks for the token.
+// The page at "/": an HTML file that names its version of everything else, which may therefore be kept for ever.
+// Nothing here is secret, so none of it asks for the token.
 #pragma once
 #include <optional>
 #include <string>

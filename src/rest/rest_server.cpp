@@ -51,7 +51,8 @@ int status_of(Code code) {
 
 // Routes that somebody with an API key may call, and a page of an origin that is let in.
 bool about_pictures(const std::string& path) {
-  for (const char* start : {"/v1/images/", "/v1/models", "/v1/jobs", "/v1/events", "/v1/health", "/v1/openapi.json", "/metrics"})
+  for (const char* start :
+       {"/v1/images/", "/v1/models", "/v1/jobs", "/v1/events", "/v1/health", "/v1/openapi.json", "/metrics"})
     if (path.starts_with(start)) return true;
   return false;
 }
@@ -169,13 +170,12 @@ HttpResponse error_response(Code code, const std::string& message, int status, c
                      : status == 429 ? "rate_limit_error"
                      : status >= 500 ? "server_error"
                                      : "invalid_request_error";
-  return json_response(
-      status, {{"error",
-                {{"code", facts.code.empty() ? std::string(code_name(code)) : facts.code},
-                 {"message", hinted ? message.substr(0, hint) : message},
-                 {"hint", hinted ? message.substr(hint + 6) : ""},
-                 {"type", facts.type.empty() ? type : facts.type},
-                 {"param", facts.parameter.empty() ? Json(nullptr) : Json(facts.parameter)}}}});
+  return json_response(status, {{"error",
+                                 {{"code", facts.code.empty() ? std::string(code_name(code)) : facts.code},
+                                  {"message", hinted ? message.substr(0, hint) : message},
+                                  {"hint", hinted ? message.substr(hint + 6) : ""},
+                                  {"type", facts.type.empty() ? type : facts.type},
+                                  {"param", facts.parameter.empty() ? Json(nullptr) : Json(facts.parameter)}}}});
 }
 
 RestServer::RestServer(Service& service, const RestOptions& options)
@@ -258,7 +258,8 @@ bool RestServer::own_name(const std::string& authority) const {
 
 bool RestServer::allowed_origin(const HttpRequest& request) const {
   return about_pictures(request.path) && request.header_count("origin") == 1 &&
-         std::find(options_.origins.begin(), options_.origins.end(), request.header("origin")) != options_.origins.end();
+         std::find(options_.origins.begin(), options_.origins.end(), request.header("origin")) !=
+             options_.origins.end();
 }
 
 HttpResponse RestServer::with_cors(const HttpRequest& request, HttpResponse response) const {
@@ -332,8 +333,8 @@ std::optional<HttpResponse> RestServer::refused(const HttpRequest& request) {
     if (request.header_count("content-length") != 1 || !length)
       return error_response(Code::kBadInput, "[http] Content-Length is missing", 411);
     if (const uint64_t most = body_limit(request, HttpLimits{}.body_bytes); static_cast<uint64_t>(*length) > most)
-      return error_response(Code::kMemory,
-                            "[http] the body is too large; expected at most " + std::to_string(most >> 20) + " MiB", 413);
+      return error_response(
+          Code::kMemory, "[http] the body is too large; expected at most " + std::to_string(most >> 20) + " MiB", 413);
   }
   return std::nullopt;
 }

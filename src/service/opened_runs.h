@@ -1,5 +1,5 @@
-// Runs and comparisons that were opened a moment ago. Whoever looks around in a run asks many small questions about it, and
-// reading ten thousand records for each would take longer than the answer.
+// Runs and comparisons that were opened a moment ago. Whoever looks around in a run asks many small questions about it,
+// and reading ten thousand records for each would take longer than the answer.
 #pragma once
 #include <list>
 #include <memory>

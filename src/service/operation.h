@@ -49,14 +49,14 @@ struct Operation {
   bool reads = false;  // changes nothing: GET in REST, a read-only tool in MCP
   bool slow = false;   // may take long, beside those that take max_wait: few are served at a time
   std::vector<std::string> examples{};  // command lines
-  std::string route{};  // in REST, where its name does not say it: "/v1/jobs/{id}/cancel"
+  std::string route{};                  // in REST, where its name does not say it: "/v1/jobs/{id}/cancel"
   std::string binary{};  // field of the answer that is bytes: base64 in JSON; over HTTP raw, for who accepts them so
   Json (*call)(Service& service, const Json& arguments, CallControl& control) = nullptr;
 };
 
 std::string joined_name(const Operation& operation, char separator);  // "debug_trace_show", "debug/trace/show"
 
-std::string route_of(const Operation& operation);                     // "/v1/debug/trace/show", or its own
+std::string route_of(const Operation& operation);  // "/v1/debug/trace/show", or its own
 // Whether a path is the operation's, and what it says of arguments: {"id": ...}; null: it is not.
 Json arguments_in_path(const Operation& operation, std::string_view path);
 // A result may carry pictures for whoever can see them, as {mime_type, b64} in this field.

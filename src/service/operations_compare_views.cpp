@@ -34,7 +34,8 @@ std::string pass_of(const TensorKey& key) {
 }
 
 Json lone_row(const RecordedTensor& record) {
-  return {record.key.name, role_name(record.role), record.key.step, record.key.hit, pass_of(record.key), to_string(record.shape), dtype_name(record.dtype)};
+  return {record.key.name,     role_name(record.role),  record.key.step,         record.key.hit,
+          pass_of(record.key), to_string(record.shape), dtype_name(record.dtype)};
 }
 
 // A row is an array: ten thousand of them must stay light. The first columns are those of a report.
@@ -95,8 +96,8 @@ Json compare_rows(Service& service, const Json& arguments, CallControl&) {
 
 struct ModuleNode {
   int64_t tensors = 0, bad = 0, alone_reference = 0, alone_candidate = 0;
-  double worst = 0;     // in limits
-  int64_t first = -1;   // row of its first bad tensor
+  double worst = 0;    // in limits
+  int64_t first = -1;  // row of its first bad tensor
 };
 
 Json compare_tree(Service& service, const Json& arguments, CallControl&) {
@@ -195,9 +196,8 @@ Json compare_heat(Service& service, const Json& arguments, CallControl&) {
     if (*side) sides.push_back(&**side);
   const auto histogram = value_histogram(sides, kBins);
   if (histogram && arguments["histogram"].get<bool>()) {
-    out["histogram"] = {{"low", json_number(histogram->low)},
-                        {"high", json_number(histogram->high)},
-                        {"sampled", histogram->sampled}};
+    out["histogram"] = {
+        {"low", json_number(histogram->low)}, {"high", json_number(histogram->high)}, {"sampled", histogram->sampled}};
     out["histogram"][mine ? "reference" : "candidate"] = histogram->counts[0];
     if (histogram->counts.size() > 1) out["histogram"]["candidate"] = histogram->counts[1];
   }
@@ -217,7 +217,8 @@ Json compare_picture(Service& service, const Json& arguments, CallControl&) {
     fail(Code::kNotFound, "compare picture", "there is no such picture",
          {.expected = std::to_string(images.size()) + " pictures, from 0"});
   const Pair& pair = all->answer.comparison.results[images[number].result].pair;
-  const Pictures shown = pictures_of(all->answer.reference.records[pair.reference], all->answer.candidate.records[pair.candidate]);
+  const Pictures shown =
+      pictures_of(all->answer.reference.records[pair.reference], all->answer.candidate.records[pair.candidate]);
   const Values &a = shown.reference.at(images[number].item), &b = shown.candidate.at(images[number].item);
   const std::string side = text_argument(arguments, "side");
   if (side == "difference" && a.shape != b.shape)
@@ -258,7 +259,12 @@ std::vector<Operation> compare_view_operations() {
     return all;
   };
   std::vector<Argument> heat = window_arguments();
-  heat.insert(heat.begin(), {.name = "row", .type = kInteger, .help = "number of the pair, as compare rows counts them", .required = true, .least = 0, .most = 1e9});
+  heat.insert(heat.begin(), {.name = "row",
+                             .type = kInteger,
+                             .help = "number of the pair, as compare rows counts them",
+                             .required = true,
+                             .least = 0,
+                             .most = 1e9});
   heat.push_back({.name = "histogram", .type = kBool, .help = "the distribution of both sides too", .standard = false});
   const auto run = [](const char* name, const char* help) {
     return Argument{.name = name, .help = help, .required = true, .value = "RUN"};
@@ -266,9 +272,13 @@ std::vector<Operation> compare_view_operations() {
   return {
       {.name = "compare ledger",
        .help = "what each stage of a program makes wrong itself, and what it was handed, from three recorded runs",
-       .arguments = {run("reference", "the run that is right"), run("candidate", "the program as it is"),
+       .arguments = {run("reference", "the run that is right"),
+                     run("candidate", "the program as it is"),
                      run("substituted", "the program, run on the reference's tensors"),
-                     {.name = "map", .help = "JSON file: names of the candidate to names of the reference", .path = true, .value = "FILE"}},
+                     {.name = "map",
+                      .help = "JSON file: names of the candidate to names of the reference",
+                      .path = true,
+                      .value = "FILE"}},
        .result = "entries:objects sources:array missing:strings notes:strings",
        .reads = true,
        .slow = true,
@@ -277,7 +287,12 @@ std::vector<Operation> compare_view_operations() {
        .help = "two compared runs as a table: one short row a pair, and what has no partner",
        .arguments = with_question(
            {{.name = "limit", .type = kInteger, .help = "most rows", .standard = 1000, .least = 1, .most = 100000},
-            {.name = "from", .type = kInteger, .help = "number of the first row", .standard = 0, .least = 0, .most = 1e12}}),
+            {.name = "from",
+             .type = kInteger,
+             .help = "number of the first row",
+             .standard = 0,
+             .least = 0,
+             .most = 1e12}}),
        .result = "summary:object columns:strings rows:array total:integer from:integer first:any images:objects "
                  "alone:object factor:number runs:object",
        .reads = true,
@@ -308,7 +323,12 @@ std::vector<Operation> compare_view_operations() {
              .help = "reference, candidate or difference",
              .standard = "difference",
              .choices = {"reference", "candidate", "difference"}},
-            {.name = "gain", .type = kNumber, .help = "the difference times this", .standard = 4, .least = 0.01, .most = 255}}),
+            {.name = "gain",
+             .type = kNumber,
+             .help = "the difference times this",
+             .standard = 4,
+             .least = 0.01,
+             .most = 255}}),
        .result = "name:string psnr:any ssim:any width:integer height:integer type:string png:string",
        .reads = true,
        .slow = true,

@@ -19,8 +19,7 @@ fs::path map_file(const Service& service, const std::string& name) {
                      std::all_of(name.begin(), name.end(), [](unsigned char c) {
                        return c < 0x80 && (std::isalnum(c) || c == '-' || c == '_' || c == '.');
                      });
-  if (!plain)
-    fail(Code::kBadInput, "maps", "this is no name for a map", {.expected = "letters, digits, - _ and ."});
+  if (!plain) fail(Code::kBadInput, "maps", "this is no name for a map", {.expected = "letters, digits, - _ and ."});
   return service.home() / "maps" / (name + ".json");
 }
 

@@ -65,8 +65,7 @@ Json lines_of(const std::string& where, int64_t around) {
 Json compare_source(Service& service, const Json& arguments, CallControl&) {
   const auto all = service.opened().comparison(question_from(arguments));
   const auto row = static_cast<size_t>(arguments["row"].get<int64_t>());
-  if (row >= all->answer.comparison.results.size())
-    fail(Code::kNotFound, "compare source", "there is no such row");
+  if (row >= all->answer.comparison.results.size()) fail(Code::kNotFound, "compare source", "there is no such row");
   const Pair& pair = all->answer.comparison.results[row].pair;
   const int64_t around = arguments["around"].get<int64_t>();
   return {{"reference", lines_of(all->answer.reference.records[pair.reference].where, around)},

@@ -1,5 +1,5 @@
-// runs tensors, tensors slice, heat, histogram, channels: what a view of a tensor is made of. All are bounded by what is
-// looked at, not by the size of the tensor.
+// runs tensors, tensors slice, heat, histogram, channels: what a view of a tensor is made of. All are bounded by what
+// is looked at, not by the size of the tensor.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -78,8 +78,8 @@ Json tensors_slice(Service& service, const Json& arguments, CallControl&) {
 
 Json tensors_heat(Service& service, const Json& arguments, CallControl&) {
   const Tensor tensor = picked(service, arguments);
-  const HeatMap map = heat_map(tensor, window_from(arguments), arguments["height"].get<int64_t>(),
-                               arguments["width"].get<int64_t>());
+  const HeatMap map =
+      heat_map(tensor, window_from(arguments), arguments["height"].get<int64_t>(), arguments["width"].get<int64_t>());
   std::vector<uint8_t> cells;
   append_cells(cells, map);
   Json out = with_form(tensor, json_from(map));
@@ -91,7 +91,8 @@ Json tensors_histogram(Service& service, const Json& arguments, CallControl&) {
   const Tensor tensor = picked(service, arguments);
   const Tensor* const sides[] = {&tensor};
   const auto histogram = value_histogram(sides, static_cast<size_t>(arguments["bins"].get<int64_t>()));
-  if (!histogram) return with_form(tensor, {{"low", nullptr}, {"high", nullptr}, {"sampled", false}, {"counts", Json::array()}});
+  if (!histogram)
+    return with_form(tensor, {{"low", nullptr}, {"high", nullptr}, {"sampled", false}, {"counts", Json::array()}});
   return with_form(tensor, {{"low", json_number(histogram->low)},
                             {"high", json_number(histogram->high)},
                             {"sampled", histogram->sampled},
@@ -128,11 +129,19 @@ Json runs_tensors(Service& service, const Json& arguments, CallControl&) {
     if (const int64_t number = total++; number < from || number >= from + limit) continue;
     std::string pass;
     for (const auto& [key, value] : record.key.tags) pass += (pass.empty() ? "" : " ") + value;
-    Json row = {record.seq, record.key.name, role_name(record.role), record.key.step, record.key.hit, pass,
-                record.dtype ? std::string(dtype_name(*record.dtype)) : record.dtype_text, record.shape, run->has_values(record), record.secs};
+    Json row = {record.seq,
+                record.key.name,
+                role_name(record.role),
+                record.key.step,
+                record.key.hit,
+                pass,
+                record.dtype ? std::string(dtype_name(*record.dtype)) : record.dtype_text,
+                record.shape,
+                run->has_values(record),
+                record.secs};
     if (const auto& s = record.stats)
-      for (Json value : {json_number(s->min), json_number(s->max), json_number(s->mean), json_number(s->std),
-                         Json(s->nan + s->inf)})
+      for (Json value :
+           {json_number(s->min), json_number(s->max), json_number(s->mean), json_number(s->std), Json(s->nan + s->inf)})
         row.push_back(std::move(value));
     rows.push_back(std::move(row));
   }
@@ -151,7 +160,10 @@ Json runs_tensors(Service& service, const Json& arguments, CallControl&) {
 std::vector<Argument> tensor_arguments(std::vector<Argument> more) {
   std::vector<Argument> all{
       {.name = "run", .help = "id, unique prefix, latest, latest:NAME, or a path", .value = "RUN"},
-      {.name = "path", .help = "instead of a run: a tensor file, a checkpoint or a folder", .path = true, .value = "FILE"},
+      {.name = "path",
+       .help = "instead of a run: a tensor file, a checkpoint or a folder",
+       .path = true,
+       .value = "FILE"},
       {.name = "name", .help = "the tensor's name"},
       {.name = "seq", .type = kInteger, .help = "of a run: the record's number", .least = 0, .most = 1e15},
       {.name = "step", .type = kInteger, .help = "of a run: the denoising step", .least = -1, .most = 1e9}};
@@ -167,11 +179,18 @@ std::vector<Operation> tensor_view_operations() {
   return {
       {.name = "runs tensors",
        .help = "the tensors of a run as a table: one short row each, with statistics",
-       .arguments = {{.name = "run", .help = "id, unique prefix, latest, latest:NAME, or a path", .required = true},
-                     {.name = "only", .help = "glob of record names"},
-                     {.name = "limit", .type = kInteger, .help = "most rows", .standard = 1000, .least = 1, .most = 100000},
-                     {.name = "from", .type = kInteger, .help = "number of the first row", .standard = 0, .least = 0, .most = 1e12}},
-       .result = "run:string name:string status:string path:string columns:strings rows:array total:integer from:integer",
+       .arguments =
+           {{.name = "run", .help = "id, unique prefix, latest, latest:NAME, or a path", .required = true},
+            {.name = "only", .help = "glob of record names"},
+            {.name = "limit", .type = kInteger, .help = "most rows", .standard = 1000, .least = 1, .most = 100000},
+            {.name = "from",
+             .type = kInteger,
+             .help = "number of the first row",
+             .standard = 0,
+             .least = 0,
+             .most = 1e12}},
+       .result =
+           "run:string name:string status:string path:string columns:strings rows:array total:integer from:integer",
        .reads = true,
        .call = &runs_tensors},
       {.name = "tensors slice",
@@ -202,8 +221,13 @@ std::vector<Operation> tensor_view_operations() {
        .call = &tensors_histogram},
       {.name = "tensors channels",
        .help = "statistics of each slice of a tensor along one axis",
-       .arguments = tensor_arguments(
-           {slice, {.name = "axis", .type = kInteger, .help = "which axis; -1 is the last", .standard = 0, .least = -16, .most = 15}}),
+       .arguments = tensor_arguments({slice,
+                                      {.name = "axis",
+                                       .type = kInteger,
+                                       .help = "which axis; -1 is the last",
+                                       .standard = 0,
+                                       .least = -16,
+                                       .most = 15}}),
        .result = form + "axis:integer indices:array mean:array std:array min:array max:array bad:array sampled:boolean",
        .reads = true,
        .slow = true,

@@ -15,11 +15,10 @@ namespace {
 
 std::vector<Operation> assemble() {
   std::vector<Operation> table;
-  for (auto* group :
-       {&program_operations, &breakpoint_operations, &running_operations, &looking_operations, &editor_operations,
-        &twin_operations, &recorded_operations, &compare_operations, &zoom_operations, &toolbox_operations,
-        &tensor_view_operations, &compare_view_operations, &source_line_operations, &map_file_operations, &machine_operations,
-        &picture_operations})
+  for (auto* group : {&program_operations, &breakpoint_operations, &running_operations, &looking_operations,
+                      &editor_operations, &twin_operations, &recorded_operations, &compare_operations, &zoom_operations,
+                      &toolbox_operations, &tensor_view_operations, &compare_view_operations, &source_line_operations,
+                      &map_file_operations, &machine_operations, &picture_operations})
     for (Operation& operation : group()) table.push_back(std::move(operation));
   return table;
 }

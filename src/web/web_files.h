@@ -1,5 +1,5 @@
-// The files of web/, as they lie in the program: the page that `lockstep serve` shows, and the parts of it that a report
-// takes with it.
+// The files of web/, as they lie in the program: the page that `lockstep serve` shows, and the parts of it that a
+// report takes with it.
 #pragma once
 #include <span>
 #include <string_view>

@@ -102,7 +102,8 @@ TEST(ValueHistogram, CountsEveryFiniteValueOnOneAxis) {
 }
 
 TEST(SliceStatistics, OneForEachChannel) {
-  const SliceStatistics rows = slice_statistics(counted({3, 4}), 0, 100), few = slice_statistics(counted({100, 2}), 0, 10);
+  const SliceStatistics rows = slice_statistics(counted({3, 4}), 0, 100),
+                        few = slice_statistics(counted({100, 2}), 0, 10);
   ASSERT_EQ(rows.statistics.size(), 3u);
   EXPECT_EQ(rows.statistics[1].min, 5);
   EXPECT_EQ(rows.statistics[1].max, 8);

@@ -44,8 +44,8 @@ class ChooseTwo {
 class CompareView {
   constructor(box, question, address) {
     this.question = question, this.wanted = address.params.row, this.chosen = null;
-    this.filter = el("input", {type: "search", placeholder: "part of a name, or a glob", "aria-label": "filter tensors", oninput: () => this.refresh()});
-    this.onlyBad = el("input", {type: "checkbox", oninput: () => this.refresh()}), this.count = make("span", "", "dim");
+    this.filter = el("input", {type: "search", placeholder: "part of a name, or a glob", "aria-label": "filter tensors", value: address.params.filter || "", oninput: () => this.refresh()});
+    this.onlyBad = el("input", {type: "checkbox", checked: !!address.params.different, oninput: () => this.refresh()}), this.count = make("span", "", "dim");
     this.head = el("div", {}), this.table = el("ls-table", {label: "tensors by module"});
     this.right = el("div", {class: "right"}, make("div", "Comparing …", "dim"));
     box.append(el("div", {class: "columns"}, el("div", {class: "left"}, el("div", {class: "head"}, this.head, el("div", {class: "filters"}, this.filter, el("label", {class: "dim"}, this.onlyBad, " different"), this.count)), this.table), this.right));
@@ -139,6 +139,7 @@ class CompareView {
   }
   refresh() {
     const words = this.filter.value.trim(), named = matcher(words), all = this.rows.length + this.alone.length;
+    patch({filter: words, different: this.onlyBad.checked ? 1 : ""});
     this.flat = words !== "" || this.onlyBad.checked;
     const name = i => i < this.rows.length ? this.rows.at(i)[NAME] : this.alone[i - this.rows.length].name;
     const ids = this.flat ? Array.from({length: all}, (_, i) => i).filter(i => named(name(i)) && (!this.onlyBad.checked || i >= this.rows.length || this.rows.bad(i))) : this.tree.visible();

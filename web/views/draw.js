@@ -39,7 +39,8 @@ class DrawView {
         field("guidance", "Guidance", number(draft.guidance, {min: 0, max: 100, step: "any", placeholder: "model's"})), field("seed", "Seed", number(draft.seed, {min: 0, placeholder: "random"})), field("n", "Pictures", number(draft.n || 1, {min: 1, max: 10})),
         field("output_format", "Format", options(el("select", {}), null, ["png", "jpeg", "webp"])), el("label", {class: "field"}, "Device", this.device = make("span", "the server's", "mono"))),
       el("datalist", {id: "sizes"}, ...["auto", "128x128", "192x128", "256x256", "512x512", "1024x1024", "1328x1328"].map(v => el("option", {value: v}))));
-    this.inputs = new InputPictures(() => this.keep());
+    this.inputs = new InputPictures(() => (this.fitModel(), this.keep()));
+    this.fields.model.addEventListener("change", () => this.showDefaults());
     this.go = el("button", {class: "primary", type: "submit"}, "Draw ", make("kbd", "Ctrl Enter"));
     form.append(this.inputs.box, el("div", {class: "filters"}, this.go), this.problem);
     form.addEventListener("input", () => this.keep());
@@ -47,6 +48,7 @@ class DrawView {
     this.live = el("div", {class: "live"}), this.queue = el("div", {}), this.gallery = new Gallery(this);
     box.append(el("div", {class: "columns draw"}, el("div", {class: "left"}, form), el("div", {class: "right"}, this.live, this.queue, this.gallery.box)));
     viewKeys([{keys: "p", words: "prompt", run: () => this.fields.prompt.focus()}, {keys: "j", words: "next picture", run: () => this.gallery.move(1)}, {keys: "k", words: "previous picture", run: () => this.gallery.move(-1)}, {keys: "a", words: "draw it again", run: () => this.gallery.act("again")}, {keys: "v", words: "vary it", run: () => this.gallery.act("vary")}]);
+    read("doctor").then(d => this.device.textContent = d.cuda.usable ? d.cuda.devices[0]?.name || "cuda" : "CPU", () => {});
     this.draft = draft, this.stop = onEvent(e => this.event(e)), this.load();
   }
   close() { this.stop(), clearInterval(this.timer); }
@@ -60,7 +62,7 @@ class DrawView {
       const [models, jobs] = await Promise.all([read("models"), read("jobs", {limit: 200})]);
       this.models = models.data, options(this.fields.model, null, this.models.map(m => m.id));
       if (this.draft.model && this.models.some(m => m.id === this.draft.model)) this.fields.model.value = this.draft.model;
-      this.device.textContent = this.models[0]?.device || "the server's";
+      this.showDefaults();
       this.jobs = new Map((jobs.data || jobs.jobs || []).map(j => [j.id, j]));
       this.problem.replaceChildren(), this.drawAll();
       this.showLive(this.wanted || [...this.jobs.values()].find(j => j.status === "running")?.id);
@@ -78,7 +80,18 @@ class DrawView {
     const body = {prompt: this.fields.prompt.value};
     for (const name of ["negative_prompt", "model", "size", "output_format"]) if (this.fields[name].value.trim()) body[name] = this.fields[name].value.trim();
     for (const name of ["steps", "guidance", "seed", "n"]) if (this.fields[name].value !== "") body[name] = Number(this.fields[name].value);
-    return {...body, ...this.inputs.values()};
+    const type = this.model?.type;
+    return {...body, ...(type ? {type} : {}), ...this.inputs.values()};
+  }
+  get model() { return this.models.find(m => m.id === this.fields.model.value); }
+  // Pictures want a model that edits; without them it is one that draws.
+  fitModel() {
+    const wanted = this.inputs.list.length ? "edit" : "generate", fitting = this.models.find(m => m.type === wanted);
+    if (this.model?.type !== wanted && fitting) this.fields.model.value = fitting.id, this.showDefaults();
+  }
+  showDefaults() {
+    const m = this.model || {};
+    this.fields.steps.placeholder = m.steps ?? "model's", this.fields.guidance.placeholder = m.guidance ?? "model's", this.fields.size.placeholder = m.size || "auto";
   }
   async submit(body = this.values()) {
     this.go.disabled = true, this.problem.replaceChildren();

@@ -35,7 +35,7 @@ export class Gallery {
   settings(job, seed) {
     const body = {};
     for (const name of ["prompt", "negative_prompt", "model", "size", "steps", "guidance", "output_format"]) if (job[name] !== undefined) body[name] = job[name];
-    return {...body, n: 1, ...(seed === undefined ? {} : {seed})};
+    return {...body, ...(job.type ? {type: job.type} : {}), n: 1, ...(seed === undefined ? {} : {seed})};
   }
   again(job, seed) {
     if (job.pictures) return this.view.use(job, seed), this.view.problem.replaceChildren(make("div", "The settings are in the form; its input pictures are to be chosen again.", "card"));

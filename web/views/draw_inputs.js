@@ -33,7 +33,7 @@ export class InputPictures {
   keep() { store("readwrite", s => s.put({list: this.list, mask: this.mask}, "inputs")).catch(() => {}), this.draw(), this.changed(); }
   values() {
     if (!this.list.length) return {};
-    return {images: this.list.map(image_url => ({image_url})), ...(this.mask ? {mask: {image_url: this.mask}} : {})};
+    return {images: this.list, ...(this.mask ? {mask: this.mask} : {})};
   }
   draw() {
     this.thumbs.replaceChildren(...this.list.map((address, k) => el("span", {class: "input"}, el("img", {src: address, alt: `input picture ${k + 1}`}), button("×", () => (this.list.splice(k, 1), k || (this.mask = null), this.keep()), {"aria-label": `remove picture ${k + 1}`, class: "quiet"}))));

@@ -13,7 +13,7 @@ export const SEQ = 0, NAME = 1, ROLE = 2, STEP = 3, HIT = 4, PASS = 5, DTYPE = 6
 
 export class RunView {
   constructor(box, address) {
-    this.id = address.id, this.rows = [], this.chosen = null, this.wanted = address.params.tensor;
+    this.id = address.id, this.rows = [], this.chosen = null, this.wanted = address.params.tensor, this.wantedStep = address.params.step || "";
     this.filter = el("input", {type: "search", placeholder: "part of a name, or a glob", "aria-label": "filter tensors", value: address.params.filter || "", oninput: () => this.refresh()});
     this.step = el("select", {"aria-label": "denoising step", hidden: true, oninput: () => this.refresh()});
     this.count = make("span", "", "dim"), this.head = el("div", {}), this.problem = el("div", {});
@@ -61,7 +61,7 @@ export class RunView {
         const open = this.tree?.open;
         this.tree = new ModuleTree(this.rows.length, i => this.rows[i][NAME]);
         if (open) this.tree.open = open;
-        const steps = [...new Set(this.rows.map(r => r[STEP]))].sort((a, b) => a - b), chosen = this.step.value;
+        const steps = [...new Set(this.rows.map(r => r[STEP]))].sort((a, b) => a - b), chosen = first ? this.wantedStep : this.step.value;
         options(this.step, "all steps", steps, s => s < 0 ? "outside the loop" : `step ${s}`), this.step.value = chosen;
         this.refresh();
       }
@@ -97,7 +97,7 @@ export class RunView {
   }
   refresh() {
     const words = this.filter.value.trim(), step = this.step.value, named = matcher(words);
-    patch({filter: words});
+    patch({filter: words, step});
     this.flat = words !== "" || step !== "";
     const ids = this.flat ? this.rows.map((_, i) => i).filter(i => named(this.rows[i][NAME]) && (!step || String(this.rows[i][STEP]) === step)) : this.tree.visible();
     this.tree.level = this.flat ? () => 0 : ModuleTree.prototype.level;

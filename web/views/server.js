@@ -74,7 +74,7 @@ class ServerView {
   async loadModels() {
     try {
       const list = (await read("models")).data;
-      this.models.replaceChildren(make("h2", "Models"), plainTable(["model", "does", "state", "#memory"], list.map(m => ({cells: [m.id, (m.tasks || m.capabilities || []).join?.(", ") || m.task || "", m.loaded === undefined ? m.state || "" : m.loaded ? "loaded" : "on disk", m.bytes ? bytesText(m.bytes) : ""]}))));
+      this.models.replaceChildren(make("h2", "Models"), plainTable(["model", "class", "does", "size", "#steps", "#guidance"], list.map(m => ({cells: [m.id, m.class || "", m.type || "", m.size || "", String(m.steps ?? ""), String(m.guidance ?? "")]}))));
     } catch { this.models.replaceChildren(); }
   }
   async loadQueue() {
