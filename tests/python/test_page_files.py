@@ -4,10 +4,11 @@ import gzip
 import http.client
 import pathlib
 import re
+import subprocess
 
 import pytest
-from debug_service import Home
-from program import ROOT
+from debug_service import Home, wait_until
+from program import PROGRAM, ROOT
 
 WEB = ROOT / "web"
 
@@ -75,10 +76,6 @@ def test_a_folder_serves_the_page_for_work_on_it(tmp_path):
     (folder / "a.js").write_text("1")
     (tmp_path / "secret.js").write_text("no")
     home = Home(tmp_path)
-    import subprocess
-
-    from program import PROGRAM
-
     with subprocess.Popen([PROGRAM, "serve", "--web", folder], env=home.environment, stderr=subprocess.PIPE, text=True) as process:
         try:
             process.stderr.readline()
@@ -102,8 +99,6 @@ def test_open_starts_the_browser_and_hides_the_token(tmp_path):
     home.ensure()
     try:
         home.run("serve", "--open")
-        from debug_service import wait_until
-
         wait_until(seen.exists)
         told = seen.read_text().strip()
         assert home.token() not in told and told.startswith("file://")

@@ -1,12 +1,15 @@
 """What views are made of, over HTTP: slices, heat maps, histograms, channels, rows and trees of comparisons. NumPy is the judge."""
 
 import base64
+import http.client
+import io
 import json
 import urllib.parse
 
 import numpy as np
 import pytest
 from debug_service import Home
+from PIL import Image
 from test_compare import normal, write_run
 
 
@@ -38,8 +41,6 @@ def bytes_of(home, operation, **arguments):
 
 
 def raw(home, operation, **arguments):
-    import http.client
-
     connection = http.client.HTTPConnection("127.0.0.1", home.service()["port"], timeout=60)
     connection.request("GET", f"/v1/{operation}?{urllib.parse.urlencode(arguments)}", headers={"Authorization": f"Bearer {home.token()}", "Accept": "application/octet-stream"})
     answer = connection.getresponse()
@@ -104,11 +105,7 @@ def test_pairs_as_heat_maps(place):
 def test_pictures_and_their_difference(place):
     meta, png = bytes_of(place, "compare/picture", reference="a", candidate="b", side="difference", gain=4)
     assert png.startswith(b"\x89PNG") and (meta["width"], meta["height"]) == (16, 16)
-    from io import BytesIO
-
-    from PIL import Image
-
-    assert np.array(Image.open(BytesIO(png))).tolist() == np.full((16, 16, 3), 40).tolist()
+    assert np.array(Image.open(io.BytesIO(png))).tolist() == np.full((16, 16, 3), 40).tolist()
 
 
 @pytest.mark.parametrize(
