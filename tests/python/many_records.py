@@ -5,8 +5,8 @@ import json
 import numpy as np
 
 
-def manifest(name, **more):
-    return json.dumps({"format": "lockstep-run", "version": 1, "id": name, "name": name, "status": "finished", "created": "2026-01-31T12:00:00.000Z", **more})
+def manifest(identity, **more):
+    return json.dumps({"format": "lockstep-run", "version": 1, "id": identity, "name": identity, "status": "finished", "created": "2026-01-31T12:00:00.000Z", **more})
 
 
 def record(number, name, file, shape, step=None, **more):

@@ -29,16 +29,13 @@ class Tab:
 
     def __init__(self, context, home):
         self.home, self.errors, self.outside, self.dialogs = home, [], [], []
+        self.base = f"http://127.0.0.1:{home.service()['port']}"
         self.page = context.new_page()
         self.page.set_default_timeout(20_000)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" and "Failed to load resource" not in m.text and "ERR_" not in m.text else None)
         self.page.on("dialog", lambda d: (self.dialogs.append(d.message), d.dismiss()))
         self.page.on("request", lambda r: self.outside.append(r.url) if not r.url.startswith((self.base, "data:", "blob:")) else None)
-
-    @property
-    def base(self):
-        return f"http://127.0.0.1:{self.home.service()['port']}"
 
     def open(self, route, token=True):
         self.page.goto("about:blank")

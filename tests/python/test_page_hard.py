@@ -2,11 +2,12 @@
 
 import shutil
 import subprocess
+import sys
 
 import numpy as np
 import pytest
 from debug_service import Home, wait_until
-from many_records import manifest, record, write_many
+from many_records import manifest, write_many
 from page_browser import browser, expect, needs_browser, tab
 from program import PROGRAM
 
@@ -56,19 +57,42 @@ def test_hostile_names_are_text(started, home, width):
         one.check()
 
 
+WRITER = """import pathlib, time
+import numpy as np
+from lockstep import checkpoint
+
+def wait_for(name):
+    while not pathlib.Path(name).exists():
+        time.sleep(0.01)
+
+checkpoint("one.first", np.ones((2, 2), np.float32))
+wait_for("more")
+for k in range(300):
+    checkpoint("one.second", np.full((2, 2), k, np.float32))
+wait_for("end")
+"""
+
+
 def test_a_run_that_is_being_written_grows_on_screen(started, home):
-    folder = write_many(home.home / "runs" / "live", ["one.first"], [np.ones((2, 2), np.float32)], status="running")
+    script = home.write("writer.py", WRITER)
     home.ensure()
-    with tab(started, home) as one:
-        page = one.open("runs/live")
-        expect(page.locator(".left")).to_contain_text("first")
-        with open(folder / "records.jsonl", "a") as lines:
-            lines.write(record(1, "one.second", "tensors/0.npy", (2, 2)))
-            lines.write(record(2, "one.third", "tensors/0.npy", (2, 2))[:40])  # torn: its writer is at it
-        expect(page.locator(".left")).to_contain_text("second")
-        (folder / "run.json").write_text(manifest("live"))
-        expect(page.locator(".chips").first).to_contain_text("finished")
-        one.check()
+    writer = subprocess.Popen([PROGRAM, "record", "--name", "live", "--", sys.executable, script], cwd=home.folder, env=home.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: any(r["name"] == "live" for r in home.get("runs/list")["runs"]))
+        wait_until(lambda: home.get("runs/tensors", run="latest:live")["total"] == 1)
+        with tab(started, home) as one:
+            page = one.open("runs/latest:live")
+            expect(page.locator(".left")).to_contain_text("first")
+            expect(page.locator(".chips").first).to_contain_text("running")
+            (home.folder / "more").touch()
+            expect(page.locator(".left")).to_contain_text("301")
+            expect(page.locator(".left")).to_contain_text("second")
+            (home.folder / "end").touch()
+            expect(page.locator(".chips").first).to_contain_text("finished")
+            one.check()
+    finally:
+        (home.folder / "more").touch(), (home.folder / "end").touch()
+        writer.wait(30)
 
 
 def test_a_run_that_is_removed_says_so(started, home):
@@ -196,13 +220,13 @@ NAMES = """() => {
     if (!label) out.push('no name: ' + e.outerHTML.slice(0, 120));
   }
   const lum = c => { const [r, g, b] = c.map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
-  const rgb = s => (s.match(/[\\d.]+/g) || []).map(Number);
+  const rgb = s => { const c = (s.match(/[\\d.]+/g) || []).map(Number); return s.startsWith('color(') ? [...c.slice(0, 3).map(v => v * 255), ...c.slice(3)] : c; };
   const back = e => { for (let p = e; p; p = p.parentElement) { const c = rgb(getComputedStyle(p).backgroundColor); if (c.length === 3 || c[3] > .5) return c.slice(0, 3); } return [255, 255, 255]; };
   for (const e of document.querySelectorAll('body *')) {
     const words = [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
     if (!words || !shown(e) || e.closest('[hidden], :disabled, noscript, option, script')) continue;
     const style = getComputedStyle(e), a = lum(rgb(style.color).slice(0, 3)), b = lum(back(e)), ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
-    if (style.color.startsWith('rgb') && ratio < 4.5) out.push(`contrast ${ratio.toFixed(2)}: ${e.tagName}.${e.className} ${e.textContent.slice(0, 40)}`);
+    if (ratio < 4.5) out.push(`contrast ${ratio.toFixed(2)}: ${e.tagName}.${e.className} ${e.textContent.slice(0, 40)}`);
   }
   if (document.querySelectorAll('h1').length !== 1) out.push('not one h1: ' + document.querySelectorAll('h1').length);
   const ids = [...document.querySelectorAll('[id]')].map(e => e.id);

@@ -138,6 +138,7 @@ class CompareView {
     return `color-mix(in srgb, var(${bad ? "--bad" : "--good"}) ${share}%, transparent)`;
   }
   refresh() {
+    if (!this.tree) return;  // typed before the answer came
     const words = this.filter.value.trim(), named = matcher(words), all = this.rows.length + this.alone.length;
     patch({filter: words, different: this.onlyBad.checked ? 1 : ""});
     this.flat = words !== "" || this.onlyBad.checked;

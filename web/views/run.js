@@ -96,6 +96,7 @@ export class RunView {
     return (r[ROLE] === "input" ? "→ " : "") + name + (r[STEP] < 0 ? "" : ` · ${r[STEP]}`) + (r[PASS] ? ` · ${r[PASS]}` : "") + (r[HIT] ? ` · hit ${r[HIT]}` : "");
   }
   refresh() {
+    if (!this.tree) return;  // typed before the answer came
     const words = this.filter.value.trim(), step = this.step.value, named = matcher(words);
     patch({filter: words, step});
     this.flat = words !== "" || step !== "";
