@@ -15,12 +15,6 @@ bool is_bad(const PairResult& result) {
   return result.state == PairState::kBad || result.state == PairState::kIncomparable;
 }
 
-// The same tensor at another place: handed on, or given to the next.
-bool is_same_tensor(const RunView& reference, size_t a, size_t b) {
-  const RecordedTensor &x = reference.records[a], &y = reference.records[b];
-  return !x.checksum.empty() && x.checksum == y.checksum && x.dtype == y.dtype;
-}
-
 // The same call has gone on with it: something bad follows before the call that holds it is over. Its result need not
 // show that: beside a residual, behind a norm, or under the noise of a coarse precision, a small error is lost again.
 // A call that hands the tensor on as its own result is not where it is used: then the next one above counts.
@@ -97,11 +91,12 @@ void forgive_the_harmless(const RunView& reference, const Structure& structure,
   for (size_t i = 0; i < out.results.size(); ++i) {
     PairResult& result = out.results[i];
     if (result.state != PairState::kBad || result.tolerance || !std::isfinite(result.in_floors)) continue;
-    if (result.in_floors > kHardlyBeyond * out.floor_factor) continue;
+    if (result.in_floors > kHardlyBeyond * out.floor_factor || result.made_here) continue;
     if (!nothing_follows(reference, structure, result_of, out, i)) continue;
     result.state = PairState::kGood, result.harmless = true;
-    const std::string words =
-        fmt::format("{:.3g} floors, a little beyond its limit, and everything made from it agrees", result.in_floors);
+    const bool whole = result.in_floors > out.floor_factor;  // else a row or a channel of it alone
+    const std::string words = fmt::format("{:.3g} floors, {} beyond its limit, and everything made from it agrees",
+                                          result.in_floors, whole ? "a little" : "one part of it a little");
     result.note += (result.note.empty() ? "" : "; ") + words;
     if (++said <= kMostSaid)
       out.notes.push_back(

@@ -24,7 +24,7 @@ constexpr double kTwinContent = 2;            // what goes into both is equal, o
 constexpr double kSameHeight = 1;             // both have modules inside, or neither has
 constexpr double kParent = 3, kFartherParent = 1.5, kOtherParent = -4;
 constexpr double kChild = 1, kOtherChild = -1.5, kMostChildren = 4;
-constexpr double kOrder = 0.75, kOtherOrder = -1.5;
+constexpr double kOrder = 0.75, kOtherOrder = -1.5, kNever = -100;
 constexpr double kNextOfItsSize = 2;       // after what yours named last, where the values are alike too
 constexpr double kOnlyOnes = 3;            // of their size, on both sides
 constexpr double kSameRank = 2;            // among its siblings of that size
@@ -143,6 +143,8 @@ class Matcher {
           if (of_r && of_c) {
             thought.weights = same_weights(*of_r, *of_c);
             thought.fixed += thought.weights > 0 ? kWeights * thought.weights : kOtherWeights;
+          } else if (of_r && !weights_c.empty() && !b.by_hand && b.children.empty() && !thought.equal) {
+            thought.fixed += kOtherWeights;  // a layer with weights is none without
           }
         }
         // A tensor that was named by hand is the layer's own result, not that of the parents that hand it on.
@@ -255,8 +257,10 @@ class Matcher {
     const size_t first_r = r_.nodes[thought.r].first, first_c = c_.nodes[thought.c].first;
     double score = 0;
     const auto after = by_order_.upper_bound(first_r);
-    if (after != by_order_.end()) score += after->second > first_c ? kOrder : kOtherOrder;
-    if (after != by_order_.begin()) score += std::prev(after)->second < first_c ? kOrder : kOtherOrder;
+    // Tensors named by hand come in the order of the program; only equal content says otherwise.
+    const double other = c_.nodes[thought.c].by_hand && !thought.equal ? kNever : kOtherOrder;
+    if (after != by_order_.end()) score += after->second > first_c ? kOrder : other;
+    if (after != by_order_.begin()) score += std::prev(after)->second < first_c ? kOrder : other;
     return score;
   }
 

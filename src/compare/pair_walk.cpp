@@ -244,6 +244,7 @@ bool PairWalk::adds_to_the_noise(const Pair& pair, double unit, PairResult& resu
   stage.tolerance = loud ? std::max(2e-5, 6 * reference_precision_.unit(r.key.name)) : limit / 2;
   const std::optional<double> local = error_on_its_inputs(stage, limit);
   if (!local || *local <= limit) return false;
+  result.made_here = true;
   result.note +=
       fmt::format("{}{:.2g} of the error is made here, the rest inherited", result.note.empty() ? "" : "; ", *local);
   return true;
