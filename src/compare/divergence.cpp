@@ -44,15 +44,20 @@ bool nothing_follows(const RunView& reference, const Structure& structure,
     std::string up = reference.records[record].role == Role::kInput ? module : parent_of(module);
     for (; !up.empty(); up = parent_of(up)) {
       size_t seen = 0, bad = 0;
-      bool handed_on = false;
+      bool handed_on = false, unseen = false;
       for (const size_t output : structure.records_of(up, Role::kOutput, record)) {
         const size_t result = result_of(output);
-        if (output <= record || result == SIZE_MAX || out.results[result].state == PairState::kUnread) continue;
+        if (output <= record) continue;
+        if (result == SIZE_MAX || out.results[result].state == PairState::kUnread) {
+          unseen = true;  // that one may show it
+          continue;
+        }
         handed_on = handed_on || is_same_tensor(reference, output, record);
         ++seen;
         bad += is_bad(out.results[result]);
       }
-      if (seen && !handed_on) return bad == 0;
+      if (bad > 0 && !handed_on) return false;
+      if (seen && !handed_on && !unseen) return true;
     }
   }
   size_t later = 0;

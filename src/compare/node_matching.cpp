@@ -57,6 +57,13 @@ bool may_be_one(const PairingNode& reference, const PairingNode& candidate) {
   return reference.input == candidate.input || candidate.by_hand;
 }
 
+// "blocks.7.attn.to_q" and "blocks.7.mlp".
+bool is_of_one_layer(const PairingNode& a, const PairingNode& b) {
+  const size_t end = a.pattern.find('#');
+  return end != std::string::npos && a.numbers[0] == (b.numbers.empty() ? -1 : b.numbers[0]) &&
+         a.pattern.compare(0, end + 1, b.pattern, 0, end + 1) == 0;
+}
+
 class Matcher {
  public:
   Matcher(const RunView& reference, const PairingGraph& r, const RunView& candidate, const PairingGraph& c,
@@ -252,17 +259,24 @@ class Matcher {
     return score + order_of(thought);
   }
 
-  // What ran just before and just after in the reference did so in yours too.
+  // What ran just before and just after in the reference did so in yours too. Within a layer two streams may take turns
+  // otherwise; tensors named by hand in several layers come in the order of the program, and only equal content says
+  // otherwise.
   double order_of(const Thought& thought) const {
-    const size_t first_r = r_.nodes[thought.r].first, first_c = c_.nodes[thought.c].first;
+    const PairingNode& a = r_.nodes[thought.r];
+    const size_t first_c = c_.nodes[thought.c].first;
+    const auto agrees = [&](size_t r, bool in_order) {
+      if (in_order) return kOrder;
+      const bool may_differ = !c_.nodes[thought.c].by_hand || thought.equal || is_of_one_layer(r_.nodes[r], a);
+      return may_differ ? kOtherOrder : kNever;
+    };
     double score = 0;
-    const auto after = by_order_.upper_bound(first_r);
-    // Tensors named by hand come in the order of the program; only equal content says otherwise.
-    const double other = c_.nodes[thought.c].by_hand && !thought.equal ? kNever : kOtherOrder;
-    if (after != by_order_.end()) score += after->second > first_c ? kOrder : other;
-    if (after != by_order_.begin()) score += std::prev(after)->second < first_c ? kOrder : other;
+    const auto after = by_order_.upper_bound(a.made), at = by_order_.lower_bound(a.made);
+    if (after != by_order_.end()) score += agrees(after->second, first_of_partner(after->second) > first_c);
+    if (at != by_order_.begin()) score += agrees(std::prev(at)->second, first_of_partner(std::prev(at)->second) < first_c);
     return score;
   }
+  size_t first_of_partner(size_t r) const { return c_.nodes[partner_r_[r]].first; }
 
   // Tensors named by hand come in the order of the program: the first of that size after the one named before.
   bool is_next_of_its_size(const Thought& thought) const {
@@ -350,7 +364,7 @@ class Matcher {
   void commit(const Thought& thought) {
     if (partner_r_[thought.r] != SIZE_MAX || partner_c_[thought.c] != SIZE_MAX) return;
     partner_r_[thought.r] = thought.c, partner_c_[thought.c] = thought.r;
-    by_order_[r_.nodes[thought.r].first] = c_.nodes[thought.c].first;
+    by_order_[r_.nodes[thought.r].made] = thought.r;
     names_.learn(r_.nodes[thought.r], c_.nodes[thought.c]);
     std::string why = thought.equal ? "equal content" : thought.content > 1 ? "similar content" : "";
     if (thought.weights > 0.5) why += why.empty() ? "same weights" : ", same weights";
@@ -410,7 +424,7 @@ class Matcher {
   std::vector<size_t> partner_r_, partner_c_, class_r_, class_c_;
   std::vector<Rank> rank_r_, rank_c_;
   std::vector<Thought> thoughts_;
-  std::map<size_t, size_t> by_order_;  // first record of paired nodes, reference → candidate
+  std::map<size_t, size_t> by_order_;  // of the reference: when it was made → node that has a partner
   LearnedNames names_;
   NodeMatching out_;
 };
