@@ -139,7 +139,8 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
   out.floor_source =
       options.noise ? "a second reference run" : "dtype, length of sums, and the error of the stages before";
   forgive_the_harmless(
-      reference, structure, [&](size_t i) { return walk.result_of(i); }, out);
+      reference, structure, [&](size_t i) { return walk.result_of(i); },
+      [&](const PairResult& result) { return walk.is_a_mistake(result); }, out);
   if (finds_map && !given.found) {
     ReplayedPairing found = pair_by_replay(
         reference, candidate, structure, options, [&](size_t i) { return walk.is_good(i); }, out);

@@ -36,7 +36,7 @@ struct PairResult {
   double in_floors = 0;             // relative error / noise floor
   std::string note;                 // layout, pairing, what was not kept
   bool isolated = false;            // bad, but nothing after it is
-  bool made_here = false;           // small, but the stage itself makes it: its inputs are better
+  bool made_here = false;           // the stage itself makes it: its inputs are better
   bool harmless = false;            // a little beyond its limit, and everything that is made from it agrees
   std::optional<double> fed;        // error of the worst recorded input of its call
   double layout_tolerance = 0;      // what another layout was looked for with

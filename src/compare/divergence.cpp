@@ -89,15 +89,17 @@ size_t first_in_candidate(const RunView& reference, const Structure& structure, 
 }  // namespace
 
 void forgive_the_harmless(const RunView& reference, const Structure& structure,
-                          const std::function<size_t(size_t)>& result_of, Comparison& out) {
+                          const std::function<size_t(size_t)>& result_of,
+                          const std::function<bool(const PairResult&)>& is_a_mistake, Comparison& out) {
   constexpr double kHardlyBeyond = 5;  // times the limit
   constexpr size_t kMostSaid = 3;
   size_t said = 0;
   for (size_t i = 0; i < out.results.size(); ++i) {
     PairResult& result = out.results[i];
     if (result.state != PairState::kBad || result.tolerance || !std::isfinite(result.in_floors)) continue;
-    if (result.in_floors > kHardlyBeyond * out.floor_factor || result.made_here) continue;
+    if (result.in_floors > kHardlyBeyond * out.floor_factor) continue;
     if (!nothing_follows(reference, structure, result_of, out, i)) continue;
+    if (result.made_here && is_a_mistake(result)) continue;
     result.state = PairState::kGood, result.harmless = true;
     const bool whole = result.in_floors > out.floor_factor;  // else a row or a channel of it alone
     const std::string words = fmt::format("{:.3g} floors, {} beyond its limit, and everything made from it agrees",

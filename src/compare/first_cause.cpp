@@ -22,11 +22,6 @@ namespace {
 constexpr size_t kMostCauses = 3;
 constexpr double kVague = 3;  // complexity of a cause that fits many mistakes ("some function of each element")
 
-// A constant or a factor for each channel says what is different, not what was done.
-bool names_a_mistake(const std::vector<Finding>& causes) {
-  return !causes.empty() && !causes[0].cause.is_effect();
-}
-
 // A program whose modules alone were recorded does not say what passes between them: the pipeline's stages.
 bool has_no_stages(const RunView& candidate) {
   return std::none_of(candidate.records.begin(), candidate.records.end(),

@@ -15,6 +15,7 @@ namespace {
 // Strengths, in the unit of a name's last word that is the same (1.5).
 constexpr double kContent = 9, kContentDigits = 4;  // equal; and more the more digits agree
 constexpr double kSimilarContent = 4, kOtherContent = -1;
+constexpr double kKnownContent = 3;  // alike enough to know a tensor by
 constexpr double kAlikeContent = 0.7;   // farther apart than this there is no likeness
 constexpr double kMoved = -0.5;         // equal in another order of axes
 constexpr double kEqualElsewhere = -3;  // these differ, and one of them is equal to another
@@ -42,7 +43,7 @@ constexpr double kWorthSaying = 3.5;
 struct Thought {
   size_t r = 0, c = 0;
   double content = 0, fixed = 0;  // fixed: content, weights, names
-  bool equal = false, known = false;
+  bool equal = false, known = false, same_given = false;
   double weights = -1;
   double total = 0;
 };
@@ -169,6 +170,24 @@ class Matcher {
     for (Thought& thought : thoughts_)
       if (thought.known && !thought.equal && (equal_r[thought.r] || equal_c[thought.c]))
         thought.fixed += kEqualElsewhere;
+    forget_what_content_refutes();
+  }
+
+  // Two layers that have nothing in common, one of which is known elsewhere by its values, are no pair, whatever place
+  // and order say. Calls that hold others may hand on the wrong tensor; so may a layer that is known by its weights, its
+  // name or by what it is given.
+  void forget_what_content_refutes() {
+    std::vector<double> best_r(r_.nodes.size()), best_c(c_.nodes.size());
+    for (const Thought& thought : thoughts_) {
+      best_r[thought.r] = std::max(best_r[thought.r], thought.content);
+      best_c[thought.c] = std::max(best_c[thought.c], thought.content);
+    }
+    std::erase_if(thoughts_, [&](const Thought& thought) {
+      const PairingNode &a = r_.nodes[thought.r], &b = c_.nodes[thought.c];
+      if (thought.content > 0 || std::max(best_r[thought.r], best_c[thought.c]) < kKnownContent) return false;
+      if (!a.children.empty() && !b.children.empty()) return false;
+      return !thought.same_given && thought.weights <= 0 && a.segments.back() != b.segments.back();
+    });
   }
 
   // A layer's result is handed on by its parents: what went in tells which of them it is.
@@ -180,7 +199,8 @@ class Matcher {
       const size_t twin_r = r_.nodes[thought.r].twin, twin_c = c_.nodes[thought.c].twin;
       if (r_.nodes[thought.r].input || twin_r == SIZE_MAX || twin_c == SIZE_MAX) continue;
       const auto found = of.find({twin_r, twin_c});
-      thought.fixed += found != of.end() && found->second->equal ? kTwinContent : -kTwinContent;
+      thought.same_given = found != of.end() && found->second->equal;
+      thought.fixed += thought.same_given ? kTwinContent : -kTwinContent;
     }
   }
 
