@@ -188,6 +188,13 @@ class Matcher {
       if (!a.children.empty() && !b.children.empty()) return false;
       return !thought.same_given && thought.weights <= 0 && a.segments.back() != b.segments.back();
     });
+    // What goes into two calls whose results cannot be one is no pair either, unless it is equal.
+    std::set<std::pair<size_t, size_t>> left;
+    for (const Thought& thought : thoughts_) left.insert({thought.r, thought.c});
+    std::erase_if(thoughts_, [&](const Thought& thought) {
+      const PairingNode &a = r_.nodes[thought.r], &b = c_.nodes[thought.c];
+      return a.input && !thought.equal && a.twin != SIZE_MAX && b.twin != SIZE_MAX && !left.contains({a.twin, b.twin});
+    });
   }
 
   // A layer's result is handed on by its parents: what went in tells which of them it is.

@@ -244,7 +244,8 @@ bool PairWalk::adds_to_the_noise(const Pair& pair, double unit, PairResult& resu
   // The formula must explain the reference to its own rounding; where a small jump is judged, well below the jump.
   stage.tolerance = loud ? std::max(2e-5, 6 * reference_precision_.unit(r.key.name)) : limit / 2;
   const std::optional<double> local = error_on_its_inputs(stage, limit);
-  if (!local || *local <= limit) return false;
+  // No stage makes more than there is: then it was not made from these inputs.
+  if (!local || *local <= limit || *local > 2 * result.error.relative) return false;
   result.made_here = true;
   result.note +=
       fmt::format("{}{:.2g} of the error is made here, the rest inherited", result.note.empty() ? "" : "; ", *local);
