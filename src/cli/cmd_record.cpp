@@ -9,6 +9,7 @@
 #include "capture/run_reader.h"
 #include "cli/app.h"
 #include "cli/health_text.h"
+#include "debugger/child_process.h"
 #include "compare/substitutes.h"
 
 namespace lockstep {
@@ -77,6 +78,10 @@ void add_record(App& app) {
     request->output_to_stderr = app.global.json;
     request->quiet = app.global.quiet;
     request->or_unrecorded = true;
+    if (*health) {
+      request->environment = current_environment();
+      request->environment["LOCKSTEP_HEALTH"] = "1";
+    }
     const RecordOutcome outcome = record_program(*request);
     if (app.global.json) {
       Json told{{"run", outcome.id},

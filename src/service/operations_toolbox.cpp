@@ -247,7 +247,8 @@ std::vector<Operation> toolbox_operations() {
                       .help = "id, unique prefix, latest, latest:NAME, or a path",
                       .required = true,
                       .positional = true}},
-       .result = "run:string records:integer looked_into:integer healthy:boolean findings:objects",
+       .result = "run:string records:integer looked_into:integer healthy:boolean findings:objects "
+                 "attention:objects",
        .reads = true,
        .slow = true,
        .examples = {"lockstep health latest"},

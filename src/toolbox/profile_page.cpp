@@ -132,16 +132,19 @@ std::string chrome_trace(const ProgramProfile& profile) {
   for (const ProcessProfile& process : profile.processes) start = std::min(start, process.begin_ns);
   const auto at = [&](int64_t ns) { return static_cast<double>(ns - start) / 1e3; };  // microseconds
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-  const auto add = [&text, first = true](const Json& event) mutable {
+  auto add = [&text, first = true](const Json& event) mutable {
     if (!first) text += ",\n";
     first = false;
     text += event.dump(-1, ' ', true, Json::error_handler_t::replace);
   };
   for (const ProcessProfile& process : profile.processes) {
-    add({{"ph", "M"}, {"name", "process_name"}, {"pid", process.pid}, {"tid", 0},
-         {"args", {{"name", process.frameworks.empty() ? "program" : process.frameworks.front()}}}});
+    add(Json{{"ph", "M"},
+             {"name", "process_name"},
+             {"pid", process.pid},
+             {"tid", 0},
+             {"args", {{"name", process.frameworks.empty() ? "program" : process.frameworks.front()}}}});
     for (const ProfiledCall& call : process.calls)
-      add({{"ph", "X"},
+      add(Json{{"ph", "X"},
            {"name", process.names[static_cast<size_t>(call.name)]},
            {"cat", call.evaluation ? "evaluation" : "module"},
            {"pid", process.pid},
@@ -153,7 +156,7 @@ std::string chrome_trace(const ProgramProfile& profile) {
              {"allocated_bytes", call.allocated},
              {"peak_bytes", call.peak}}}});
     for (const MemoryPoint& point : memory_curve(process, kMostPoints))
-      add({{"ph", "C"},
+      add(Json{{"ph", "C"},
            {"name", "memory"},
            {"pid", process.pid},
            {"ts", at(process.begin_ns + point.at_ns)},

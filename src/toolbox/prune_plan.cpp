@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file_walk.h"
 #include "base/interrupt.h"
+#include "capture/run_reader.h"
 #include "toolbox/prune.h"
 #include "toolbox/pruned_tree.h"
 

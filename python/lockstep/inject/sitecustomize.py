@@ -32,8 +32,13 @@ def _start_recorder():
     from lockstep import _session
     from lockstep.recorder import install
 
-    if _session.asked_for():  # not where no run could be made
-        install()
+    if not _session.asked_for():  # where no run could be made
+        return
+    recorder = install()
+    if os.environ.get("LOCKSTEP_HEALTH"):
+        from lockstep import health_watch
+
+        health_watch.start(os.path.join(os.environ["LOCKSTEP_RUN"], "health"), recorder)
 
 
 def _run_next_sitecustomize():
