@@ -12,6 +12,7 @@ import sys
 import threading
 import weakref
 
+from . import _session
 from ._import_hook import after_import
 from .recorder.core import _calling_line
 
@@ -241,7 +242,7 @@ def start(folder, recorder):
     after_import("torch.nn.functional", lambda module: watch.watch_attention(module, "scaled_dot_product_attention", _torch_attention))
     after_import("mlx.core", lambda module: _watch_mlx(watch, module))
     after_import("torch._tensor", lambda module: _watch_addresses(watch, module))
-    call, offer = recorder.call, recorder._offer
+    call, offer = recorder.call, _session.Session.offer
 
     def watched_call(names, function, module, args, kwargs):
         if not recorder.stack() and not recorder.is_traced():
@@ -251,16 +252,16 @@ def start(folder, recorder):
                 watch.note_once(("root", type(error)), "trouble", what=str(error))
         return call(names, function, module, args, kwargs)
 
-    def watched_offer(name, value, role, step, tags, place=None, hit=-1):
-        result = offer(name, value, role, step, tags, place, hit)
+    def watched_offer(session, name, value, *, role="checkpoint", where=None, **more):
+        result = offer(session, name, value, role=role, where=where, **more)
         if role != "input":
             try:
-                watch.watch_output(name, value, {"file": place[0], "line": place[1], "function": place[2]} if place else None)
+                watch.watch_output(name, value, {"file": where[0], "line": where[1], "function": where[2]} if where else None)
             except Exception as error:
                 watch.note_once(("output", type(error)), "trouble", what=str(error))
         return result
 
-    recorder.call, recorder._offer = watched_call, watched_offer
+    recorder.call, _session.Session.offer = watched_call, watched_offer
     return watch
 
 

@@ -126,55 +126,105 @@ def _docstring_counts(function):
     return any(_decorator_name(decorator) not in _PLAIN_DECORATORS for decorator in function.decorator_list)
 
 
+class _Cutter:
+    """Takes out of a source what never ran. A cut is (first line, last line, what stands there instead)."""
+
+    def __init__(self, source, keep, place):
+        self.lines = source.splitlines(keepends=True)
+        self.keep, self.place = keep, place
+        self.cuts, self.gone = [], []
+
+    def visit(self, node, above):
+        """`above`: the last line of what stands before the first statement inside."""
+        for name in ("body", "orelse", "finalbody", "handlers"):
+            end = above
+            for child in getattr(node, name, []) if isinstance(getattr(node, name, []), list) else []:
+                if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    self._function(child, end)
+                elif isinstance(child, ast.ClassDef):
+                    self._class(child)
+                elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                    self._replace(child.body, f"raise NotImplementedError({f'{self.place}:{child.lineno}'!r})", child.lineno)
+                    for inner in child.orelse:
+                        self.visit(ast.Module([inner], []), None)
+                else:
+                    self.visit(child, None)
+                end = child.end_lineno
+
+    def _function(self, function, above):
+        first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+        if (first, function.name) in self.keep:
+            self.visit(function, None)
+            return
+        what = f"raise NotImplementedError({f'{self.place}:{first} {function.name}'!r})"
+        if _docstring(function) and _docstring_counts(function):
+            if len(function.body) == 1 or not self._replace(function.body[1:], what, function.body[0].end_lineno):
+                return
+        elif self._is_short(function) or not self._collapse(function, what):
+            return
+        self.gone.append([first, function.name, 0])
+        if above is not None:
+            self._drop_remarks(above, first)
+
+    def _is_short(self, function):
+        return function.end_lineno == function.lineno
+
+    def _class(self, node):
+        ran = any(isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)) and (min([inner.lineno, *(d.lineno for d in inner.decorator_list)]), inner.name) in self.keep for inner in ast.walk(node))
+        self.visit(node, node.body[0].lineno - 1 if not _docstring(node) else None)
+        if _docstring(node) and not ran and not node.decorator_list and len(node.body) > 1 and node.body[0].lineno > node.lineno:
+            if node.body[1].lineno > node.body[0].end_lineno and not getattr(node.body[1], "decorator_list", []):
+                self.cuts.append((node.body[0].lineno, node.body[0].end_lineno, []))
+
+    def _collapse(self, function, what):
+        """def and body in one line."""
+        indent = self.lines[function.lineno - 1][: function.col_offset]
+        if indent.strip():
+            return False
+        kind = "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
+        returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+        self.cuts.append((function.lineno, function.end_lineno, [f"{indent}{kind} {function.name}({ast.unparse(function.args)}){returns}: {what}\n"]))
+        return True
+
+    def _replace(self, body, what, above):
+        """Statements on lines of their own."""
+        start = min([body[0].lineno, *(decorator.lineno for decorator in getattr(body[0], "decorator_list", []))])
+        indent = self.lines[start - 1][: body[0].col_offset]
+        if start <= above or indent.strip() or self.lines[start - 2].rstrip().endswith("\\"):
+            return False
+        self.cuts.append((start, body[-1].end_lineno, [f"{indent}{what}\n"]))
+        return True
+
+    def _drop_remarks(self, above, first):
+        """Comments on what is gone, and the empty lines before it."""
+        start = first
+        while start - 1 > above and (not self.lines[start - 2].strip() or self.lines[start - 2].lstrip().startswith("#")):
+            start -= 1
+        if start < first:
+            self.cuts.append((start, first - 1, []))
+
+
+def _docstring(node):
+    first = node.body[0]
+    return isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+
+
 def cut_bodies(source, keep, place):
     """The source with each body gone whose function is not in `keep`, a set of (first line, name); and which went: first line, name,
     first line now."""
-    lines = source.splitlines(keepends=True)
-    cuts, gone = [], []
-
-    def visit(node):
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                first = min([child.lineno, *(decorator.lineno for decorator in child.decorator_list)])
-                if (first, child.name) in keep:
-                    visit(child)
-                else:
-                    cut(child, first)
-            else:
-                visit(child)
-
-    def cut(function, first):
-        body = function.body
-        start = body[0]
-        has_docstring = isinstance(start, ast.Expr) and isinstance(start.value, ast.Constant) and isinstance(start.value.value, str)
-        if has_docstring and _docstring_counts(function):
-            if len(body) == 1:
-                return
-            start = body[1]
-            if start.lineno <= body[0].end_lineno:
-                return
-        from_line = min([start.lineno, *(decorator.lineno for decorator in getattr(start, "decorator_list", []))])
-        indent = lines[from_line - 1][: start.col_offset]
-        # A body on the line of its def, a line that holds something else, one that is as short as what would stand there.
-        if from_line <= function.lineno or indent.strip() or (function.end_lineno == from_line and not has_docstring):
-            return
-        header = lines[from_line - 2].rstrip() if from_line >= 2 else ""
-        if header.endswith("\\"):
-            return
-        end = function.end_lineno
-        if ";" in lines[end - 1] and lines[end - 1].rstrip().endswith(";"):
-            return
-        cuts.append((from_line, end, indent, f"{place}:{first} {function.name}"))
-        gone.append([first, function.name, from_line])
-
-    visit(ast.parse(source))
-    for from_line, end, indent, what in sorted(cuts, reverse=True):
-        lines[from_line - 1 : end] = [f"{indent}raise NotImplementedError({what!r})\n"]
-    result = "".join(lines)
+    cutter = _Cutter(source, keep, place)
+    tree = ast.parse(source)
+    cutter.visit(tree, None)
+    # What precedes the first statement of a file is its licence.
+    top = tree.body[0].end_lineno if tree.body else 0
+    cuts = sorted(cut for cut in cutter.cuts if cut[2] or cut[0] > top)
+    for start, end, instead in reversed(cuts):
+        cutter.lines[start - 1 : end] = instead
+    result = "".join(cutter.lines)
     ast.parse(result)  # what cannot be read is not written
-    for one in gone:
-        one[2] = one[0] - sum(end - from_line for from_line, end, *_ in cuts if from_line < one[0])
-    return result, gone
+    for one in cutter.gone:
+        one[2] = one[0] - sum(end - start + 1 - len(instead) for start, end, instead in cuts if start < one[0])
+    return result, cutter.gone
 
 
 def _read(path):
