@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kMostRounds = 40;
+constexpr int kMostRounds = 20;
 constexpr uint64_t kMostLogBytes = 256 << 20;
 constexpr size_t kMostDefiners = 4;
 
@@ -27,7 +27,7 @@ class Pruning {
 
   PruneReport run() {
     request_.tell("running the program as it is");
-    const RecordOutcome outcome = record("watch", request_.program.name);
+    const RecordOutcome outcome = record("watch", "prune as it is");
     if (outcome.exit_code != 0)
       fail(Code::kConflict, "prune", fmt::format("the program {} by itself", outcome.status),
            {.expected = "exit status 0", .got = std::to_string(outcome.exit_code)});
@@ -54,6 +54,7 @@ class Pruning {
   }
 
  private:
+  // Each kind of run has a name of its own: a newer run of a name sends the older ones to the archive.
   RecordOutcome record(const std::string& pruning, const std::string& name) const {
     RecordRequest program = request_.program;
     program.environment = environment_;
@@ -66,6 +67,7 @@ class Pruning {
     return record_program(program);
   }
 
+  fs::path copy_folder() const { return prefix_.empty() ? tree_->path() : tree_->path() / prefix_; }  // of the packages
   fs::path place(const FileName& name) const { return prefix_ / name.first / name.second; }
 
   const PrunedPackage& package(const std::string& name) const {
@@ -129,7 +131,7 @@ class Pruning {
     const fs::path description = tree_->path().string() + ".json";
     Json originals = Json::object();
     for (const PrunedPackage& one : plan_->packages) originals[one.name] = one.root.string();
-    write_atomically(description, Json{{"copy", (tree_->path() / prefix_).lexically_normal().string()}, {"originals", originals}}.dump());
+    write_atomically(description, Json{{"copy", copy_folder().string()}, {"originals", originals}}.dump());
     const struct Removed {
       fs::path path;
       ~Removed() {
@@ -139,7 +141,7 @@ class Pruning {
     } removed{description};
     for (int round = 0; round < kMostRounds; ++round) {
       request_.tell(fmt::format("running it on the copy ({} files restored so far)", report_.restored.size()));
-      const RecordOutcome outcome = record(description.string(), request_.program.name);
+      const RecordOutcome outcome = record(description.string(), "prune on the copy");
       ++report_.rounds;
       report_.candidate_run = outcome.id;
       if (request_.program.cancelled && request_.program.cancelled())
@@ -156,7 +158,7 @@ class Pruning {
   }
 
   [[noreturn]] void give_up(const std::string& difference) {
-    const RecordOutcome again = record("watch", request_.program.name);
+    const RecordOutcome again = record("watch", "prune once more");
     int64_t tensors = 0;
     bool output = false;
     const std::string varies = first_difference(reference_, again.run, tensors, output);
@@ -195,7 +197,7 @@ class Pruning {
   bool restore_cut(const fs::path& run) {
     if (!request_.functions) return false;
     std::set<FileName> again;
-    const fs::path copy = (tree_->path() / prefix_).lexically_normal();
+    const fs::path copy = copy_folder();
     for (const CoveredFile& file : read_coverage(run).files) {
       const fs::path inside = fs::path(file.path).lexically_relative(copy);
       if (inside.empty() || inside.begin()->string() == "..") continue;
@@ -228,7 +230,7 @@ class Pruning {
       }
     if (restore(found)) return true;
     std::set<FileName> again;
-    const std::string copy = (tree_->path() / prefix_).lexically_normal().string() + "/";
+    const std::string copy = copy_folder().string() + "/";
     for (size_t at = log.find(copy); at != std::string::npos; at = log.find(copy, at + 1)) {
       const size_t from = at + copy.size(), end = log.find('"', from);
       if (end == std::string::npos || end - from > 1000) continue;

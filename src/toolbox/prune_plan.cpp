@@ -11,6 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr uint64_t kMostNoteBytes = 64 << 20;
+const std::set<std::string> kFrameworks{"torch", "mlx", "jax", "flax", "tinygrad", "numpy", "tensorflow", "keras"};
 
 std::string top_of(const std::string& module) {
   return module.substr(0, module.find('.'));
@@ -60,19 +61,23 @@ void PrunePlan::choose_packages(const ProgramCoverage& coverage, const std::vect
   std::set<std::string> names(wanted.begin(), wanted.end());
   if (names.empty())
     for (const CoveredFile& file : coverage.files)
-      if (file.component != "other" && file.package != "python" && !file.module.empty()) names.insert(top_of(file.module));
+      if (file.used() && file.component != "other" && file.package != "python" && !file.module.empty())
+        names.insert(top_of(file.module));
   for (const CoveredFile& file : coverage.files) {
     const fs::path path = file.path;
     if (!names.contains(file.module) || path.filename() != "__init__.py") continue;
     PrunedPackage package{.name = file.module, .root = path.parent_path()};
+    bool compiled = false;  // a framework: models are written in Python
     const bool whole = walk_files(package.root, {.depth = 32, .secs = 120}, "prune", [&](const fs::directory_entry& entry) {
       std::error_code error;
+      compiled |= entry.path().extension() == ".so";
       if (entry.path().extension() != ".py" || !entry.is_regular_file(error) || entry.is_symlink(error)) return;
       std::string text;
       if (!read_inside(package.root, entry.path(), text)) return;
       ++package.files_before;
       package.lines_before += lines_in(text);
     });
+    if (wanted.empty() && (compiled || kFrameworks.contains(package.name))) continue;
     if (!whole) fail(Code::kBadInput, "prune", package.root.string() + " is too large a folder for a package");
     packages.push_back(std::move(package));
   }
