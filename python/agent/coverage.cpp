@@ -25,7 +25,7 @@ constexpr size_t kMostCodes = 1'000'000;  // a program that makes code without e
 struct Counted {
   PyCodeObject* code;  // held: its count outlives what it belonged to
   uint64_t calls = 0;
-  std::vector<bool> lines{};  // that ran, from the first line on
+  std::vector<bool> lines{};                  // that ran, from the first line on
   int32_t lines_seen = 0, lines_in_all = -1;  // -1: not counted yet
   bool all_seen = false;                      // there is nothing more to learn from tracing it
 };

@@ -74,17 +74,18 @@ void add_compare_to(App& app, CLI::App& group) {
 }  // namespace
 
 void add_profile(App& app) {
-  CLI::App* command =
-      app.cli.add_subcommand("profile", "run a Python program and show where its time and memory go");
+  CLI::App* command = app.cli.add_subcommand("profile", "run a Python program and show where its time and memory go");
   command->footer(
-      "lockstep profile -- python generate.py\nlockstep profile --html times.html --trace times.json -- python generate.py\n"
+      "lockstep profile -- python generate.py\nlockstep profile --html times.html --trace times.json -- python "
+      "generate.py\n"
       "lockstep profile compare latest:reference latest:port");
   auto options = std::make_shared<ProfileOptions>();
   command->add_option("--name", options->request.name, "name of the run (default: the script's)");
   command->add_option("--run", options->run, "show a run that was profiled before")->type_name("RUN");
   command->add_option("--html", options->page, "write one HTML page with a flame graph and the memory over time")
       ->type_name("FILE");
-  command->add_option("--trace", options->trace, "write it in Chrome's trace format (Perfetto opens it)")->type_name("FILE");
+  command->add_option("--trace", options->trace, "write it in Chrome's trace format (Perfetto opens it)")
+      ->type_name("FILE");
   command
       ->add_option("--evaluate", options->evaluate,
                    "where MLX is evaluated so that time lands where the work is: stages, modules or none")

@@ -32,7 +32,8 @@ void print_report(const Terminal& terminal, const PruneReport& report) {
     Table files({{"lines", kRight}, {"why"}, {"would be kept", kLeft, true}});
     size_t shown = 0;
     for (const auto& [name, file] : report.files)
-      if (++shown <= kMostListed) files.add({text_from_count(file.lines_after), file.why, name.first + "/" + name.second});
+      if (++shown <= kMostListed)
+        files.add({text_from_count(file.lines_after), file.why, name.first + "/" + name.second});
     print("{}", files.text(terminal));
     if (shown > kMostListed) print("... and {} more (--json or --markdown FILE has all)\n", shown - kMostListed);
     print("\n");
@@ -61,7 +62,8 @@ void add_prune(App& app) {
       "lockstep prune --dry-run -- python generate.py\nlockstep prune --into pruned --functions -- python generate.py\n"
       "lockstep prune --branch pruned --packages diffusers -- python generate.py");
   auto options = std::make_shared<PruneOptions>();
-  command->add_option("--into", options->into, "make the copy here; the folder must not exist yet")->type_name("FOLDER");
+  command->add_option("--into", options->into, "make the copy here; the folder must not exist yet")
+      ->type_name("FOLDER");
   command
       ->add_option("--branch", options->request.branch,
                    "make it a new branch of the git checkout that holds the packages; nothing else in it changes")
@@ -70,8 +72,9 @@ void add_prune(App& app) {
       ->add_option("--packages", options->packages,
                    "packages to prune, comma separated (default: those that hold parts of a model)")
       ->type_name("NAMES");
-  command->add_flag("--functions", options->request.functions,
-                    "cut the bodies of functions that never ran: they raise NotImplementedError and name their old place");
+  command->add_flag(
+      "--functions", options->request.functions,
+      "cut the bodies of functions that never ran: they raise NotImplementedError and name their old place");
   command->add_flag("--dry-run", options->request.dry_run, "run the program and show what would be kept");
   command->add_option("--markdown", options->markdown, "write the report as Markdown too")->type_name("FILE");
   command->add_option("--python", options->request.program.python, "the Python that runs a .py file (default python3)");

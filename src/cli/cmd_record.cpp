@@ -9,8 +9,8 @@
 #include "capture/run_reader.h"
 #include "cli/app.h"
 #include "cli/health_text.h"
-#include "debugger/child_process.h"
 #include "compare/substitutes.h"
+#include "debugger/child_process.h"
 
 namespace lockstep {
 namespace {

@@ -45,7 +45,8 @@ EngineProfile::EngineProfile(Tap* inner) : inner_(inner) {
 }
 
 EngineProfile::Mark EngineProfile::mark() {
-  return {clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_PROCESS_CPUTIME_ID), static_cast<int64_t>(memory_use().in_use_bytes)};
+  return {clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_PROCESS_CPUTIME_ID),
+          static_cast<int64_t>(memory_use().in_use_bytes)};
 }
 
 bool EngineProfile::wants(std::string_view name) const {
@@ -107,7 +108,7 @@ fs::path EngineProfile::write(const fs::path& home, const std::string& name, con
   profile_.cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_at_start_;
   const Store store(home);
   const Store::NewRun made = store.create();
-  Json manifest{{"format", "lockstep-run"}, {"version", 1},         {"id", made.id},          {"name", name},
+  Json manifest{{"format", "lockstep-run"}, {"version", 1},          {"id", made.id},       {"name", name},
                 {"created", utc_now()},     {"finished", utc_now()}, {"status", "finished"}};
   merge_into(manifest, details);
   write_profile(made.path, profile_);

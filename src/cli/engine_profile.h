@@ -1,5 +1,5 @@
-// --profile of generate and edit: times of the engine's own modules. The engine asks whether anybody wants the tensor of
-// a module when that module has ended; nobody does, so nothing that is fused comes apart, and the time is noted.
+// --profile of generate and edit: times of the engine's own modules. The engine asks whether anybody wants the tensor
+// of a module when that module has ended; nobody does, so nothing that is fused comes apart, and the time is noted.
 #pragma once
 #include <string>
 #include <string_view>
@@ -32,8 +32,8 @@ class EngineProfile : public Tap {
   // A tap is asked, not told: what it remembers is no part of what it answers.
   mutable ProcessProfile profile_;
   mutable std::map<std::string, int32_t, std::less<>> numbers_;
-  mutable std::vector<int32_t> open_;         // calls
-  mutable std::vector<std::string> opened_;   // their names
+  mutable std::vector<int32_t> open_;        // calls
+  mutable std::vector<std::string> opened_;  // their names
   mutable Mark last_;
   int64_t cpu_at_start_;
 };

@@ -26,7 +26,8 @@ Text text_from(const RunHealth& health, const Run& run) {
 
 Text attention_text(const RunHealth& health, const Terminal& terminal) {
   if (health.attention.empty())
-    return Text::of("no attention was watched; record --health watches torch's and MLX's scaled_dot_product_attention\n");
+    return Text::of(
+        "no attention was watched; record --health watches torch's and MLX's scaled_dot_product_attention\n");
   using enum Table::Align;
   Table table({{"attention", kLeft, true},
                {"calls", kRight},

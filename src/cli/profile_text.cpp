@@ -24,7 +24,7 @@ std::string size_text(int64_t bytes) {
 }
 
 std::vector<Cell> row_of(const ProfileSum& sum, const std::string& indent) {
-  return {indent + sum.name,       text_from_count(sum.calls), time_text(sum.wall_ns), time_text(sum.self_ns),
+  return {indent + sum.name,     text_from_count(sum.calls), time_text(sum.wall_ns), time_text(sum.self_ns),
           time_text(sum.cpu_ns), size_text(sum.allocated),   size_text(sum.peak)};
 }
 
@@ -65,7 +65,8 @@ Text pairs_text(const Terminal& terminal, const Text& title, const std::vector<P
 Text text_from(const Terminal& terminal, const ProgramProfile& profile) {
   const ProcessProfile& first = profile.first();
   Table stages = sums_table("stage"), modules = sums_table("module, by time of its own");
-  for (const ProfileSum& stage : stages_of(first)) stages.add(row_of(stage, std::string(static_cast<size_t>(stage.depth) * 2, ' ')));
+  for (const ProfileSum& stage : stages_of(first))
+    stages.add(row_of(stage, std::string(static_cast<size_t>(stage.depth) * 2, ' ')));
   size_t shown = 0;
   for (const ProfileSum& sum : modules_of(first))
     if (++shown <= kMostModules) modules.add(row_of(sum, ""));
@@ -78,7 +79,8 @@ Text text_from(const Terminal& terminal, const ProgramProfile& profile) {
   if (const int64_t step = first_step_ns(first)) text += Text::of("first step done after {}\n", time_text(step));
   if (const int64_t lazy = evaluation_ns(first))
     text += Text::of("evaluation of lazy graphs {}, {} of the time; {} of them at stage borders\n", time_text(lazy),
-                     text_from_share(static_cast<double>(lazy) / static_cast<double>(std::max<int64_t>(first.end_ns - first.begin_ns, 1))),
+                     text_from_share(static_cast<double>(lazy) /
+                                     static_cast<double>(std::max<int64_t>(first.end_ns - first.begin_ns, 1))),
                      first.evaluations);
   if (first.left_out > 0) text += Text::of("{} later calls were left out\n", text_from_count(first.left_out));
   if (profile.processes.size() > 1)

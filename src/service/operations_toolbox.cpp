@@ -195,9 +195,14 @@ std::vector<Operation> toolbox_operations() {
     profile_arguments.push_back(std::move(argument));
   std::vector<Argument> prune_arguments = program_arguments();
   for (Argument& argument : std::vector<Argument>{
-           {.name = "into", .help = "make the copy here; the folder must not exist yet", .path = true, .value = "FOLDER"},
+           {.name = "into",
+            .help = "make the copy here; the folder must not exist yet",
+            .path = true,
+            .value = "FOLDER"},
            {.name = "branch", .help = "make it a new branch of the git checkout that holds the packages"},
-           {.name = "packages", .type = kTextList, .help = "packages to prune (default: those that hold parts of a model)"},
+           {.name = "packages",
+           .type = kTextList,
+           .help = "packages to prune (default: those that hold parts of a model)"},
            {.name = "functions", .type = kBool, .help = "cut bodies that never ran too", .standard = false},
            {.name = "dry_run", .type = kBool, .help = "only tell what would be kept", .standard = false}})
     prune_arguments.push_back(std::move(argument));

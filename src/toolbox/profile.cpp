@@ -108,8 +108,8 @@ void gather(const FlameNode& node, int depth, int64_t whole_ns, std::vector<Prof
                       .cpu_ns = inner.cpu_ns,
                       .allocated = inner.allocated,
                       .peak = inner.peak});
-    const bool wraps = static_cast<double>(inner.wall_ns) > kNearlyAll * static_cast<double>(whole_ns) ||
-                       inner.name == "pipeline";
+    const bool wraps =
+        static_cast<double>(inner.wall_ns) > kNearlyAll * static_cast<double>(whole_ns) || inner.name == "pipeline";
     if (wraps && depth + 1 < kDeepestStage) gather(inner, depth + 1, inner.wall_ns, stages);
   }
 }
@@ -147,8 +147,8 @@ void write_profile(const fs::path& run, const ProcessProfile& profile) {
                   {"names", profile.names}};
   std::string text = head.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
   for (const ProfiledCall& c : profile.calls)
-    text += fmt::format("[{},{},{},{},{},{},{},{},{},{},{}]\n", c.name, c.parent, c.thread, c.begin_ns, c.end_ns, c.cpu_ns,
-                        c.allocated, c.live_before, c.live_after, c.peak, c.evaluation ? 1 : 0);
+    text += fmt::format("[{},{},{},{},{},{},{},{},{},{},{}]\n", c.name, c.parent, c.thread, c.begin_ns, c.end_ns,
+                        c.cpu_ns, c.allocated, c.live_before, c.live_after, c.peak, c.evaluation ? 1 : 0);
   write_atomically(run / "profile" / (std::to_string(profile.pid) + ".jsonl"), text);
 }
 

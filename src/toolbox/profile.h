@@ -1,5 +1,5 @@
-// Where a program's time and memory go, by module and stage, as its processes have written it (python/lockstep/profiler.py)
-// or as our engine has (cli/engine_profile.h).
+// Where a program's time and memory go, by module and stage, as its processes have written it
+// (python/lockstep/profiler.py) or as our engine has (cli/engine_profile.h).
 #pragma once
 #include <map>
 #include <string>
@@ -46,7 +46,7 @@ struct ProgramProfile {
 ProgramProfile read_profile(const fs::path& run);  // Error{kNotFound} where the run holds none
 void write_profile(const fs::path& run, const ProcessProfile& profile);
 
-FlameNode flame_of(const ProcessProfile& profile);                 // the root is the whole process
+FlameNode flame_of(const ProcessProfile& profile);                  // the root is the whole process
 std::vector<ProfileSum> modules_of(const ProcessProfile& profile);  // longest self time first
 // The outermost calls, and inside those that hold nearly everything the next: what a reader would call stages.
 std::vector<ProfileSum> stages_of(const ProcessProfile& profile);

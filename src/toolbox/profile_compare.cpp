@@ -54,8 +54,8 @@ std::map<std::string, ProfileSum> by_stage(const ProcessProfile& profile) {
   return stages;
 }
 
-std::vector<ProfilePair> paired(std::map<std::string, ProfileSum> reference, std::map<std::string, ProfileSum> candidate,
-                                bool both_only) {
+std::vector<ProfilePair> paired(std::map<std::string, ProfileSum> reference,
+                                std::map<std::string, ProfileSum> candidate, bool both_only) {
   std::vector<ProfilePair> pairs;
   for (auto& [name, sum] : reference) {
     const auto other = candidate.find(name);
@@ -139,19 +139,19 @@ Json json_from(const ProgramProfile& profile) {
   const ProcessProfile& first = profile.first();
   const int64_t wall = first.end_ns - first.begin_ns, evaluation = evaluation_ns(first);
   Json json{{"schema", "lockstep-profile-1"},
-          {"processes", profile.processes.size()},
-          {"frameworks", first.frameworks},
-          {"wall_secs", secs(wall)},
-          {"cpu_secs", secs(first.cpu_ns)},
-          {"evaluation_secs", secs(evaluation)},
-          {"evaluation_share", wall > 0 ? static_cast<double>(evaluation) / static_cast<double>(wall) : 0.0},
-          {"evaluations", first.evaluations},
-          {"memory", first.memory},
-          {"peak_bytes", peak_bytes(first)},
-          {"calls", first.calls.size()},
-          {"left_out", first.left_out},
-          {"stages", json_of(stages_of(first))},
-          {"modules", json_of(modules_of(first))}};
+            {"processes", profile.processes.size()},
+            {"frameworks", first.frameworks},
+            {"wall_secs", secs(wall)},
+            {"cpu_secs", secs(first.cpu_ns)},
+            {"evaluation_secs", secs(evaluation)},
+            {"evaluation_share", wall > 0 ? static_cast<double>(evaluation) / static_cast<double>(wall) : 0.0},
+            {"evaluations", first.evaluations},
+            {"memory", first.memory},
+            {"peak_bytes", peak_bytes(first)},
+            {"calls", first.calls.size()},
+            {"left_out", first.left_out},
+            {"stages", json_of(stages_of(first))},
+            {"modules", json_of(modules_of(first))}};
   if (const int64_t step = first_step_ns(first)) json["first_step_secs"] = secs(step);
   return json;
 }

@@ -1,4 +1,5 @@
-// A profile as one HTML file, with a flame graph and the memory over time, and as a trace that Chrome and Perfetto open.
+// A profile as one HTML file, with a flame graph and the memory over time, and as a trace that Chrome and Perfetto
+// open.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +20,8 @@ std::string milliseconds(int64_t ns) {
 }
 
 std::string bytes_text(int64_t bytes) {
-  return bytes < 0 ? "-" + text_from_bytes(static_cast<uint64_t>(-bytes)) : text_from_bytes(static_cast<uint64_t>(bytes));
+  return bytes < 0 ? "-" + text_from_bytes(static_cast<uint64_t>(-bytes))
+                   : text_from_bytes(static_cast<uint64_t>(bytes));
 }
 
 // The same name has the same colour everywhere, blocks of one list too.
@@ -42,7 +44,8 @@ void add_flame(std::string& svg, const FlameNode& node, double x, int depth, dou
   if (width < kNarrowest || depth >= kDeepestRow) return;
   // Inside its parent the rest of a name is enough.
   std::string_view label = node.name;
-  if (!above.empty() && label.starts_with(above) && label.size() > above.size() + 1) label.remove_prefix(above.size() + 1);
+  if (!above.empty() && label.starts_with(above) && label.size() > above.size() + 1)
+    label.remove_prefix(above.size() + 1);
   const auto letters = static_cast<size_t>(width / 7);
   svg += fmt::format(
       "<g><rect x='{:.2f}' y='{}' width='{:.2f}' height='{}' fill='hsl({} 75% 62%)'/><title>{}: {} in {} calls, itself "
@@ -71,8 +74,8 @@ std::string flame_graph(const ProcessProfile& profile) {
   }
   if (root.wall_ns <= 0) return "<p>No module was called.</p>\n";
   const double scale = kGraphWidth / static_cast<double>(root.wall_ns);
-  std::string svg = fmt::format("<svg id=flame viewBox='0 0 {} {}' width='100%'>\n", kGraphWidth,
-                                depth_of(root, scale) * kRowHeight);
+  std::string svg =
+      fmt::format("<svg id=flame viewBox='0 0 {} {}' width='100%'>\n", kGraphWidth, depth_of(root, scale) * kRowHeight);
   add_flame(svg, root, 0, 0, scale, {});
   return svg + "</svg>\n";
 }
@@ -83,24 +86,28 @@ std::string curve(const ProcessProfile& profile) {
   if (points.empty() || wall <= 0 || peak <= 0) return "<p>No memory is known.</p>\n";
   std::string line;
   for (const MemoryPoint& point : points)
-    line += fmt::format("{:.1f},{:.1f} ", static_cast<double>(point.at_ns) / static_cast<double>(wall) * kGraphWidth,
-                        kCurveHeight * (1 - static_cast<double>(std::max<int64_t>(point.bytes, 0)) / static_cast<double>(peak)));
+    line += fmt::format(
+        "{:.1f},{:.1f} ", static_cast<double>(point.at_ns) / static_cast<double>(wall) * kGraphWidth,
+        kCurveHeight * (1 - static_cast<double>(std::max<int64_t>(point.bytes, 0)) / static_cast<double>(peak)));
   return fmt::format(
       "<svg id=memory viewBox='0 -14 {0} {1}' width='100%'><polyline points='{2}' fill='none' stroke='#36c' "
-      "stroke-width='1.5'/><text x='4' y='-2'>{3}</text><text x='{4}' y='{5}' text-anchor='end'>{6:.2f} s</text></svg>\n",
+      "stroke-width='1.5'/><text x='4' y='-2'>{3}</text><text x='{4}' y='{5}' text-anchor='end'>{6:.2f} "
+      "s</text></svg>\n",
       kGraphWidth, kCurveHeight + 32, line, bytes_text(peak), kGraphWidth - 4, kCurveHeight + 14,
       static_cast<double>(wall) / 1e9);
 }
 
 std::string row(const ProfileSum& sum) {
   return fmt::format(
-      "<tr><td style='padding-left:{}em'>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+      "<tr><td "
+      "style='padding-left:{}em'>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
       0.8 + sum.depth * 1.2, in_html(sum.name), text_from_count(sum.calls), milliseconds(sum.wall_ns),
       milliseconds(sum.self_ns), milliseconds(sum.cpu_ns), bytes_text(sum.allocated), bytes_text(sum.peak));
 }
 
 constexpr const char* kTableHead =
-    "<table><tr><th>{}</th><th>calls</th><th>total</th><th>self</th><th>processor</th><th>allocated</th><th>peak</th></tr>\n";
+    "<table><tr><th>{}</th><th>calls</th><th>total</th><th>self</th><th>processor</th><th>allocated</th><th>peak</th></"
+    "tr>\n";
 
 }  // namespace
 
@@ -116,7 +123,8 @@ std::string profile_page(const ProgramProfile& profile, const std::string& title
       in_html(title));
   html += fmt::format("<p>{:.2f} s, processor {:.2f} s", static_cast<double>(first.end_ns - first.begin_ns) / 1e9,
                       static_cast<double>(first.cpu_ns) / 1e9);
-  if (const int64_t step = first_step_ns(first)) html += fmt::format("; first step after {:.2f} s", static_cast<double>(step) / 1e9);
+  if (const int64_t step = first_step_ns(first))
+    html += fmt::format("; first step after {:.2f} s", static_cast<double>(step) / 1e9);
   if (const int64_t lazy = evaluation_ns(first))
     html += fmt::format("; evaluation of lazy graphs {}", milliseconds(lazy));
   html += fmt::format("; peak {} ({})</p>\n<h2>Stages</h2>\n", bytes_text(peak_bytes(first)), in_html(first.memory));
@@ -150,22 +158,22 @@ std::string chrome_trace(const ProgramProfile& profile) {
              {"args", {{"name", process.frameworks.empty() ? "program" : process.frameworks.front()}}}});
     for (const ProfiledCall& call : process.calls)
       add(Json{{"ph", "X"},
-           {"name", process.names[static_cast<size_t>(call.name)]},
-           {"cat", call.evaluation ? "evaluation" : "module"},
-           {"pid", process.pid},
-           {"tid", call.thread},
-           {"ts", at(call.begin_ns)},
-           {"dur", static_cast<double>(call.wall_ns()) / 1e3},
-           {"args",
-            {{"processor_ms", static_cast<double>(call.cpu_ns) / 1e6},
-             {"allocated_bytes", call.allocated},
-             {"peak_bytes", call.peak}}}});
+               {"name", process.names[static_cast<size_t>(call.name)]},
+               {"cat", call.evaluation ? "evaluation" : "module"},
+               {"pid", process.pid},
+               {"tid", call.thread},
+               {"ts", at(call.begin_ns)},
+               {"dur", static_cast<double>(call.wall_ns()) / 1e3},
+               {"args",
+                {{"processor_ms", static_cast<double>(call.cpu_ns) / 1e6},
+                 {"allocated_bytes", call.allocated},
+                 {"peak_bytes", call.peak}}}});
     for (const MemoryPoint& point : memory_curve(process, kMostPoints))
       add(Json{{"ph", "C"},
-           {"name", "memory"},
-           {"pid", process.pid},
-           {"ts", at(process.begin_ns + point.at_ns)},
-           {"args", {{"bytes", std::max<int64_t>(point.bytes, 0)}}}});
+               {"name", "memory"},
+               {"pid", process.pid},
+               {"ts", at(process.begin_ns + point.at_ns)},
+               {"args", {{"bytes", std::max<int64_t>(point.bytes, 0)}}}});
   }
   return text + "\n]}\n";
 }

@@ -110,7 +110,8 @@ class Pruning {
   void cut(const Json& questions, const std::vector<FileName>& asked) {
     const fs::path script = python_package_folder() / "lockstep" / "pruning.py";
     const ToolAnswer answer =
-        ask_tool({plan_->python, "-I", script.string()}, Json{{"files", questions}}.dump(-1, ' ', true, Json::error_handler_t::replace), environment_);
+        ask_tool({plan_->python, "-I", script.string()},
+                 Json{{"files", questions}}.dump(-1, ' ', true, Json::error_handler_t::replace), environment_);
     const Json told = Json::parse(answer.output, nullptr, false);
     if (answer.status != 0 || !told.is_object() || !told["files"].is_array() || told["files"].size() != asked.size())
       fail(Code::kInternal, "prune", "function bodies could not be cut: " + answer.errors.substr(0, 400));
@@ -163,9 +164,11 @@ class Pruning {
     bool output = false;
     const std::string varies = first_difference(reference_, again.run, tensors, output);
     if (!varies.empty())
-      fail(Code::kConflict, "prune", "the program's own outputs vary from run to run (" + varies + "), so that nothing can be proven",
+      fail(Code::kConflict, "prune",
+           "the program's own outputs vary from run to run (" + varies + "), so that nothing can be proven",
            {.expected = "a program that does the same twice", .hint = "a fixed seed"});
-    fail(Code::kConflict, "prune", "with the copy the program does not do the same: " + difference + "; nothing was kept",
+    fail(Code::kConflict, "prune",
+         "with the copy the program does not do the same: " + difference + "; nothing was kept",
          {.hint = request_.functions ? "without --functions" : "lockstep runs show " + report_.candidate_run});
   }
 
@@ -208,7 +211,8 @@ class Pruning {
         const auto cut = gone->second.find(function.line);
         if (function.calls == 0 || cut == gone->second.end()) continue;
         plan_->functions_run[name].insert(cut->second);
-        report_.restored.push_back(fmt::format("{}/{}:{} {}", name.first, name.second, cut->second.first, cut->second.second));
+        report_.restored.push_back(
+            fmt::format("{}/{}:{} {}", name.first, name.second, cut->second.first, cut->second.second));
         again.insert(name);
       }
     }
@@ -262,7 +266,8 @@ class Pruning {
 
   void finish(const Checkout& checkout) {
     if (!request_.branch.empty())
-      for (const char* file : {"LICENSE", "LICENSE.txt", "NOTICE", "README.md", "README.rst", "pyproject.toml", "setup.py", "setup.cfg"}) {
+      for (const char* file :
+           {"LICENSE", "LICENSE.txt", "NOTICE", "README.md", "README.rst", "pyproject.toml", "setup.py", "setup.cfg"}) {
         std::string text;
         if (read_inside(checkout.top, checkout.top / file, text)) tree_->write(file, text);
       }
@@ -273,9 +278,10 @@ class Pruning {
       report_.into = fs::absolute(request_.into).lexically_normal();
       return;
     }
-    report_.commit = commit_tree(checkout, tree_->path(), request_.branch,
-                                 fmt::format("Keep what {} uses\n\n{} of {} lines are left.\n", request_.program.argv.back(),
-                                             report.lines_after(), report.lines_before()));
+    report_.commit =
+        commit_tree(checkout, tree_->path(), request_.branch,
+                    fmt::format("Keep what {} uses\n\n{} of {} lines are left.\n", request_.program.argv.back(),
+                                report.lines_after(), report.lines_before()));
     report_.branch = request_.branch;
   }
 
@@ -298,7 +304,7 @@ class Pruning {
   fs::path reference_, prefix_;
   std::unique_ptr<PrunePlan> plan_;
   std::unique_ptr<PrunedTree> tree_;
-  std::set<FileName> whole_;                                                            // not cut again
+  std::set<FileName> whole_;                                                     // not cut again
   std::map<FileName, std::map<int64_t, std::pair<int64_t, std::string>>> gone_;  // line in the copy → old line, name
   PruneReport report_;
 };

@@ -38,10 +38,10 @@ using FileName = std::pair<std::string, std::string>;  // package, path inside i
 struct PruneReport {
   std::vector<PrunedPackage> packages;
   std::map<FileName, KeptFile> files;
-  std::vector<std::string> restored;   // "diffusers/x.py", or with a function behind it
+  std::vector<std::string> restored;    // "diffusers/x.py", or with a function behind it
   std::vector<std::string> left_links;  // files that the program used and that lie outside of their package
-  int64_t rounds = 0;                  // how often the program ran on the copy
-  int64_t tensors = 0;                 // that are the same, bit for bit
+  int64_t rounds = 0;                   // how often the program ran on the copy
+  int64_t tensors = 0;                  // that are the same, bit for bit
   bool output_equal = false;
   bool dry_run = false;
   fs::path into;
@@ -83,7 +83,8 @@ class PrunePlan {
 };
 
 // How two runs of a program differ; empty: not at all. `tensors` counts those that are the same.
-std::string first_difference(const fs::path& reference, const fs::path& candidate, int64_t& tensors, bool& output_equal);
+std::string first_difference(const fs::path& reference, const fs::path& candidate, int64_t& tensors,
+                             bool& output_equal);
 
 // Puts the tree on a new branch of the checkout; neither its files nor its index nor HEAD change. Gives the commit.
 struct Checkout {

@@ -41,7 +41,8 @@ Checkout checkout_for(const std::vector<PrunedPackage>& packages, const std::str
     checkout.top = top;
   }
   checkout.git_folder = git_text({"rev-parse", "--absolute-git-dir"}, environment, checkout.top);
-  if (git({"check-ref-format", "refs/heads/" + branch}, environment, checkout.top).status != 0 || branch.starts_with('-'))
+  if (git({"check-ref-format", "refs/heads/" + branch}, environment, checkout.top).status != 0 ||
+      branch.starts_with('-'))
     fail(Code::kUsage, "prune", "'" + branch + "' is no name for a branch");
   if (git({"show-ref", "--verify", "--quiet", "refs/heads/" + branch}, environment, checkout.top).status == 0)
     fail(Code::kConflict, "prune", "the branch " + branch + " exists",

@@ -68,15 +68,16 @@ void PrunePlan::choose_packages(const ProgramCoverage& coverage, const std::vect
     if (!names.contains(file.module) || path.filename() != "__init__.py") continue;
     PrunedPackage package{.name = file.module, .root = path.parent_path()};
     bool compiled = false;  // a framework: models are written in Python
-    const bool whole = walk_files(package.root, {.depth = 32, .secs = 120}, "prune", [&](const fs::directory_entry& entry) {
-      std::error_code error;
-      compiled |= entry.path().extension() == ".so";
-      if (entry.path().extension() != ".py" || !entry.is_regular_file(error) || entry.is_symlink(error)) return;
-      std::string text;
-      if (!read_inside(package.root, entry.path(), text)) return;
-      ++package.files_before;
-      package.lines_before += lines_in(text);
-    });
+    const bool whole =
+        walk_files(package.root, {.depth = 32, .secs = 120}, "prune", [&](const fs::directory_entry& entry) {
+          std::error_code error;
+          compiled |= entry.path().extension() == ".so";
+          if (entry.path().extension() != ".py" || !entry.is_regular_file(error) || entry.is_symlink(error)) return;
+          std::string text;
+          if (!read_inside(package.root, entry.path(), text)) return;
+          ++package.files_before;
+          package.lines_before += lines_in(text);
+        });
     if (wanted.empty() && (compiled || kFrameworks.contains(package.name))) continue;
     if (!whole) fail(Code::kBadInput, "prune", package.root.string() + " is too large a folder for a package");
     packages.push_back(std::move(package));
@@ -119,13 +120,15 @@ bool PrunePlan::add(const fs::path& original, const char* why) {
   for (fs::path folder = inside; folder.has_parent_path() && !folder.empty();) {
     folder = folder.parent_path();
     std::error_code error;
-    if (fs::is_regular_file(package->root / folder / "__init__.py", error)) add(package->root / folder / "__init__.py", why);
+    if (fs::is_regular_file(package->root / folder / "__init__.py", error))
+      add(package->root / folder / "__init__.py", why);
     if (folder.empty()) break;
   }
   return true;
 }
 
-std::string first_difference(const fs::path& reference, const fs::path& candidate, int64_t& tensors, bool& output_equal) {
+std::string first_difference(const fs::path& reference, const fs::path& candidate, int64_t& tensors,
+                             bool& output_equal) {
   constexpr uint64_t kMostOutput = 256 << 20;
   const auto output = [](const fs::path& run) {
     std::error_code error;
@@ -143,8 +146,10 @@ std::string first_difference(const fs::path& reference, const fs::path& candidat
     const auto other = others.find(key(record));
     if (other == others.end()) return to_string(record.key) + " is missing";
     const Record& match = *other->second;
-    if (record.dtype != match.dtype || record.shape != match.shape) return to_string(record.key) + " has another shape or dtype";
-    if (record.checksum.empty() || record.checksum != match.checksum) return to_string(record.key) + " has other values";
+    if (record.dtype != match.dtype || record.shape != match.shape)
+      return to_string(record.key) + " has another shape or dtype";
+    if (record.checksum.empty() || record.checksum != match.checksum)
+      return to_string(record.key) + " has other values";
     ++tensors;
   }
   if (b.records().size() != a.records().size()) return "the copy records more tensors";

@@ -65,17 +65,20 @@ Json json_from(const PruneReport& report) {
 }
 
 std::string prune_markdown(const PruneReport& report) {
-  std::string text = "# What is left\n\n| package | files | of | lines | of | share |\n|---|---:|---:|---:|---:|---:|\n";
+  std::string text =
+      "# What is left\n\n| package | files | of | lines | of | share |\n|---|---:|---:|---:|---:|---:|\n";
   for (const PrunedPackage& package : report.packages)
-    text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", code_text(package.name), text_from_count(package.files_after),
-                        text_from_count(package.files_before), text_from_count(package.lines_after),
-                        text_from_count(package.lines_before), share_text(package.lines_after, package.lines_before));
+    text +=
+        fmt::format("| {} | {} | {} | {} | {} | {} |\n", code_text(package.name), text_from_count(package.files_after),
+                    text_from_count(package.files_before), text_from_count(package.lines_after),
+                    text_from_count(package.lines_before), share_text(package.lines_after, package.lines_before));
   text += fmt::format("| all | | | {} | {} | {} |\n\n", text_from_count(report.lines_after()),
                       text_from_count(report.lines_before()), share_text(report.lines_after(), report.lines_before()));
   if (!report.dry_run)
-    text += fmt::format("The program ran {} on this copy: {} tensors are the same, bit for bit; what it prints is {}.\n\n",
-                        report.rounds == 1 ? "once" : fmt::format("{} times", report.rounds), text_from_count(report.tensors),
-                        report.output_equal ? "the same" : "not the same");
+    text +=
+        fmt::format("The program ran {} on this copy: {} tensors are the same, bit for bit; what it prints is {}.\n\n",
+                    report.rounds == 1 ? "once" : fmt::format("{} times", report.rounds),
+                    text_from_count(report.tensors), report.output_equal ? "the same" : "not the same");
   const auto list = [&text](const char* title, const std::vector<std::string>& items) {
     if (items.empty()) return;
     text += fmt::format("## {}\n\n", title);
@@ -86,8 +89,8 @@ std::string prune_markdown(const PruneReport& report) {
   list("Not copied, because it lies outside of its package", report.left_links);
   text += "## Files\n\n| file | why | lines | of | bodies cut |\n|---|---|---:|---:|---:|\n";
   for (const auto& [name, file] : report.files)
-    text += fmt::format("| {} | {} | {} | {} | {} |\n", code_text(name.first + "/" + name.second), file.why, file.lines_after,
-                        file.lines_before, file.bodies_cut);
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", code_text(name.first + "/" + name.second), file.why,
+                        file.lines_after, file.lines_before, file.bodies_cut);
   return text;
 }
 

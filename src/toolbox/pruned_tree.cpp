@@ -29,7 +29,8 @@ PrunedTree::PrunedTree(const fs::path& destination) : destination_(fs::absolute(
     fail(Code::kBadInput, "prune", destination_.string() + " exists",
          {.expected = "a folder that does not exist yet", .hint = "another --into"});
   fs::create_directories(destination_.parent_path(), error);
-  std::string name = (destination_.parent_path() / ("." + destination_.filename().string() + ".pruning-XXXXXX")).string();
+  std::string name =
+      (destination_.parent_path() / ("." + destination_.filename().string() + ".pruning-XXXXXX")).string();
   if (!::mkdtemp(name.data()))
     fail(Code::kIo, "prune", "no folder can be made beside " + destination_.string() + ": " + std::strerror(errno));
   path_ = name;

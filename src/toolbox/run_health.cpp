@@ -120,7 +120,8 @@ class Examination {
 
   void count_dtypes() {
     for (const Record& record : run_.records())
-      if (record.role == Role::kOutput && is_float(record)) ++dtypes_[component_of_record(record.key.name)][*record.dtype];
+      if (record.role == Role::kOutput && is_float(record))
+        ++dtypes_[component_of_record(record.key.name)][*record.dtype];
   }
 
   void add_input(Inputs& inputs, const Record& record) {
@@ -213,8 +214,8 @@ class Examination {
                                                  static_cast<float>(record.stats->max));
     if (inputs.varies && saturated > 0 && static_cast<double>(saturated) >= kManyDead * static_cast<double>(channels))
       add(record, RunFinding::Severity::kWarning, "saturated",
-          fmt::format("{} of {} channels stand at {:.4g} or {:.4g}, the ends of the range, everywhere", saturated, channels,
-                      record.stats->min, record.stats->max),
+          fmt::format("{} of {} channels stand at {:.4g} or {:.4g}, the ends of the range, everywhere", saturated,
+                      channels, record.stats->min, record.stats->max),
           "what goes into the clamp, sigmoid or tanh is too large: a scale or a norm before it is missing");
   }
 
@@ -281,7 +282,8 @@ Json json_from(const RunHealth& health, const Run& run) {
   Json attention = Json::array();
   for (const AttentionSeen& seen : health.attention) {
     Json heads = Json::array();
-    for (const AttentionSeen::Head& head : seen.heads) heads.push_back({{"entropy", head.entropy}, {"sink", head.sink}});
+    for (const AttentionSeen::Head& head : seen.heads)
+      heads.push_back({{"entropy", head.entropy}, {"sink", head.sink}});
     attention.push_back({{"name", seen.name},
                          {"calls", seen.calls},
                          {"axes", {"batch", "heads", "tokens", "head size"}},

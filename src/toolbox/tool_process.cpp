@@ -79,8 +79,7 @@ ToolAnswer ask_tool(const std::vector<std::string>& argv, const std::string& inp
   pid_t pid = -1;
   const int failed = ::posix_spawnp(&pid, arguments[0], &actions, nullptr, arguments.data(), variables.data());
   posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0)
-    fail(Code::kNotFound, "prune", argv[0] + " could not be started: " + std::strerror(failed));
+  if (failed != 0) fail(Code::kNotFound, "prune", argv[0] + " could not be started: " + std::strerror(failed));
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }

@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr uint64_t kMostNotes = 256 << 20;
-constexpr double kUniform = 1e-3;     // how far the largest weight may be above the mean
+constexpr double kUniform = 1e-3;      // how far the largest weight may be above the mean
 constexpr double kCollapsed = 0.9999;  // of the weight on one key, the same for all queries
 constexpr int64_t kManyKeys = 16, kManyQueries = 8;
 
@@ -105,19 +105,24 @@ class Watched {
       seen.heads[i].entropy += note_number(head, "entropy");
       seen.heads[i].sink += note_number(head, "sink");
       if (keys < kManyKeys || note_number(head, "queries") < kManyQueries) continue;
-      if (note_number(head, "most_over_equal") < kUniform) uniform += fmt::format("{}{}", uniform.empty() ? "" : ", ", i);
+      if (note_number(head, "most_over_equal") < kUniform)
+        uniform += fmt::format("{}{}", uniform.empty() ? "" : ", ", i);
       if (note_number(head, "least_top") > kCollapsed && head.value("one_key", Json(false)) == Json(true))
         collapsed += fmt::format("{}{}", collapsed.empty() ? "" : ", ", i);
     }
     const std::string shapes =
         fmt::format("q {}, k {} as [batch, heads, tokens, head size]", to_string(note_shape(note, "q")), to_string(k));
     if (!uniform.empty())
-      tell(note, name, "uniform_head", fmt::format("head {} of {} looks at all {} keys alike; {}", uniform, heads->size(), keys, shapes),
-           "q or k is (nearly) zero here: a weight that was not loaded, a scale applied twice, or heads and tokens exchanged");
+      tell(note, name, "uniform_head",
+           fmt::format("head {} of {} looks at all {} keys alike; {}", uniform, heads->size(), keys, shapes),
+           "q or k is (nearly) zero here: a weight that was not loaded, a scale applied twice, or heads and tokens "
+           "exchanged");
     if (!collapsed.empty())
       tell(note, name, "collapsed_head",
-           fmt::format("head {} of {} looks at one of {} keys for every query; {}", collapsed, heads->size(), keys, shapes),
-           "scores are far too large: the scale 1/sqrt(head size) or the norm of q and k is missing, or a mask hides the rest");
+           fmt::format("head {} of {} looks at one of {} keys for every query; {}", collapsed, heads->size(), keys,
+                       shapes),
+           "scores are far too large: the scale 1/sqrt(head size) or the norm of q and k is missing, or a mask hides "
+           "the rest");
   }
 
   void tell(const Json& note, const std::string& name, const std::string& check, std::string explanation,
