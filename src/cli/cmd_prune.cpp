@@ -19,7 +19,7 @@ struct PruneOptions {
   std::string into, packages, markdown;
 };
 
-void print_report(const Terminal& terminal, const PruneReport& report) {
+void print_pruned(const Terminal& terminal, const PruneReport& report) {
   using enum Table::Align;
   Table table({{"package"}, {"files", kRight}, {"of", kRight}, {"lines", kRight}, {"of", kRight}, {"share", kRight}});
   for (const PrunedPackage& package : report.packages)
@@ -93,7 +93,7 @@ void add_prune(App& app) {
     if (app.global.json)
       print_json(json_from(report));
     else
-      print_report(Terminal(app.global), report);
+      print_pruned(Terminal(app.global), report);
   });
 }
 

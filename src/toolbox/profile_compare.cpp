@@ -10,7 +10,7 @@ double secs(int64_t ns) {
   return static_cast<double>(ns) / 1e9;
 }
 
-Json json_of(const ProfileSum& sum) {
+Json profile_json(const ProfileSum& sum) {
   return {{"name", sum.name},
           {"depth", sum.depth},
           {"calls", sum.calls},
@@ -22,9 +22,9 @@ Json json_of(const ProfileSum& sum) {
           {"peak_bytes", sum.peak}};
 }
 
-Json json_of(const std::vector<ProfileSum>& sums) {
+Json profile_json(const std::vector<ProfileSum>& sums) {
   Json json = Json::array();
-  for (const ProfileSum& sum : sums) json.push_back(json_of(sum));
+  for (const ProfileSum& sum : sums) json.push_back(profile_json(sum));
   return json;
 }
 
@@ -86,7 +86,7 @@ ProfileSum whole_of(const ProcessProfile& profile) {
           .peak = peak_bytes(profile)};
 }
 
-Json json_of(const std::vector<ProfilePair>& pairs) {
+Json profile_json(const std::vector<ProfilePair>& pairs) {
   Json json = Json::array();
   for (const ProfilePair& pair : pairs) {
     const auto ratio = [](int64_t candidate, int64_t reference) {
@@ -94,8 +94,8 @@ Json json_of(const std::vector<ProfilePair>& pairs) {
                                             : Json(nullptr);
     };
     json.push_back({{"name", pair.name},
-                    {"reference", pair.reference.calls ? json_of(pair.reference) : Json(nullptr)},
-                    {"candidate", pair.candidate.calls ? json_of(pair.candidate) : Json(nullptr)},
+                    {"reference", pair.reference.calls ? profile_json(pair.reference) : Json(nullptr)},
+                    {"candidate", pair.candidate.calls ? profile_json(pair.candidate) : Json(nullptr)},
                     {"time_ratio", ratio(pair.candidate.wall_ns, pair.reference.wall_ns)},
                     {"peak_ratio", ratio(pair.candidate.peak, pair.reference.peak)}});
   }
@@ -129,10 +129,10 @@ ProfileComparison compare_profiles(const ProgramProfile& reference, const Progra
 }
 
 Json json_from(const ProfileComparison& comparison) {
-  return {{"reference", json_of(comparison.reference)},
-          {"candidate", json_of(comparison.candidate)},
-          {"stages", json_of(comparison.stages)},
-          {"modules", json_of(comparison.modules)}};
+  return {{"reference", profile_json(comparison.reference)},
+          {"candidate", profile_json(comparison.candidate)},
+          {"stages", profile_json(comparison.stages)},
+          {"modules", profile_json(comparison.modules)}};
 }
 
 Json json_from(const ProgramProfile& profile) {
@@ -150,8 +150,8 @@ Json json_from(const ProgramProfile& profile) {
             {"peak_bytes", peak_bytes(first)},
             {"calls", first.calls.size()},
             {"left_out", first.left_out},
-            {"stages", json_of(stages_of(first))},
-            {"modules", json_of(modules_of(first))}};
+            {"stages", profile_json(stages_of(first))},
+            {"modules", profile_json(modules_of(first))}};
   if (const int64_t step = first_step_ns(first)) json["first_step_secs"] = secs(step);
   return json;
 }

@@ -11,9 +11,10 @@ namespace lockstep {
 struct RunFinding {
   enum class Severity { kError, kWarning };
   Severity severity = Severity::kWarning;
-  std::string check;  // stable id: not_finite, near_overflow, denormal, constant, equal_rows, dead_channels, saturated,
-                      // dtype, range, uniform_head, collapsed_head, raw_memory, growing_graph, shared_memory
-  TensorKey key;      // where it shows first
+  // Stable id: not_finite, near_overflow, denormal, constant, equal_rows, dead_channels, saturated, dtype, range,
+  // uniform_head, collapsed_head, raw_memory, growing_graph, shared_memory.
+  std::string check;
+  TensorKey key;  // where it shows first
   Role role = Role::kOutput;
   Where where;
   std::string explanation, hint;
