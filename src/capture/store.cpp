@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
+#include <new>
 #include <random>
 #include <set>
 
@@ -202,8 +203,12 @@ void Store::discard(const fs::path& path) const {
     if (!error) fs::rename(path, going = trash / (path.filename().string() + "-" + new_id()), error);
   }
   const bool in_trash = !error;
-  if (in_trash) fs::remove_all(going, error);
-  if (in_trash && error) fs::remove_all(going, error);  // it is no run any more: what fails once is tried again
+  // It is no run any more: what fails once is tried again.
+  for (int attempt = 0; in_trash && attempt < 2 && (attempt == 0 || error); ++attempt) try {
+      fs::remove_all(going, error);
+    } catch (const std::bad_alloc&) {
+      error = std::make_error_code(std::errc::not_enough_memory);
+    }
   std::error_code not_empty;
   fs::remove(trash, not_empty);  // where there is nothing in it, whatever came of the rest
   if (error && in_trash)

@@ -250,7 +250,7 @@ std::optional<HttpResponse> RestServer::refused(const HttpRequest& request) {
   if (has_body) {
     const auto length = length_of(request.header("content-length"));
     if (request.header_count("content-length") != 1 || !length)
-      return error_response(Code::kBadInput, "[http] Content-Length is missing", 411);
+      return error_response(Code::kBadInput, "[http] Content-Length is missing, or no number", 411);
     if (*length > static_cast<int64_t>(HttpLimits{}.body_bytes))
       return error_response(Code::kMemory, "[http] the body is too large; expected at most 4 MiB", 413);
   }
