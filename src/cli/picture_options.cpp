@@ -159,6 +159,8 @@ void add_picture_options(CLI::App& cli, const PictureCommand& command, PictureOp
   cli.add_option("--threads", options.threads, "0: all cores");
   cli.add_option("--max-prompt-tokens", options.max_prompt_tokens, "longer prompts are cut (at most 1024)");
   cli.add_flag("--vae-tiling", options.tiling, "encode and decode large images in tiles of 256 pixels");
+  cli.add_flag("--profile", options.profile,
+               "time the engine's modules and stages; lockstep profile --run latest shows them");
   add_debug_options(cli, options.debug);
 }
 
