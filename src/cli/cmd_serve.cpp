@@ -13,28 +13,31 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <sstream>
 #include <thread>
 
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/number_text.h"
+#include "base/strict_stream.h"
 #include "base/text.h"
 #include "capture/store.h"
 #include "cli/app.h"
+#include "cli/machine.h"
 #include "cli/mcp_endpoint.h"
+#include "cli/open_page.h"
 #include "rest/rest_server.h"
 #include "rest/service_process.h"
+#include "service/machine_report.h"
 #include "tensor/storage.h"
 
 namespace lockstep {
 namespace {
 
 struct ServeArguments {
-  std::string host = "127.0.0.1", token_file;
+  std::string host = "127.0.0.1", token_file, web;
   int port = 0, ready = -1;
   double idle = 0;
-  bool stop = false;
+  bool stop = false, open = false;
   std::vector<std::string> models, origins;
   std::string api_keys, device = "auto", memory, preview = "linear";
   int threads = 0, queue = 64, client_jobs = 32, client_pictures = 64;
@@ -68,7 +71,7 @@ std::string token_for(const ServeArguments& arguments) {
 std::vector<std::string> keys_in(const std::string& file) {
   std::vector<std::string> keys;
   if (file.empty()) return keys;
-  std::istringstream lines(token_in(file));
+  std::istringstream lines = strict_text(token_in(file));
   for (std::string line; std::getline(lines, line);) {
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
     if (line.empty()) continue;
@@ -152,6 +155,7 @@ void tell_of_running(const App& app, const fs::path& home, const ServeArguments&
   if (!as_asked)
     fail(Code::kConflict, "serve", "a service is running for " + home.string(),
          {.got = address, .hint = "lockstep serve --stop"});
+  if (arguments.open) open_page(app, home, running->target);
   if (app.global.json)
     print_json({{"host", running->target.host}, {"port", running->target.port}, {"pid", running->pid}});
   else if (!app.global.quiet)
@@ -174,9 +178,19 @@ void serve(const App& app, const ServeArguments& arguments) {
   options.token = token_for(arguments);
   options.idle_secs = arguments.idle;
   options.interrupted = [] { return interrupted(); };
+  options.page_folder = arguments.web;
   if (!take_home(home, arguments.ready >= 0 ? kPatienceSecs : 0)) return tell_of_running(app, home, arguments);
+  set_machine_report(&doctor_json);
   allow_many_descriptors();
   Service service(home, studio_options(arguments));
+  // What happens in sessions goes into the one stream of events too; what programs print is asked for.
+  set_session_listener([&service](const std::string& session, const Json& event) {
+    const std::string name = event.value("event", std::string());
+    if (!name.empty() && name != "output") service.tell("debug." + name, {{"session", session}});
+  });
+  const struct StopTelling {
+    ~StopTelling() { set_session_listener(nullptr); }
+  } stop_telling;
   service.sessions().adopt_earlier();
   // Models that were named are opened now, so that a wrong one is told now; and jobs that waited wait again.
   std::error_code error;
@@ -197,6 +211,7 @@ void serve(const App& app, const ServeArguments& arguments) {
     if (!app.global.quiet)
       print_error("lockstep: http://{}:{}/v1 and /mcp; the token is in {}\n", options.host, port,
                   (home / "service" / "token").string());
+    if (arguments.open) open_page(app, home, {.host = options.host, .port = port, .token = options.token});
     server.run();
   }
   // Programs that live on do what they were told to do when we are gone; unwinding would end them.
@@ -209,11 +224,12 @@ void serve(const App& app, const ServeArguments& arguments) {
 }  // namespace
 
 void add_serve(App& app) {
-  CLI::App* command =
-      app.cli.add_subcommand("serve", "pictures for OpenAI clients, REST at /v1 and MCP at /mcp, on this machine only");
+  CLI::App* command = app.cli.add_subcommand(
+      "serve",
+      "the page in the browser, pictures for OpenAI clients, REST at /v1 and MCP at /mcp, on this machine only");
   command->footer(
-      "lockstep serve --port 8700\nlockstep serve --port 8700 --model qwen-image=/models/Qwen-Image\nlockstep serve "
-      "--stop");
+      "lockstep serve --open\nlockstep serve --port 8700\nlockstep serve --port 8700 --model "
+      "qwen-image=/models/Qwen-Image\nlockstep serve --stop");
   auto arguments = std::make_shared<ServeArguments>();
   command->add_option("--port", arguments->port, "port; 0 for any")->check(CLI::Range(0, 65535))->capture_default_str();
   command->add_option("--host", arguments->host, "address to listen on; another than this machine's own needs a token")
@@ -226,6 +242,10 @@ void add_serve(App& app) {
       ->add_option("--idle", arguments->idle, "stop after so many seconds without a call or a live program; 0: never")
       ->type_name("SECS")
       ->capture_default_str();
+  command->add_flag("--open", arguments->open, "open the page in the browser");
+  command->add_option("--web", arguments->web, "serve the page from this folder, for work on it")
+      ->type_name("DIR")
+      ->check(CLI::ExistingDirectory);
   command
       ->add_option("--model", arguments->models,
                    "a model folder and the name that requests give it; may be given several times (default: the "

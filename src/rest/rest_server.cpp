@@ -123,6 +123,23 @@ HttpResponse too_many() {
   return busy;
 }
 
+constexpr const char* kBytes = "application/octet-stream";
+
+// The bytes as they are; the rest of the answer goes before them, as a line of JSON.
+HttpResponse bytes_response(const Operation& operation, Json answer) {
+  const Json::binary_t bytes = answer[operation.binary].get_binary();
+  answer.erase(operation.binary);
+  HttpResponse response;
+  response.type = kBytes;
+  response.headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}};
+  response.body = shown_json(answer);
+  // Numbers of four bytes can then be read where they lie.
+  response.body.append(3 - response.body.size() % 4, ' ');
+  response.body += '\n';
+  response.body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return response;
+}
+
 // Counts a call for as long as it lasts.
 struct Counted {
   explicit Counted(std::atomic<int>& counter) : counter_(counter) { ++counter_; }
@@ -164,6 +181,7 @@ HttpResponse error_response(Code code, const std::string& message, int status, c
 RestServer::RestServer(Service& service, const RestOptions& options)
     : service_(service),
       options_(options),
+      page_(options.page_folder),
       http_(
           HttpLimits{}, [this](const HttpRequest& request) { return refused(request); },
           [this](const HttpRequest& request) { return answer(request); },
@@ -274,6 +292,7 @@ std::optional<HttpResponse> RestServer::refused_by_name(const HttpRequest& reque
 
 std::optional<HttpResponse> RestServer::refused_by_key(const HttpRequest& request) {
   const std::string bearer = "Bearer ", given = request.header("authorization");
+  if (page_.has(request)) return std::nullopt;  // for anybody: the token comes in the address's fragment
   const bool one = request.header_count("authorization") == 1 && given.starts_with(bearer);
   const std::string secret = one ? given.substr(bearer.size()) : std::string();
   bool keyed = false;
@@ -344,6 +363,7 @@ HttpResponse RestServer::answer_large(const HttpRequest& request, BodyReader& bo
 }
 
 HttpResponse RestServer::route(const HttpRequest& request) {
+  if (page_.has(request)) return page_.answer(request);
   if (const auto mounted = mounts_.find(request.path); mounted != mounts_.end())
     return call_mounted(mounted->second, request);
   const auto only = [&](const char* method) {
@@ -402,10 +422,15 @@ HttpResponse RestServer::call(const Operation& operation, const HttpRequest& req
   for (const auto& [name, value] : from_path.items()) arguments[name] = value;
   RestControl control(stopping_, client_of(request));
   control.longest_wait_secs = options_.longest_wait_secs;
-  if (!takes_long(operation)) return json_response(200, service_.call(operation, arguments, control));
+  const auto called = [&] {
+    if (operation.binary.empty() || request.header("accept") != kBytes)
+      return json_response(200, service_.call(operation, arguments, control));
+    return bytes_response(operation, service_.call_with_bytes(operation, arguments, control));
+  };
+  if (!takes_long(operation)) return called();
   const Counted counted(long_calls_);
   if (long_calls_ > options_.most_long_calls) return too_many();
-  return json_response(200, service_.call(operation, arguments, control));
+  return called();
 }
 
 // Any of its calls may wait, and an answer in pieces lasts longer than the handler.

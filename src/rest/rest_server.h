@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "rest/http.h"
 #include "rest/image_api.h"
+#include "rest/page_files.h"
 #include "service/service.h"
 
 namespace lockstep {
@@ -25,6 +26,7 @@ struct RestOptions {
   std::vector<std::string> api_keys = {};  // who has one may ask for pictures and nothing else
   std::vector<std::string> origins = {};   // pages elsewhere that may call the picture routes (CORS)
   std::function<bool()> interrupted = {};  // asked often; true: stop
+  fs::path page_folder = {};               // serve the page from there, for work on it; empty: the embedded one
 };
 
 class RestServer {
@@ -59,6 +61,7 @@ class RestServer {
 
   Service& service_;
   RestOptions options_;
+  PageFiles page_;
   std::map<std::string, HttpServer::Handler> mounts_;
   std::unique_ptr<ImageApi> images_;
   HttpServer http_;

@@ -240,6 +240,7 @@ ServiceFiles::ServiceFiles(const fs::path& home, const std::string& host, int po
             .dump(1));
   } catch (...) {
     ::unlink((folder_ / "token").c_str());
+    ::unlink((folder_ / "open.html").c_str());
     throw;
   }
 }
@@ -255,6 +256,7 @@ ServiceFiles::~ServiceFiles() {
   try {
     ::unlink((folder_ / "service.json").c_str());
     ::unlink((folder_ / "token").c_str());
+    ::unlink((folder_ / "open.html").c_str());
   } catch (const std::exception&) {  // no memory: whoever finds them sees that nobody holds the home
   }
 }

@@ -50,6 +50,7 @@ struct Operation {
   bool slow = false;   // may take long, beside those that take max_wait: few are served at a time
   std::vector<std::string> examples{};  // command lines
   std::string route{};                  // in REST, where its name does not say it: "/v1/jobs/{id}/cancel"
+  std::string binary{};  // field of the answer that is bytes: base64 in JSON; over HTTP raw, for who accepts them so
   Json (*call)(Service& service, const Json& arguments, CallControl& control) = nullptr;
 };
 

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "debugger/sessions.h"
+#include "service/opened_runs.h"
 #include "service/operation.h"
 #include "studio/studio.h"
 
@@ -26,13 +27,19 @@ class Service {
 
   const fs::path& home() const { return home_; }
   Sessions& sessions() { return sessions_; }
+  OpenedRuns& opened() { return opened_; }
   Studio& studio();      // opened when first asked for; Error where a model cannot be opened
   bool drawing() const;  // pictures wait or are drawn
+  // To everybody who follows /v1/events, if anybody does.
+  void tell(const std::string& topic, const Json& data);
   Json call(const Operation& operation, const Json& arguments, CallControl& control);
+  // The same, with the bytes of an answer as bytes (Json::binary) and not as base64.
+  Json call_with_bytes(const Operation& operation, const Json& arguments, CallControl& control);
 
  private:
   fs::path home_;
   Sessions sessions_;
+  OpenedRuns opened_;
   StudioOptions studio_options_;
   mutable std::mutex mutex_;
   std::unique_ptr<Studio> studio_;
