@@ -55,7 +55,9 @@ void print_text(const App& app) {
   for (const auto& [name, version] : library_versions()) line(name, version);
 }
 
-void print_as_json() {
+}  // namespace
+
+Json doctor_json() {
   const CpuFacts cpu = cpu_facts();
   const MemoryFacts memory = memory_facts();
   const PythonFacts python = python_facts();
@@ -70,28 +72,26 @@ void print_as_json() {
                        {"total_bytes", device.total_bytes},
                        {"free_bytes", device.free_bytes},
                        {"why", device.why}});
-  print_json({{"version", LOCKSTEP_VERSION},
-              {"compiler", __VERSION__},
-              {"cpu",
-               {{"model", cpu.model},
-                {"cores", cpu.cores},
-                {"features", features},
-                {"amx_in_leaf_7", cpu.amx_in_leaf_7},
-                {"leaf_1d_visible", cpu.leaf_1d_visible}}},
-              {"memory", {{"total_bytes", memory.total_bytes}, {"available_bytes", memory.available_bytes}}},
-              {"cuda",
-               {{"usable", cuda.usable},
-                {"why", cuda.why},
-                {"driver", cuda.driver},
-                {"leaf", cuda.leaf},
-                {"cublaslt", cuda.cublaslt},
-                {"cudnn", cuda.cudnn},
-                {"devices", devices}}},
-              {"python", python.path.empty() ? Json() : Json{{"path", python.path}, {"version", python.version}}},
-              {"libraries", libraries}});
+  return {{"version", LOCKSTEP_VERSION},
+          {"compiler", __VERSION__},
+          {"cpu",
+           {{"model", cpu.model},
+            {"cores", cpu.cores},
+            {"features", features},
+            {"amx_in_leaf_7", cpu.amx_in_leaf_7},
+            {"leaf_1d_visible", cpu.leaf_1d_visible}}},
+          {"memory", {{"total_bytes", memory.total_bytes}, {"available_bytes", memory.available_bytes}}},
+          {"cuda",
+           {{"usable", cuda.usable},
+            {"why", cuda.why},
+            {"driver", cuda.driver},
+            {"leaf", cuda.leaf},
+            {"cublaslt", cuda.cublaslt},
+            {"cudnn", cuda.cudnn},
+            {"devices", devices}}},
+          {"python", python.path.empty() ? Json() : Json{{"path", python.path}, {"version", python.version}}},
+          {"libraries", libraries}};
 }
-
-}  // namespace
 
 void add_doctor(App& app) {
   CLI::App* command =
@@ -99,7 +99,7 @@ void add_doctor(App& app) {
   command->footer("lockstep doctor\nlockstep doctor --json");
   command->callback([&app] {
     if (app.global.json)
-      print_as_json();
+      print_json(doctor_json());
     else
       print_text(app);
   });

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
+
 namespace lockstep {
 
 struct CpuFacts {
@@ -25,6 +27,8 @@ std::vector<std::pair<std::string, std::string>> library_versions();
 struct PythonFacts {
   std::string path, version;  // empty: none found
 };
+Json doctor_json();  // all of it
+
 PythonFacts python_facts();  // .venv of the working directory, else python3 of the PATH
 
 }  // namespace lockstep

@@ -72,24 +72,6 @@ fs::path output_path(const std::string& pattern, size_t index, size_t total, uin
   return number.empty() ? plain : plain.parent_path() / (plain.stem().string() + number + plain.extension().string());
 }
 
-void write_result(const fs::path& output, const GenerateRequest& request, const GeneratedImage& image,
-                  const fs::path& model) {
-  Image picture{image.pixels, {}};
-  std::string caption = image.caption;
-  std::erase(caption, '\0');  // a model may write one, and no picture format holds it
-  picture.text = {{"prompt", caption.empty() ? request.prompt : caption},
-                  {"seed", std::to_string(request.seed)},
-                  {"steps", std::to_string(request.steps)},
-                  {"guidance", fmt::format("{}", request.guidance)},
-                  {"size", fmt::format("{}x{}", image.width, image.height)},
-                  {"model", model.filename().string()},
-                  {"software", std::string("lockstep ") + LOCKSTEP_VERSION}};
-  if (request.guided()) picture.text["negative_prompt"] = *request.negative_prompt;
-  if (!request.pictures.empty()) picture.text["pictures"] = std::to_string(request.pictures.size());
-  if (image.layer >= 0) picture.text["layer"] = std::to_string(image.layer + 1);
-  write_image(output, picture);
-}
-
 // A prompt may speak of "picture 3". There are other ways to say it, so this finds only what it can be sure of: the
 // highest number behind the word for a picture.
 int64_t highest_picture_named(std::string prompt) {
@@ -210,7 +192,7 @@ void run_pictures(App& app, const PictureOptions& options, const ModelFolder& mo
   std::vector<fs::path> files;
   for (const GeneratedImage& image : images) {
     files.push_back(output_of(image.request, image.layer));
-    write_result(files.back(), requests[image.request], image, model.path());
+    write_image(files.back(), {image.pixels, picture_text(requests[image.request], image, model)});
   }
   if (!options.sheet.empty())
     write_image(options.sheet, {make_sheet(images), {{"software", std::string("lockstep ") + LOCKSTEP_VERSION}}});

@@ -23,6 +23,10 @@ struct SessionIdentity {
   fs::path folder;
 };
 
+// Told of what happens in any session, by the thread that listens to it: must not block. One for all of them.
+using SessionListener = std::function<void(const std::string& session, const Json& event)>;
+void set_session_listener(SessionListener listener);
+
 class Session {
  public:
   Session(SessionIdentity identity, SessionRequest request);

@@ -12,6 +12,17 @@
 namespace lockstep {
 namespace {
 
+std::mutex listener_mutex;
+SessionListener& session_listener() {
+  static SessionListener listener;
+  return listener;
+}
+
+void tell_listener(const std::string& session, const Json& event) {
+  const std::lock_guard lock(listener_mutex);
+  if (session_listener()) session_listener()(session, event);
+}
+
 constexpr size_t kMostEvents = 2000;
 constexpr double kExitSecs = 30;
 // What `break --log` prints among the program's lines; its event and its line of the trace come from the program's
@@ -179,7 +190,13 @@ void Session::count_output_line() {
   changed_.notify_all();
 }
 
+void set_session_listener(SessionListener listener) {
+  const std::lock_guard lock(listener_mutex);
+  session_listener() = std::move(listener);
+}
+
 void Session::push_event(Json event) {
+  tell_listener(identity_.id, event);
   const std::lock_guard lock(mutex_);
   if (text(event, "category") == "program") ++output_lines_;
   event.erase("number");  // the number is ours, whatever the program says

@@ -1,5 +1,6 @@
 #include "io/image.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -37,12 +38,22 @@ Tensor upright(const Tensor& stored, int orientation) {
   return out;
 }
 
+thread_local uint64_t most_pixels = kMaxImagePixels;
+
 }  // namespace
 
+PixelLimit::PixelLimit(uint64_t pixels) : before_(most_pixels) {
+  most_pixels = std::min(before_, pixels);
+}
+
+PixelLimit::~PixelLimit() {
+  most_pixels = before_;
+}
+
 void check_image_size(uint64_t width, uint64_t height, std::string_view format, std::string_view origin) {
-  if (width == 0 || height == 0 || width > kMaxImagePixels / height)
+  if (width == 0 || height == 0 || width > most_pixels / height)
     fail(Code::kBadInput, format, std::string(origin) + ": the size of the picture is out of range",
-         {.expected = "1 to " + std::to_string(kMaxImagePixels) + " pixels",
+         {.expected = "1 to " + std::to_string(most_pixels) + " pixels",
           .got = std::to_string(width) + " x " + std::to_string(height)});
 }
 
@@ -65,7 +76,7 @@ Image read_image(const fs::path& path) {
   return parse_image(MappedFile::open(path)->bytes(), path.string());
 }
 
-void write_image(const fs::path& path, const Image& image, int quality) {
+std::string encode_image(std::string_view format, const Image& image, int quality) {
   const Tensor& pixels = image.pixels;
   if (!pixels.defined() || pixels.rank() != 3 || (pixels.dim(2) != 1 && pixels.dim(2) != 3 && pixels.dim(2) != 4) ||
       pixels.numel() == 0)
@@ -78,16 +89,19 @@ void write_image(const fs::path& path, const Image& image, int quality) {
   if (quality < 1 || quality > 100)
     fail(Code::kBadInput, "image", "quality out of range", {.expected = "1 to 100", .got = std::to_string(quality)});
   const Tensor packed = pixels.contiguous();
+  if (format == "png") return encode_png(packed, image.text);
+  if (format == "jpeg") return encode_jpeg(packed, image.text, quality);
+  if (format == "webp") return encode_webp(packed, image.text, quality);
+  fail(Code::kBadInput, "image", "no picture format " + std::string(format), {.expected = "png, jpeg or webp"});
+}
+
+void write_image(const fs::path& path, const Image& image, int quality) {
   const std::string extension = path.extension().string();
-  if (extension == ".png")
-    write_atomically(path, encode_png(packed, image.text));
-  else if (extension == ".jpg" || extension == ".jpeg")
-    write_atomically(path, encode_jpeg(packed, image.text, quality));
-  else if (extension == ".webp")
-    write_atomically(path, encode_webp(packed, image.text, quality));
-  else
+  const bool known = extension == ".png" || extension == ".jpg" || extension == ".jpeg" || extension == ".webp";
+  if (!known)
     fail(Code::kBadInput, "image", "no picture format for " + path.string(),
          {.expected = ".png, .jpg, .jpeg or .webp"});
+  write_atomically(path, encode_image(extension == ".jpg" ? "jpeg" : extension.substr(1), image, quality));
 }
 
 }  // namespace lockstep

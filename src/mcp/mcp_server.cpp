@@ -25,7 +25,9 @@ constexpr const char* kInstructions =
     "The "
     "line shown has not run yet. Where a breakpoint does not stop, debug_why says the reason. Comparing: record a "
     "program, or use folders of .npy, .pt or .safetensors files as runs; compare names the first divergence and its "
-    "cause. Answers are bounded: left_out says what was cut and how to ask for it. So are waits: where the state is "
+    "cause. Drawing: jobs_create with a prompt, max_wait and show answers with the picture itself; jobs_show follows a "
+    "job, jobs_cancel ends it, models_list says what can draw. Answers are bounded: left_out says what was cut and how "
+    "to ask for it. So are waits: where the state is "
     "still running, debug_wait again.";
 
 Json failure(const Json& id, int code, const std::string& message) {
@@ -74,6 +76,16 @@ Json list_tools() {
 
 Json text_content(const std::string& text) {
   return Json::array({{{"type", "text"}, {"text", text}}});
+}
+
+// Pictures go to the agent's eyes, not into the text it reads.
+Json picture_contents(Json& answer) {
+  Json pictures = Json::array();
+  if (!answer.is_object() || !answer.contains(kShownField) || !answer[kShownField].is_array()) return pictures;
+  for (const Json& one : answer[kShownField])
+    pictures.push_back({{"type", "image"}, {"data", one.value("b64", "")}, {"mimeType", one.value("mime_type", "")}});
+  answer.erase(kShownField);
+  return pictures;
 }
 
 Json tool_error(const std::string& message) {
@@ -205,8 +217,12 @@ Json McpServer::call_tool(const std::string& client, const Json& message, const 
   Json result;
   try {
     // What a program printed or a file is called must not reach an agent as anything but text that is shown.
-    const Json answer = bounded(with_strings_escaped(call_(*operation, arguments, control)), kMostResultBytes);
-    result = {{"content", text_content(shown_json(answer))}, {"structuredContent", answer}, {"isError", false}};
+    Json told = call_(*operation, arguments, control);
+    const Json pictures = picture_contents(told);
+    const Json answer = bounded(with_strings_escaped(std::move(told)), kMostResultBytes);
+    Json content = text_content(shown_json(answer));
+    for (const Json& picture : pictures) content.push_back(picture);
+    result = {{"content", std::move(content)}, {"structuredContent", answer}, {"isError", false}};
   } catch (const Error& error) {
     result = tool_error(error.what());
   } catch (const std::bad_alloc&) {

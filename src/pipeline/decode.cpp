@@ -8,19 +8,19 @@ namespace lockstep {
 
 std::vector<GeneratedImage> decode(const Stages& stages, std::vector<Decoding> work) {
   const models::VaeConfig config = stages.model().vae_config();
-  const models::VaeDecoder decoder =
-      stages.model().vae_decoder(stages.backend(), stages.dtype(), stages.loading("load VAE"));
+  const auto decoder = stages.vae_decoder();
   stages.report("decode", 0, static_cast<int64_t>(work.size()));
   std::vector<GeneratedImage> images;
   for (size_t i = 0; i < work.size(); ++i) {
     check_interrupt("generate");
+    if (stages.dropped(i) || !work[i].latents.defined()) continue;
     const Tensor unpacked = unpack_frames(stages.backend(), work[i].latents, work[i].frames, work[i].size.height / 8,
                                           work[i].size.width / 8);  // [frames, C, 1, h, w]
     const bool layered = work[i].frames > 1;
     const Tensor wanted = layered ? unpacked.slice(0, 1, work[i].frames) : unpacked;
     const Tensor z = stages.tap("latents_denormalized", denormalize_latents(stages.backend(), wanted, config));
     const nn::Execution stage = stages.execution();
-    const Tensor decoded = models::decode_latents(decoder, config, z, stages.settings().tiling,
+    const Tensor decoded = models::decode_latents(*decoder, config, z, stages.settings().tiling,
                                                   nn::Ctx(stage, "vae"));  // [frames, H, W, C]
     const Tensor all = ops::pixels(stages.backend(), decoded);             // [frames, H, W, C]
     if (layered) stages.tap("images", all);

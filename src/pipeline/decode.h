@@ -12,7 +12,7 @@ struct Decoding {
   int64_t frames = 1;
 };
 
-// One picture for each of `work`, or one for each frame but the first.
+// One picture for each of `work` that was not dropped, or one for each frame but the first.
 std::vector<GeneratedImage> decode(const Stages& stages, std::vector<Decoding> work);
 
 }  // namespace lockstep

@@ -97,7 +97,7 @@ Tensor Denoiser::predict(Pass& pass, const Tensor& latents, float timestep, int 
   Backend& backend = stages_.backend();
   const int64_t rows = pass.text.dim(0), targets = latents.dim(1);
   Tensor input = work_.condition.defined() ? ops::concat(backend, latents, work_.condition, 1) : latents;
-  if (rows == 2) input = ops::concat(backend, input, input, 0);
+  if (rows == 2 * latents.dim(0)) input = ops::concat(backend, input, input, 0);
   const Execution stage = stages_.execution(step, pass.name);
   const auto forward = [this, &pass](const Execution& execution, const Tensor& x, const Tensor* modulations,
                                      std::vector<float> times) {
@@ -131,7 +131,8 @@ Tensor Denoiser::velocity(const Tensor& latents, float timestep, int step) {
     return ops::guidance(stages_.backend(), cond, uncond, work_.guidance, work_.rescale);
   };
   if (!work_.text.uncond.defined()) return first;
-  if (passes_.size() == 1) return guided(first.slice(0, 0, 1), first.slice(0, 1, 2));
+  const int64_t pictures = latents.dim(0);
+  if (passes_.size() == 1) return guided(first.slice(0, 0, pictures), first.slice(0, pictures, 2 * pictures));
   return stages_.tap("noise_pred", guided(first, predict(passes_[1], latents, timestep, step)), step, "combined");
 }
 
@@ -146,30 +147,149 @@ Tensor keep_outside_mask(Backend& backend, const KeptPicture& kept, const Tensor
       ops::binary(backend, BinaryOp::kMultiply, kept.mask, latents));
 }
 
+// Whether two pictures go the same way: then every row of a batch has the bits that it has alone.
+bool alike(const Denoising& a, const Denoising& b) {
+  const auto same_shape = [](const Tensor& x, const Tensor& y) {
+    return x.defined() == y.defined() && (!x.defined() || x.shape() == y.shape());
+  };
+  const auto same_grid = [](const models::Grid& x, const models::Grid& y) {
+    return x.frames == y.frames && x.height == y.height && x.width == y.width;
+  };
+  return !a.kept && !b.kept && same_shape(a.text.cond, b.text.cond) && same_shape(a.text.uncond, b.text.uncond) &&
+         same_shape(a.latents, b.latents) && same_shape(a.condition, b.condition) &&
+         std::equal(a.grids.begin(), a.grids.end(), b.grids.begin(), b.grids.end(), same_grid) &&
+         a.schedule.sigmas == b.schedule.sigmas && a.first_step == b.first_step && a.guidance == b.guidance &&
+         a.rescale == b.rescale;
+}
+
+std::vector<std::vector<size_t>> batches(const Stages& stages, const std::vector<Denoising>& work) {
+  std::vector<std::vector<size_t>> all;
+  for (size_t i = 0; i < work.size(); ++i) {
+    int64_t tokens = 0;
+    for (const models::Grid& grid : work[i].grids) tokens += grid.tokens();
+    const auto most = static_cast<size_t>(std::max<int64_t>(1, stages.settings().batch_tokens / tokens));
+    const auto open = std::find_if(all.begin(), all.end(), [&](const std::vector<size_t>& batch) {
+      return batch.size() < most && !stages.listening() && alike(work[batch.front()], work[i]);
+    });
+    if (open == all.end())
+      all.push_back({i});
+    else
+      open->push_back(i);
+  }
+  return all;
+}
+
+// Several of one shape as one, with a row each.
+Denoising together(const Stages& stages, const std::vector<Denoising>& work, const std::vector<size_t>& rows) {
+  Denoising all = work[rows.front()];
+  const auto append = [&](Tensor& to, const Tensor& row) {
+    if (to.defined()) to = ops::concat(stages.backend(), to, row, 0);
+  };
+  for (size_t i = 1; i < rows.size(); ++i) {
+    const Denoising& one = work[rows[i]];
+    append(all.text.cond, one.text.cond);
+    append(all.text.uncond, one.text.uncond);
+    append(all.latents, one.latents);
+    append(all.condition, one.condition);
+  }
+  return all;
+}
+
+// One batch, from which pictures may be dropped while it runs.
+class DenoisedBatch {
+ public:
+  DenoisedBatch(const Stages& stages, const models::QwenImageTransformer& transformer, std::vector<Denoising>& work,
+                std::vector<size_t> rows)
+      : stages_(stages), transformer_(transformer), work_(work), rows_(std::move(rows)) {
+    start();
+  }
+
+  void run(const std::function<void(int64_t steps)>& done) {
+    const StopWhen somebody_left([this] { return any_dropped(); });
+    for (int step = work_[rows_.front()].first_step; step < all_.schedule.steps();) {
+      // The step in which somebody leaves is taken again by those who stay, from where it began.
+      if (any_dropped() && !drop()) return;
+      try {
+        take(step);
+      } catch (const Error& error) {
+        if (error.code() != Code::kCancelled || !any_dropped()) throw;
+        continue;
+      }
+      done(static_cast<int64_t>(rows_.size()));
+      ++step;
+    }
+  }
+  const std::vector<size_t>& rows() const { return rows_; }
+  Tensor latents(size_t row) const { return row_of(all_.latents, row); }
+
+ private:
+  void start() {
+    all_ = together(stages_, work_, rows_);
+    for (const size_t i : rows_) work_[i].latents = {};
+    denoiser_ = std::make_unique<Denoiser>(stages_, transformer_, all_);
+  }
+  Tensor row_of(const Tensor& tensor, size_t row) const {
+    const auto at = static_cast<int64_t>(row);
+    return rows_.size() == 1 ? tensor : ops::contiguous(stages_.backend(), tensor.slice(0, at, at + 1));
+  }
+  bool any_dropped() const {
+    return std::any_of(rows_.begin(), rows_.end(), [this](size_t i) { return stages_.dropped(i); });
+  }
+  bool drop() {  // false: nobody is left
+    std::vector<size_t> left;
+    for (size_t row = 0; row < rows_.size(); ++row)
+      if (!stages_.dropped(rows_[row])) {
+        work_[rows_[row]].latents = row_of(all_.latents, row);
+        left.push_back(rows_[row]);
+      }
+    rows_ = std::move(left);
+    if (rows_.empty()) return false;
+    start();
+    return true;
+  }
+  void take(int step) {
+    check_interrupt("generate");
+    const int shown = step - all_.first_step;  // steps are counted from the first that is taken
+    const Schedule& schedule = all_.schedule;
+    const Tensor before = all_.latents;
+    const Tensor v = denoiser_->velocity(before, schedule.model_timestep(step, before.dtype()), shown);
+    Tensor after = stages_.tap("latents", euler_step(stages_.backend(), schedule, step, before, v), shown);
+    if (all_.kept)
+      after =
+          stages_.tap("latents_kept", keep_outside_mask(stages_.backend(), *all_.kept, after, schedule, step), shown);
+    stages_.backend().flush();
+    all_.latents = after;
+    if (RunWatch* const watch = stages_.settings().watch)
+      for (size_t row = 0; row < rows_.size(); ++row)
+        watch->stepped({.request = rows_[row],
+                        .step = shown + 1,
+                        .steps = schedule.steps() - all_.first_step,
+                        .latents = row_of(before, row),
+                        .velocity = row_of(v, row),
+                        .sigma = schedule.sigmas[static_cast<size_t>(step)],
+                        .grid = all_.grids.front()});
+  }
+
+  const Stages& stages_;
+  const models::QwenImageTransformer& transformer_;
+  std::vector<Denoising>& work_;
+  std::vector<size_t> rows_;  // which of the work each row is
+  Denoising all_;
+  std::unique_ptr<Denoiser> denoiser_;
+};
+
 }  // namespace
 
 std::vector<Tensor> denoise(const Stages& stages, std::vector<Denoising> work) {
   int64_t total = 0, done = 0;
   for (const Denoising& item : work) total += item.schedule.steps() - item.first_step;
-  const models::QwenImageTransformer transformer = stages.model().transformer(
-      stages.backend(), stages.dtype(), stages.settings().linears, stages.loading("load transformer"));
+  const auto transformer = stages.transformer();
   stages.report("denoise", 0, total);
-  std::vector<Tensor> results;
-  for (Denoising& item : work) {
-    Denoiser denoiser(stages, transformer, item);
-    Tensor latents = std::move(item.latents);
-    for (int step = item.first_step; step < item.schedule.steps(); ++step) {
-      check_interrupt("generate");
-      const int shown = step - item.first_step;  // steps are counted from the first that is taken
-      const Tensor v = denoiser.velocity(latents, item.schedule.model_timestep(step, latents.dtype()), shown);
-      latents = stages.tap("latents", euler_step(stages.backend(), item.schedule, step, latents, v), shown);
-      if (item.kept)
-        latents = stages.tap("latents_kept",
-                             keep_outside_mask(stages.backend(), *item.kept, latents, item.schedule, step), shown);
-      stages.backend().flush();
-      stages.report("denoise", ++done, total);
-    }
-    results.push_back(std::move(latents));
+  std::vector<Tensor> results(work.size());
+  for (std::vector<size_t>& rows : batches(stages, work)) {
+    DenoisedBatch batch(stages, *transformer, work, std::move(rows));
+    batch.run([&](int64_t steps) { stages.report("denoise", done += steps, total); });
+    for (size_t row = 0; row < batch.rows().size(); ++row) results[batch.rows()[row]] = batch.latents(row);
   }
   return results;
 }

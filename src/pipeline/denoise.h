@@ -12,9 +12,9 @@ struct KeptPicture {
   Tensor noise, image, mask;  // packed [1, N, C]; the mask is 1 where new latents stay
 };
 
-// One picture's way through the transformer.
 inline constexpr int kStepsAhead = 8;  // whose modulations are made at a time: 5 MB each in the released model's bf16
 
+// One picture's way through the transformer; or that of several of one shape, a row each.
 struct Denoising {
   Embeddings text = {};
   Tensor latents = {};              // packed [1, N, C]
@@ -27,7 +27,9 @@ struct Denoising {
   std::optional<KeptPicture> kept = {};
 };
 
-std::vector<Tensor> denoise(const Stages& stages, std::vector<Denoising> work);  // packed latents
+// Packed latents, one of each work; undefined where it was dropped. What has one shape, schedule and guidance goes
+// through together, as far as the settings allow.
+std::vector<Tensor> denoise(const Stages& stages, std::vector<Denoising> work);
 
 // Noise for a picture, drawn as the official pipelines draw it: [1, frames, C, height, width] in latents.
 Tensor draw_noise(const Stages& stages, int64_t frames, int64_t channels, int64_t height, int64_t width,

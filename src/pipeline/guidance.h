@@ -12,9 +12,9 @@ enum class GuidanceRun { kAuto, kPasses, kBatch };
 bool runs_as_batch(GuidanceRun run, int64_t image_tokens, int64_t cond_tokens, int64_t uncond_tokens);
 
 struct PaddedText {
-  Tensor text;  // [2, T, D]: conditional, unconditional, the shorter one filled with zeros
-  Tensor mask;  // bool [2, T], a host tensor: false where filled
+  Tensor text;  // [2B, T, D]: conditional, then unconditional, the shorter ones filled with zeros
+  Tensor mask;  // bool [2B, T], a host tensor: false where filled
 };
-PaddedText pad_together(Backend& backend, const Tensor& cond, const Tensor& uncond);  // [1, T1, D], [1, T2, D]
+PaddedText pad_together(Backend& backend, const Tensor& cond, const Tensor& uncond);  // [B, T1, D], [B, T2, D]
 
 }  // namespace lockstep

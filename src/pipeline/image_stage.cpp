@@ -27,14 +27,12 @@ Tensor drawn(const Tensor& mean, const Tensor& logvar, const Tensor& noise) {
 }  // namespace
 
 ImageStage::ImageStage(const Stages& stages)
-    : stages_(stages),
-      config_(stages.model().vae_config()),
-      encoder_(stages.model().vae_encoder(stages.backend(), stages.dtype(), stages.loading("load VAE enc."))) {}
+    : stages_(stages), config_(stages.model().vae_config()), encoder_(stages.vae_encoder()) {}
 
 Tensor ImageStage::moments(const Tensor& pixels) const {
   check_interrupt("edit");
   const nn::Execution stage = stages_.execution();
-  return models::encode_image(encoder_, config_,
+  return models::encode_image(*encoder_, config_,
                               ops::cast(stages_.backend(), stages_.backend().upload(pixels), stages_.dtype()),
                               stages_.settings().tiling, nn::Ctx(stage, "vae"));
 }

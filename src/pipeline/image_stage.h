@@ -19,7 +19,7 @@ class ImageStage {
 
   const Stages& stages_;
   models::VaeConfig config_;
-  models::VaeEncoder encoder_;
+  std::shared_ptr<const models::VaeEncoder> encoder_;
 };
 
 }  // namespace lockstep

@@ -39,6 +39,8 @@ MemoryNeed memory_need(const ModelFolder& model, Backend& backend, const Generat
     if (request.sigmas.size() > kSteps) request.sigmas.resize(kSteps);
   }
   GenerateSettings silent = settings;
+  silent.watch = nullptr;
+  silent.shelf = nullptr;  // what a rehearsal loads is empty
   std::optional<DeafTap> deaf;
   if (settings.tap) silent.tap = &deaf.emplace(*settings.tap);
   const Rehearsal rehearsal;

@@ -1,9 +1,11 @@
 // A model folder in diffusers layout, or as mflux writes it (other names, perhaps quantised), opened part by part:
 // each component is loaded when its stage starts and freed when it ends.
 #pragma once
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/qwen2_5_vl/text_model.h"
 #include "models/qwen2_5_vl/vision_tower.h"
@@ -14,12 +16,19 @@
 
 namespace lockstep {
 
+// Colours (0 to 255) of a normalised latent, for previews: bias + the sum of latent times factors.
+struct PreviewMap {
+  std::vector<std::array<float, 3>> factors;
+  std::array<float, 3> bias = {127.5f, 127.5f, 127.5f};
+};
+
 struct ModelDefaults {  // lockstep.json beside model_index.json, where a model wants other defaults than the family's
   int width = 1024, height = 1024, steps = 50;
   double guidance = 4.0;
   std::optional<std::string> negative_prompt;
   // Sides of the areas that pictures are brought to: the result's and the VAE's, and the one the text encoder sees.
   int resolution = 1024, condition_resolution = 384, layered_resolution = 0;
+  PreviewMap preview;  // without factors where the folder has none
 };
 
 class Pipeline;

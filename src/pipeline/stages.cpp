@@ -29,4 +29,36 @@ nn::LoadProgress Stages::loading(const char* stage) const {
   };
 }
 
+std::shared_ptr<const Tokenizer> Stages::tokenizer() const {
+  return part<Tokenizer>("tokenizer", [&] { return model_.tokenizer(); });
+}
+
+std::shared_ptr<const models::TextModel> Stages::text_encoder(models::TextModel::Head head) const {
+  const bool plain = head == models::TextModel::Head::kNone;
+  return part<models::TextModel>(plain ? "text_encoder" : "text_encoder with head", [&] {
+    return model_.text_encoder(backend_, dtype(), loading("load text enc."), head);
+  });
+}
+
+std::shared_ptr<const models::VisionTower> Stages::vision_tower() const {
+  return part<models::VisionTower>("vision_tower",
+                                   [&] { return model_.vision_tower(backend_, dtype(), loading("load vision")); });
+}
+
+std::shared_ptr<const models::QwenImageTransformer> Stages::transformer() const {
+  return part<models::QwenImageTransformer>("transformer", [&] {
+    return model_.transformer(backend_, dtype(), settings_.linears, loading("load transformer"));
+  });
+}
+
+std::shared_ptr<const models::VaeDecoder> Stages::vae_decoder() const {
+  return part<models::VaeDecoder>("vae_decoder",
+                                  [&] { return model_.vae_decoder(backend_, dtype(), loading("load VAE")); });
+}
+
+std::shared_ptr<const models::VaeEncoder> Stages::vae_encoder() const {
+  return part<models::VaeEncoder>("vae_encoder",
+                                  [&] { return model_.vae_encoder(backend_, dtype(), loading("load VAE enc.")); });
+}
+
 }  // namespace lockstep

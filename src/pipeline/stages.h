@@ -23,9 +23,26 @@ class Stages {
   nn::Execution execution(int step = -1, std::string_view pass = {}) const;
   Tensor tap(std::string_view name, Tensor tensor, int step = -1, std::string_view pass = {}) const;
   nn::LoadProgress loading(const char* stage) const;
+  bool dropped(size_t request) const { return settings_.watch && settings_.watch->dropped(request); }
+
+  // The model's parts, from the shelf or loaded now.
+  std::shared_ptr<const Tokenizer> tokenizer() const;
+  std::shared_ptr<const models::TextModel> text_encoder(
+      models::TextModel::Head head = models::TextModel::Head::kNone) const;
+  std::shared_ptr<const models::VisionTower> vision_tower() const;
+  std::shared_ptr<const models::QwenImageTransformer> transformer() const;
+  std::shared_ptr<const models::VaeDecoder> vae_decoder() const;
+  std::shared_ptr<const models::VaeEncoder> vae_encoder() const;
   void report(std::string_view stage, int64_t done, int64_t total) const { settings_.progress(stage, done, total); }
 
  private:
+  template <typename Model, typename Load>
+  std::shared_ptr<const Model> part(const char* name, Load load) const {
+    if (!settings_.shelf) return std::make_shared<const Model>(load());
+    return std::static_pointer_cast<const Model>(
+        settings_.shelf->part(name, [&] { return PartShelf::Part(std::make_shared<const Model>(load())); }));
+  }
+
   const ModelFolder& model_;
   Backend& backend_;
   const GenerateSettings& settings_;

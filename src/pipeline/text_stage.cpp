@@ -56,22 +56,20 @@ std::vector<Embeddings> embed_all(const Stages& stages, const std::vector<Genera
 }
 
 std::vector<Embeddings> encode_prompts(const Stages& stages, const std::vector<GenerateRequest>& requests) {
-  const Tokenizer tokenizer = stages.model().tokenizer();
-  const models::TextModel encoder =
-      stages.model().text_encoder(stages.backend(), stages.dtype(), stages.loading("load text enc."));
+  const auto tokenizer = stages.tokenizer();
+  const auto encoder = stages.text_encoder();
   return embed_all(
       stages, requests, [&](const GenerateRequest& request, const std::string& prompt, std::string_view pass) {
-        return embed_prompt(stages, encoder, tokenize_prompt(tokenizer, prompt), request.max_prompt_tokens, pass);
+        return embed_prompt(stages, *encoder, tokenize_prompt(*tokenizer, prompt), request.max_prompt_tokens, pass);
       });
 }
 
 std::vector<Embeddings> encode_edit_prompts(const Stages& stages, const std::vector<GenerateRequest>& requests,
                                             const std::vector<VisionInput>& inputs, bool numbered) {
-  const Tokenizer tokenizer = stages.model().tokenizer();
-  const models::TextModel encoder =
-      stages.model().text_encoder(stages.backend(), stages.dtype(), stages.loading("load text enc."));
-  const models::VisionTower tower =
-      stages.model().vision_tower(stages.backend(), stages.dtype(), stages.loading("load vision"));
+  const auto tokenizer = stages.tokenizer();
+  const auto encoder = stages.text_encoder();
+  const auto kept_tower = stages.vision_tower();
+  const models::VisionTower& tower = *kept_tower;
   Tensor rows;  // of the pictures of a request: the same for prompt and negative prompt
   return embed_all(
       stages, requests, [&](const GenerateRequest& request, const std::string& prompt, std::string_view pass) {
@@ -83,12 +81,12 @@ std::vector<Embeddings> encode_edit_prompts(const Stages& stages, const std::vec
         std::vector<int64_t> counts;
         for (const models::PatchGrid& grid : input.grids) counts.push_back(grid.rows(tower.config()));
         const PromptTokens tokens =
-            tokenize_edit_prompt(tokenizer, prompt, counts, numbered, tower.config().image_token);
+            tokenize_edit_prompt(*tokenizer, prompt, counts, numbered, tower.config().image_token);
         std::vector<models::TextPosition> positions;
         if (request.positions == ImagePositions::kMrope)
           positions = models::image_positions(tokens.ids, input.grids, tower.config());
         return embed_prompt(
-            stages, encoder, tokens, 0, pass,
+            stages, *encoder, tokens, 0, pass,
             {.ids = {}, .image_rows = rows, .image_token = tower.config().image_token, .positions = positions});
       });
 }

@@ -9,6 +9,7 @@
 #include "base/shown_json.h"
 #include "compare/layout_view.h"
 #include "compare/pictures.h"
+#include "io/gzip.h"
 #include "report/page.h"
 #include "report/tensor_maps.h"
 
@@ -25,10 +26,10 @@ int maps_of(const PairResult& result, const RunView& reference, const RunView& c
 }
 
 // In the order of the rows; null where there is nothing to show.
-Json all_maps(const Comparison& comparison, const RunView& reference, const RunView& candidate) {
+Json all_maps(const Comparison& comparison, const RunView& reference, const RunView& candidate, MapBlock& block) {
   int64_t count = 0;
   for (const PairResult& result : comparison.results) count += maps_of(result, reference, candidate);
-  const int64_t side = map_side(count);
+  const MapForm form = map_form(count);
   Json out = Json::array();
   for (size_t i = 0; i < comparison.results.size(); ++i) {
     check_interrupt("report");
@@ -40,9 +41,9 @@ Json all_maps(const Comparison& comparison, const RunView& reference, const RunV
     if (maps == 0)
       out.push_back(Json());
     else if (maps == 1)
-      out.push_back(tensor_maps(r.load ? r.load() : c.load(), std::nullopt, side));
+      out.push_back(block.add(r.load ? r.load() : c.load(), std::nullopt, form));
     else
-      out.push_back(tensor_maps(r.load(), c.load(), first ? kLargestMap : side));
+      out.push_back(block.add(r.load(), c.load(), first ? kLargestMap : form));
   }
   return out;
 }
@@ -111,15 +112,17 @@ std::string html_report(const Comparison& comparison, const RunView& reference, 
   summary.erase("unpaired");
   summary["unpaired_counts"] = {{"reference", comparison.only_reference.size()},
                                 {"candidate", comparison.only_candidate.size()}};
-  Json data = {{"summary", summary},
-               {"rows", rows(comparison, reference)},
+  MapBlock block;
+  Json bulk = {{"rows", rows(comparison, reference)},
+               {"maps", all_maps(comparison, reference, in_layout_of(reference, candidate, comparison), block)}};
+  Json data = {{"summary", std::move(summary)},
                {"first", comparison.first ? Json(comparison.first->result) : Json()},
-               {"maps", all_maps(comparison, reference, in_layout_of(reference, candidate, comparison))},
                {"pictures", pictures(comparison, reference, candidate)},
                {"ledger", ledger ? json_from(*ledger) : Json()},
                {"inside", inside},
                {"factor", comparison.floor_factor}};
-  return page_with(script_safe(shown_json(with_strings_escaped(std::move(data)))));
+  return page_with({script_safe(shown_json(with_strings_escaped(std::move(data)))),
+                    gzip(shown_json(with_strings_escaped(std::move(bulk))), 9), gzip(block.bytes(), 9)});
 }
 
 void write_html_report(const fs::path& path, const Comparison& comparison, const RunView& reference,

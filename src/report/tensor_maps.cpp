@@ -2,212 +2,70 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
-#include "base/base64.h"
-#include "tensor/convert.h"
-#include "tensor/element_blocks.h"
+#include "measure/value_histogram.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMapBytes = 12 << 20;          // what the maps of a page may take
-constexpr size_t kBins = 64;                     // bars of a histogram
-constexpr int64_t kHistogramElements = 1 << 18;  // sampled beyond this
-constexpr uint8_t kNotFinite = 0x80;             // -128
-
-// The elements of a tensor as floats, any dtype and strides, a piece at a time.
-class FloatReader {
- public:
-  explicit FloatReader(const Tensor& tensor) : blocks_(tensor), raw_(kBlockElements * 8) {}
-  void read(int64_t begin, int64_t count, float* out) {
-    for (int64_t done = 0; done < count; done += kBlockElements) {
-      const int64_t size = std::min(kBlockElements, count - done);
-      const std::byte* raw = blocks_.raw(begin + done, size, raw_.data());
-      convert_elements(raw, blocks_.dtype(), out + done, DType::kF32, size);
-    }
-  }
-
- private:
-  ElementBlocks blocks_;
-  std::vector<std::byte> raw_;
-};
-
-// Per column the extremes of the rows that fall into one row of cells. Branch free over a row, so that it vectorises.
-class Extremes {
- public:
-  Extremes(int64_t rows, int64_t columns, int64_t side)
-      : columns_(columns), height_(std::min(rows, side)), width_(std::min(columns, side)) {
-    cells_.resize(static_cast<size_t>(height_ * width_));
-    high_.assign(static_cast<size_t>(columns), 0), low_ = high_, odd_ = high_;
-  }
-
-  void add(const float* row) {
-    float *high = high_.data(), *low = low_.data(), *odd = odd_.data();
-    for (int64_t j = 0; j < columns_; ++j) {
-      const float value = row[j];
-      high[j] = value > high[j] ? value : high[j];
-      low[j] = value < low[j] ? value : low[j];
-      odd[j] += value - value;  // NaN once a value was not finite, else 0
-    }
-  }
-
-  void end_cells(int64_t cell_row) {
-    for (int64_t cell = 0; cell < width_; ++cell) {
-      const int64_t from = cell * columns_ / width_, to = (cell + 1) * columns_ / width_;
-      float high = 0, low = 0, odd = 0;
-      for (int64_t j = from; j < to; ++j) {
-        const auto at = static_cast<size_t>(j);
-        high = std::max(high, high_[at]), low = std::min(low, low_[at]), odd += odd_[at];
-      }
-      cells_[static_cast<size_t>(cell_row * width_ + cell)] = std::isnan(odd) ? NAN : high > -low ? high : low;
-    }
-    std::fill(high_.begin(), high_.end(), 0.0f), std::fill(low_.begin(), low_.end(), 0.0f);
-    std::fill(odd_.begin(), odd_.end(), 0.0f);
-  }
-
-  float limit() const {
-    float most = 0;
-    for (const float cell : cells_)
-      if (std::isfinite(cell)) most = std::max(most, std::fabs(cell));
-    return most;
-  }
-
-  Json json(float limit) const {
-    std::vector<uint8_t> bytes(cells_.size());
-    for (size_t i = 0; i < cells_.size(); ++i) {
-      const double share = limit > 0 ? std::clamp(cells_[i] / limit, -1.0f, 1.0f) : 0;
-      bytes[i] =
-          std::isfinite(cells_[i]) ? static_cast<uint8_t>(static_cast<int8_t>(std::lround(127 * share))) : kNotFinite;
-    }
-    return {{"limit", json_number(limit)}, {"cells", base64(bytes)}};
-  }
-
-  int64_t height() const { return height_; }
-  int64_t width() const { return width_; }
-
- private:
-  int64_t columns_, height_, width_;
-  std::vector<float> cells_, high_, low_, odd_;
-};
-
-struct Range {
-  float low = INFINITY, high = -INFINITY;
-  void add(const float* values, int64_t count) {
-    for (int64_t i = 0; i < count; ++i)
-      if (std::isfinite(values[i])) low = std::min(low, values[i]), high = std::max(high, values[i]);
-  }
-};
-
-// Whole rows, evenly spread, so that at most kHistogramElements are looked at.
-std::vector<float> sample_of(const Tensor& tensor, int64_t rows, int64_t columns) {
-  const int64_t wanted = std::clamp<int64_t>(kHistogramElements / std::max<int64_t>(1, columns), 1, rows);
-  const int64_t width = std::min(columns, kHistogramElements);
-  FloatReader reader(tensor);
-  std::vector<float> out(static_cast<size_t>(wanted * width));
-  for (int64_t i = 0; i < wanted; ++i) reader.read(i * rows / wanted * columns, width, out.data() + i * width);
-  return out;
-}
-
-std::vector<uint32_t> counts_of(const std::vector<float>& sample, const Range& range) {
-  std::vector<uint32_t> bins(kBins);
-  const double width = static_cast<double>(range.high) - range.low;
-  for (const float value : sample) {
-    if (!std::isfinite(value)) continue;
-    const double at = width > 0 ? (static_cast<double>(value) - range.low) / width * kBins : kBins / 2;
-    ++bins[std::min(static_cast<size_t>(std::max(0.0, at)), kBins - 1)];
-  }
-  return bins;
-}
-
-Json histogram(const Tensor& reference, const std::optional<Tensor>& candidate, int64_t rows, int64_t columns) {
-  const auto shape_of = [&](const Tensor& tensor) {
-    const int64_t last = tensor.rank() ? tensor.dim(-1) : 1;
-    return tensor.shape() == reference.shape() ? std::pair(rows, columns) : std::pair(tensor.numel() / last, last);
-  };
-  const std::vector<float> a = sample_of(reference, rows, columns);
-  std::vector<float> b;
-  if (candidate) {
-    const auto [their_rows, their_columns] = shape_of(*candidate);
-    b = sample_of(*candidate, their_rows, their_columns);
-  }
-  Range range;
-  range.add(a.data(), static_cast<int64_t>(a.size())), range.add(b.data(), static_cast<int64_t>(b.size()));
-  if (!(range.low <= range.high)) return Json();  // nothing finite
-  Json out = {{"low", json_number(range.low)},
-              {"high", json_number(range.high)},
-              {"sampled", static_cast<int64_t>(a.size()) < reference.numel()},
-              {"reference", counts_of(a, range)}};
-  if (candidate) out["candidate"] = counts_of(b, range);
-  return out;
-}
-
-// Walks rows of `columns` floats of one or two tensors and hands them out with the row of cells they belong to.
-template <typename Each, typename End>
-void walk_rows(const Tensor& first, const Tensor* second, int64_t rows, int64_t columns, int64_t height, Each&& each,
-               End&& end) {
-  FloatReader a(first);
-  std::optional<FloatReader> b;
-  if (second) b.emplace(*second);
-  const int64_t at_once = std::max<int64_t>(1, (1 << 15) / columns);
-  std::vector<float> x(static_cast<size_t>(at_once * columns)), y(second ? x.size() : 0);
-  int64_t cell_row = 0;
-  for (int64_t i = 0; i < rows; i += at_once) {
-    const int64_t count = std::min(at_once, rows - i);
-    a.read(i * columns, count * columns, x.data());
-    if (b) b->read(i * columns, count * columns, y.data());
-    for (int64_t k = 0; k < count; ++k) {
-      const int64_t here = (i + k) * height / rows;
-      if (here != cell_row) end(cell_row);
-      cell_row = here;
-      each(x.data() + k * columns, b ? y.data() + k * columns : nullptr);
-    }
-  }
-  end(cell_row);
-}
-
-Json lone_map(const Tensor& tensor, int64_t side) {
-  const int64_t columns = tensor.rank() ? tensor.dim(-1) : 1, rows = tensor.numel() / columns;
-  Extremes cells(rows, columns, side);
-  walk_rows(
-      tensor, nullptr, rows, columns, cells.height(), [&](const float* x, const float*) { cells.add(x); },
-      [&](int64_t row) { cells.end_cells(row); });
-  Json out = cells.json(cells.limit());
-  out.update({{"height", cells.height()}, {"width", cells.width()}, {"rows", rows}, {"columns", columns}});
-  return out;
-}
+constexpr double kMapBits = 12e6;  // that the packed maps of a report may take
+constexpr int64_t kSmallestMap = 12;
+constexpr int kFewLevels = 15;                   // of maps so small that nobody tells more apart
+constexpr double kFewBits = 3.9, kManyBits = 7;  // that a cell takes once it is packed
+constexpr char kNotFinite = -128;
+constexpr double kCountScale = 12;  // of the logarithm of a count
 
 }  // namespace
 
-int64_t map_side(int64_t maps) {
-  const double cells = static_cast<double>(kMapBytes) * 3 / 4 / static_cast<double>(std::max<int64_t>(1, maps));
-  return std::clamp(static_cast<int64_t>(std::sqrt(cells)), kSmallestMap, kLargestMap);
+MapForm map_form(int64_t maps) {
+  const double share = kMapBits / static_cast<double>(std::max<int64_t>(1, maps));
+  const auto side = [&](double bits) { return static_cast<int64_t>(std::sqrt(share / bits)); };
+  const int64_t fine = side(kManyBits);
+  if (fine >= 40) return {std::min<int64_t>(fine, kLargestMap.side), 127, 64};
+  return {std::clamp(side(kFewBits), kSmallestMap, kLargestMap.side), kFewLevels, 32};
 }
 
-Json tensor_maps(const Tensor& reference, const std::optional<Tensor>& candidate, int64_t side) {
-  if (reference.numel() == 0 || (candidate && candidate->numel() == 0)) return Json();
-  const int64_t columns = reference.rank() ? reference.dim(-1) : 1, rows = reference.numel() / columns;
-  Json out;
-  if (candidate && candidate->shape() == reference.shape()) {
-    Extremes r(rows, columns, side), c = r, d = r;
-    std::vector<float> difference(static_cast<size_t>(columns));
-    walk_rows(
-        reference, &*candidate, rows, columns, r.height(),
-        [&](const float* x, const float* y) {
-          for (int64_t j = 0; j < columns; ++j)  // two infinities or two NaNs are the same
-            difference[static_cast<size_t>(j)] = x[j] == y[j] || (x[j] != x[j] && y[j] != y[j]) ? 0 : y[j] - x[j];
-          r.add(x), c.add(y), d.add(difference.data());
-        },
-        [&](int64_t row) { r.end_cells(row), c.end_cells(row), d.end_cells(row); });
-    const Json size = {{"height", r.height()}, {"width", r.width()}, {"rows", rows}, {"columns", columns}};
-    const float limit = r.limit() > 0 ? r.limit() : c.limit();  // one scale for both, so that they can be told apart
-    out = {{"reference", r.json(limit)}, {"candidate", c.json(limit)}, {"difference", d.json(d.limit())}};
-    for (auto& [name, map] : out.items()) map.update(size);
-  } else {
-    out["reference"] = lone_map(reference, side);
-    if (candidate) out["candidate"] = lone_map(*candidate, side);
+void MapBlock::append(const HeatMap& map, float limit, int levels) {
+  for (const float cell : map.cells) {
+    const double part = limit > 0 ? std::clamp(cell / limit, -1.0f, 1.0f) : 0;
+    bytes_ += std::isfinite(cell) ? static_cast<char>(std::lround(levels * part)) : kNotFinite;
   }
-  out["histogram"] = histogram(reference, candidate, rows, columns);
+}
+
+Json MapBlock::size_of(const HeatMap& map, int levels) const {
+  return {map.height, map.width, map.rows, map.columns, bytes_.size(), levels};
+}
+
+Json MapBlock::add(const Tensor& reference, const std::optional<Tensor>& candidate, const MapForm& form) {
+  if (reference.numel() == 0 || (candidate && candidate->numel() == 0)) return Json();
+  Json out = Json::object();
+  const auto one = [&](const Tensor& tensor) {
+    const HeatMap map = heat_map(tensor, {}, form.side, form.side);
+    out["size"].push_back(size_of(map, form.levels));
+    out["limits"].push_back(json_number(map.limit()));
+    append(map, map.limit(), form.levels);
+  };
+  if (candidate && candidate->shape() == reference.shape()) {
+    const HeatMaps maps = heat_maps(reference, *candidate, {}, form.side, form.side);
+    // One scale for both sides, so that they can be told apart.
+    const float limit = maps.reference.limit() > 0 ? maps.reference.limit() : maps.candidate.limit();
+    out["size"] = Json::array({size_of(maps.reference, form.levels)});
+    out["limits"] = {json_number(limit), json_number(limit), json_number(maps.difference.limit())};
+    append(maps.reference, limit, form.levels), append(maps.candidate, limit, form.levels);
+    append(maps.difference, maps.difference.limit(), form.levels);
+  } else {
+    one(reference);
+    if (candidate) one(*candidate);
+  }
+  const Tensor* const sides[] = {&reference, candidate ? &*candidate : nullptr};
+  if (const auto histogram = value_histogram({sides, candidate ? size_t{2} : size_t{1}}, form.bins)) {
+    out["histogram"] = {
+        json_number(histogram->low), json_number(histogram->high), histogram->sampled, bytes_.size(), form.bins,
+        histogram->counts.size()};
+    for (const std::vector<uint32_t>& counts : histogram->counts)
+      for (const uint32_t count : counts)
+        bytes_ += static_cast<char>(static_cast<uint8_t>(std::lround(kCountScale * std::log1p(count))));
+  }
   return out;
 }
 

@@ -1,21 +1,37 @@
-// Pictures of tensors for the page: heat maps of the reference, of yours and of their difference, and the histogram of
-// both. Made in one pass over the values in bounded memory, and small enough that every tensor of a run has them.
+// Pictures of tensors for a report: heat maps of the reference, of yours and of their difference, and the histogram of
+// both, small enough that every tensor of a run has them. The cells of all maps are one block of bytes.
 #pragma once
 #include <optional>
+#include <string>
 
 #include "base/json.h"
-#include "tensor/tensor.h"
+#include "measure/heat_map.h"
 
 namespace lockstep {
 
-inline constexpr int64_t kLargestMap = 128, kSmallestMap = 16;  // cells along one side
+struct MapForm {
+  int64_t side = 128;  // most cells along one side
+  int levels = 127;    // of colour, in either direction
+  size_t bins = 64;    // bars of a histogram
+};
 
-// Cells along a side so that `maps` of them stay within what a page should hold.
-int64_t map_side(int64_t maps);
+inline constexpr MapForm kLargestMap{};
 
-// A map's last axis lies across, all others down; a cell is the value farthest from zero in its block, as a signed byte
-// in parts of the map's limit, and -128 where a value is not finite. Without a candidate only the reference is shown:
-// the two are identical.
-Json tensor_maps(const Tensor& reference, const std::optional<Tensor>& candidate, int64_t side);
+// So that `maps` of them stay within what a report should hold.
+MapForm map_form(int64_t maps);
+
+class MapBlock {
+ public:
+  // A cell is a signed byte in parts of the map's limit, and -128 where a value is not finite. Without a candidate only
+  // the reference is shown: the two are identical. Null where there is nothing to show.
+  Json add(const Tensor& reference, const std::optional<Tensor>& candidate, const MapForm& form);
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  void append(const HeatMap& map, float limit, int levels);
+  Json size_of(const HeatMap& map, int levels) const;
+
+  std::string bytes_;
+};
 
 }  // namespace lockstep

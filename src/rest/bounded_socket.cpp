@@ -50,6 +50,12 @@ BoundedSocket::Head BoundedSocket::read_head(const std::function<bool()>& hurry)
   }
 }
 
+void BoundedSocket::allow(uint64_t body_bytes, double secs) {
+  const size_t here = received_.size() - std::min(received_.size(), std::max(at_, head_bytes_));
+  budget_ = static_cast<size_t>(body_bytes - std::min<uint64_t>(body_bytes, here));
+  deadline_ = secs_from_now(secs);
+}
+
 ssize_t BoundedSocket::receive(size_t most) {
   char buffer[kReadBytes];
   ssize_t n;

@@ -32,6 +32,8 @@ class BoundedSocket {
   ssize_t write(std::string_view bytes, bool at_once);
   bool flush() const;
   int fd() const { return fd_; }
+  // This request may bring so many bytes of body, and take so long.
+  void allow(uint64_t body_bytes, double secs);
 
  private:
   bool ready(short events, int milliseconds) const;

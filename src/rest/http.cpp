@@ -11,9 +11,11 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/thread.h"
@@ -33,6 +35,8 @@ constexpr int kBacklog = 512;                         // connections that the sy
 thread_local int served_socket = -1;
 thread_local bool served_whole = false;    // it was read to its end: what follows is the next request
 thread_local bool served_streams = false;  // the answer goes out in pieces
+thread_local BoundedSocket* served_connection = nullptr;
+thread_local std::shared_ptr<WaitingConnection> served_waiting;  // takes the connection over
 
 // A connection as the library sees it.
 class LibraryStream : public httplib::Stream {
@@ -41,7 +45,10 @@ class LibraryStream : public httplib::Stream {
   bool is_readable() const override { return socket_.is_readable(); }
   bool is_writable() const override { return !client_gone() && socket_.is_writable(); }
   ssize_t read(char* to, size_t size) override { return socket_.read(to, size); }
-  ssize_t write(const char* from, size_t size) override { return socket_.write({from, size}, served_streams); }
+  ssize_t write(const char* from, size_t size) override {
+    if (served_waiting) return static_cast<ssize_t>(size);  // the answer comes from elsewhere
+    return socket_.write({from, size}, served_streams);
+  }
   void get_remote_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
   void get_local_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
   socket_t socket() const override { return socket_.fd(); }
@@ -63,6 +70,22 @@ class BoundedQueue : public httplib::TaskQueue {
 
 const char* reason_of(int status) {
   switch (status) {
+    case 200:
+      return "OK";
+    case 404:
+      return "Not Found";
+    case 410:
+      return "Gone";
+    case 413:
+      return "Content Too Large";
+    case 422:
+      return "Unprocessable Content";
+    case 429:
+      return "Too Many Requests";
+    case 500:
+      return "Internal Server Error";
+    case 503:
+      return "Service Unavailable";
     case 414:
       return "URI Too Long";
     case 417:
@@ -76,10 +99,28 @@ const char* reason_of(int status) {
   }
 }
 
+// What is left of a request's body, for a handler that reads it itself.
+class SocketBody : public BodyReader {
+ public:
+  SocketBody(BoundedSocket& socket, uint64_t length) : socket_(socket), left_(length) {}
+  uint64_t left() const override { return left_; }
+  size_t read(char* to, size_t size) override {
+    if (left_ == 0) return 0;
+    const ssize_t n = socket_.read(to, static_cast<size_t>(std::min<uint64_t>(size, left_)));
+    if (n <= 0) return 0;
+    left_ -= static_cast<uint64_t>(n);
+    return static_cast<size_t>(n);
+  }
+
+ private:
+  BoundedSocket& socket_;
+  uint64_t left_;
+};
+
 // To a request that the library never sees.
 std::string refusal(const HeadFault& fault) {
-  const std::string body =
-      R"({"error":{"code":"bad_input","message":"[http] )" + fault.message + R"(","hint":"see /v1/openapi.json"}})";
+  const std::string body = R"({"error":{"code":"bad_input","message":"[http] )" + fault.message +
+                           R"(","hint":"see /v1/openapi.json","type":"invalid_request_error","param":null}})";
   return "HTTP/1.1 " + std::to_string(fault.status) + " " + reason_of(fault.status) +
          "\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
          "\r\n\r\n" + body;
@@ -87,7 +128,9 @@ std::string refusal(const HeadFault& fault) {
 
 class BoundedServer : public httplib::Server {
  public:
-  explicit BoundedServer(const HttpLimits& limits) : limits_(limits) {}
+  explicit BoundedServer(const HttpLimits& limits) : limits_(limits), hub_(limits.waiting_connections) {}
+
+  ConnectionHub& hub() { return hub_; }
 
   Load& load() { return load_; }
   void hang_up() { stopping_ = true; }  // connections that wait for a request are closed
@@ -107,6 +150,11 @@ class BoundedServer : public httplib::Server {
     } catch (const std::exception&) {  // out of memory: the connection is lost, the server is not
     }
     served_socket = -1;
+    served_connection = nullptr;
+    if (served_waiting) {
+      hub_.attach(std::exchange(served_waiting, nullptr), socket);
+      return true;
+    }
     ::shutdown(socket, SHUT_WR);
     // What the client still sends is read away for a moment: closing on it would reset the connection, and the client
     // would lose our answer.
@@ -132,9 +180,11 @@ class BoundedServer : public httplib::Server {
       return false;
     }
     LibraryStream stream(connection);
+    served_connection = &connection;
     bool closed = false;
     const bool ok = process_request(stream, last, closed, nullptr) && !closed;
     // What a refused request still has to send must never be read as the next request.
+    if (served_waiting) return false;
     return connection.flush() && ok && served_whole;
   }
 
@@ -154,6 +204,7 @@ class BoundedServer : public httplib::Server {
 
   HttpLimits limits_;
   Load load_;
+  ConnectionHub hub_;
   std::atomic<bool> stopping_{false};
 };
 
@@ -162,13 +213,27 @@ std::string small(std::string text) {
   return text;
 }
 
+std::string peer_address() {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof peer;
+  char text[INET6_ADDRSTRLEN] = {};
+  if (served_socket < 0 || ::getpeername(served_socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return {};
+  if (peer.ss_family == AF_INET)
+    ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&peer)->sin_addr, text, sizeof text);
+  else if (peer.ss_family == AF_INET6)
+    ::inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(&peer)->sin6_addr, text, sizeof text);
+  return text;
+}
+
 HttpRequest request_from(const httplib::Request& from) {
-  HttpRequest request{from.method, from.path, from.body, {from.params.begin(), from.params.end()}, {}};
+  HttpRequest request{from.method, from.path, from.body, {from.params.begin(), from.params.end()}, {}, {}};
   for (const auto& [name, value] : from.headers) request.headers.emplace(small(name), value);
+  request.address = peer_address();
   return request;
 }
 
 void answer_with(const HttpResponse& from, httplib::Response& to) {
+  served_waiting = from.waiting;
   to.status = from.status;
   for (const auto& [name, value] : from.headers) to.set_header(name, value);
   if (!from.stream) {
@@ -197,6 +262,19 @@ std::string HttpRequest::header(const std::string& small_name) const {
   return found == headers.end() ? std::string() : found->second;
 }
 
+std::string http_text(const HttpResponse& response) {
+  HttpResponse whole = response;
+  whole.headers["Content-Length"] = std::to_string(response.body.size());
+  return http_stream_head(whole) + response.body;
+}
+
+std::string http_stream_head(const HttpResponse& response) {
+  std::string head = "HTTP/1.1 " + std::to_string(response.status) + " " + reason_of(response.status) +
+                     "\r\nConnection: close\r\nContent-Type: " + response.type + "\r\n";
+  for (const auto& [name, value] : response.headers) head += name + ": " + value + "\r\n";
+  return head + "\r\n";
+}
+
 bool client_gone() {
   if (served_socket < 0) return false;
   pollfd watched{served_socket, POLLRDHUP, 0};
@@ -212,7 +290,8 @@ struct HttpServer::Impl {
   std::atomic<bool> stopped{false};
 };
 
-HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler) : impl_(std::make_unique<Impl>(limits)) {
+HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler, BodyHandler body_handler)
+    : impl_(std::make_unique<Impl>(limits)) {
   httplib::Server& server = impl_->server;
   server.new_task_queue = [&threads = impl_->threads] { return new BoundedQueue(*threads); };
   server.set_keep_alive_timeout(static_cast<time_t>(limits.idle_secs));
@@ -225,11 +304,25 @@ HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler) :
     ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     listening = fd;
   });
-  const auto refuse_or_go_on = [guard](const httplib::Request& from, httplib::Response& to) {
+  const auto refuse_or_go_on = [guard, body_handler, limits](const httplib::Request& from, httplib::Response& to) {
     if (const auto refused = guard(request_from(from))) {
       answer_with(*refused, to);
       to.set_header("Connection", "close");
       return httplib::Server::HandlerResponse::Handled;
+    }
+    if (body_handler && from.method == "POST" && served_connection) {
+      const uint64_t length = from.has_header("Content-Length")
+                                  ? std::strtoull(from.get_header_value("Content-Length").c_str(), nullptr, 10)
+                                  : 0;
+      served_connection->allow(length, limits.large_request_secs);
+      SocketBody body(*served_connection, length);
+      if (const auto answer = body_handler(request_from(from), body)) {
+        served_whole = body.left() == 0;
+        answer_with(*answer, to);
+        if (!served_whole) to.set_header("Connection", "close");
+        return httplib::Server::HandlerResponse::Handled;
+      }
+      served_connection->allow(std::min<uint64_t>(length, limits.body_bytes), limits.request_secs);
     }
     return httplib::Server::HandlerResponse::Unhandled;
   };
@@ -249,6 +342,9 @@ HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler) :
     served_whole = !bodiless || !from.has_header("Content-Length") || from.get_header_value("Content-Length") == "0";
     if (!served_whole) to.set_header("Connection", "close");
     answer_with(handler(request_from(from)), to);
+    // The library would pack every text once more, at the slowest setting it has: seconds for a megabyte, and what is
+    // packed already twice. It asks this field of its own request, after us.
+    const_cast<httplib::Request&>(from).headers.erase("Accept-Encoding");
   };
   server.Get(".*", serve)
       .Post(".*", serve)
@@ -260,7 +356,7 @@ HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler) :
     if (!to.body.empty()) return;
     const char* what = to.status == 413 ? "the request is too large" : "the request cannot be understood";
     to.set_content(std::string(R"({"error":{"code":"bad_input","message":"[http] )") + what +
-                       R"(","hint":"see /v1/openapi.json"}})",
+                       R"(","hint":"see /v1/openapi.json","type":"invalid_request_error","param":null}})",
                    "application/json");
   });
 }
@@ -284,8 +380,13 @@ bool HttpServer::run() {
   return impl_->server.listen_after_bind();
 }
 
+ConnectionHub& HttpServer::hub() const {
+  return impl_->server.hub();
+}
+
 void HttpServer::stop() {
   impl_->server.hang_up();
+  impl_->server.hub().stop();
   if (impl_->server.is_running() && !impl_->stopped.exchange(true)) impl_->server.stop();
 }
 

@@ -1,3 +1,4 @@
+#include "rest/image_openapi.h"
 #include "rest/rest_server.h"
 
 namespace lockstep {
@@ -19,8 +20,11 @@ Json answers(const Json& schema) {
       {"409", "not possible in the present state, such as looking into a running program"},
       {"411", "the body's length is missing"},
       {"413", "too large"},
+      {"410", "the job was cancelled"},
       {"415", "the body is no JSON"},
       {"422", "understood, and not possible: a file, a format or the program failed"},
+      {"429", "the queue is full; Retry-After says when to come again"},
+      {"500", "a picture failed"},
       {"503", "too many calls are waiting"}};
   for (const auto& [status, description] : errors) all[status] = error_answer(description);
   return all;
@@ -38,15 +42,27 @@ Json query_parameter(const Argument& argument) {
 Json operation_item(const Operation& operation) {
   const std::string group = operation.name.substr(0, operation.name.find(' '));
   Json item{{"operationId", joined_name(operation, '_')}, {"summary", operation.help}, {"tags", {group}}};
-  if (operation.reads) {
-    Json parameters = Json::array();
-    for (const Argument& argument : operation.arguments) parameters.push_back(query_parameter(argument));
-    item["parameters"] = std::move(parameters);
-  } else {
+  const std::string route = route_of(operation);
+  const auto in_path = [&](const Argument& argument) {
+    return route.find("{" + argument.name + "}") != std::string::npos;
+  };
+  Json parameters = Json::array();
+  for (const Argument& argument : operation.arguments) {
+    if (!operation.reads && !in_path(argument)) continue;
+    parameters.push_back(query_parameter(argument));
+    if (in_path(argument)) parameters.back()["in"] = "path", parameters.back()["required"] = true;
+  }
+  if (!parameters.empty()) item["parameters"] = std::move(parameters);
+  if (!operation.reads) {
     const bool needed = std::any_of(operation.arguments.begin(), operation.arguments.end(),
-                                    [](const Argument& argument) { return argument.required; });
-    item["requestBody"] = {{"required", needed},
-                           {"content", {{"application/json", {{"schema", arguments_schema(operation)}}}}}};
+                                    [&](const Argument& argument) { return argument.required && !in_path(argument); });
+    Json schema = arguments_schema(operation);
+    for (const Argument& argument : operation.arguments)
+      if (in_path(argument)) {
+        schema["properties"].erase(argument.name);
+        schema.erase("required");
+      }
+    item["requestBody"] = {{"required", needed}, {"content", {{"application/json", {{"schema", schema}}}}}};
   }
   item["responses"] = answers(result_schema(operation));
   return item;
@@ -79,22 +95,27 @@ Json openapi_document() {
   paths["/v1/openapi.json"] = plain_get("openapi", "this document", {{"type", "object"}});
   paths["/v1/debug/events"] = events_item();
   for (const Operation& operation : operations())
-    paths["/v1/" + joined_name(operation, '/')] = {{operation.reads ? "get" : "post", operation_item(operation)}};
-  const Json error{
-      {"type", "object"},
-      {"required", {"error"}},
-      {"properties",
-       {{"error",
-         {{"type", "object"},
-          {"required", {"code", "message"}},
-          {"properties",
-           {{"code", {{"type", "string"}}}, {"message", {{"type", "string"}}}, {"hint", {{"type", "string"}}}}}}}}}};
+    paths[route_of(operation)][operation.reads ? "get" : "post"] = operation_item(operation);
+  add_image_paths(paths);
+  const Json error{{"type", "object"},
+                   {"required", {"error"}},
+                   {"properties",
+                    {{"error",
+                      {{"type", "object"},
+                       {"required", {"code", "message"}},
+                       {"properties",
+                        {{"code", {{"type", "string"}}},
+                         {"message", {{"type", "string"}}},
+                         {"hint", {{"type", "string"}}},
+                         {"type", {{"type", "string"}}},
+                         {"param", {{"type", {"string", "null"}}}}}}}}}}};
   return {
       {"openapi", "3.1.0"},
       {"info",
        {{"title", "Lockstep"},
         {"version", LOCKSTEP_VERSION},
-        {"description", "Debugging sessions over live Python programs, and recorded runs compared."}}},
+        {"description",
+         "Debugging sessions over live Python programs, recorded runs compared, and pictures on request."}}},
       {"security", {{{"token", Json::array()}}}},
       {"paths", paths},
       {"components",

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/escape.h"
+#include "base/sha256.h"
 #include "base/shown_json.h"
 #include "base/thread.h"
 #include "tensor/storage.h"
@@ -23,14 +24,6 @@ constexpr int64_t kQuietMs = 1000;
 int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-// As long for a wrong token as for a right one.
-bool same_secret(const std::string& given, const std::string& secret) {
-  unsigned char difference = given.size() == secret.size() ? 0 : 1;
-  for (size_t i = 0; i < given.size() && !secret.empty(); ++i)
-    difference |= static_cast<unsigned char>(given[i] ^ secret[i % secret.size()]);
-  return difference == 0 && !secret.empty();
 }
 
 int status_of(Code code) {
@@ -56,9 +49,17 @@ int status_of(Code code) {
   return 500;
 }
 
+// Routes that somebody with an API key may call, and a page of an origin that is let in.
+bool about_pictures(const std::string& path) {
+  for (const char* start :
+       {"/v1/images/", "/v1/models", "/v1/jobs", "/v1/events", "/v1/health", "/v1/openapi.json", "/metrics"})
+    if (path.starts_with(start)) return true;
+  return false;
+}
+
 class RestControl : public CallControl {
  public:
-  explicit RestControl(const std::atomic<bool>& stopping) : stopping_(stopping) {}
+  RestControl(const std::atomic<bool>& stopping, std::string whose) : stopping_(stopping) { client = std::move(whose); }
   bool cancelled() const override { return stopping_ || client_gone(); }
 
  private:
@@ -122,6 +123,23 @@ HttpResponse too_many() {
   return busy;
 }
 
+constexpr const char* kBytes = "application/octet-stream";
+
+// The bytes as they are; the rest of the answer goes before them, as a line of JSON.
+HttpResponse bytes_response(const Operation& operation, Json answer) {
+  const Json::binary_t bytes = answer[operation.binary].get_binary();
+  answer.erase(operation.binary);
+  HttpResponse response;
+  response.type = kBytes;
+  response.headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}};
+  response.body = shown_json(answer);
+  // Numbers of four bytes can then be read where they lie.
+  response.body.append(3 - response.body.size() % 4, ' ');
+  response.body += '\n';
+  response.body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return response;
+}
+
 // Counts a call for as long as it lasts.
 struct Counted {
   explicit Counted(std::atomic<int>& counter) : counter_(counter) { ++counter_; }
@@ -143,22 +161,39 @@ HttpResponse json_response(int status, const Json& body) {
   return response;
 }
 
-HttpResponse error_response(Code code, const std::string& message, int status) {
+HttpResponse error_response(Code code, const std::string& message, int status, const ErrorFacts& facts) {
   const size_t hint = message.rfind("; try ");
   const bool hinted = hint != std::string::npos;
-  return json_response(status ? status : status_of(code), {{"error",
-                                                            {{"code", code_name(code)},
-                                                             {"message", hinted ? message.substr(0, hint) : message},
-                                                             {"hint", hinted ? message.substr(hint + 6) : ""}}}});
+  if (!status) status = status_of(code);
+  const char* type = status == 401   ? "authentication_error"
+                     : status == 403 ? "permission_error"
+                     : status == 429 ? "rate_limit_error"
+                     : status >= 500 ? "server_error"
+                                     : "invalid_request_error";
+  return json_response(status, {{"error",
+                                 {{"code", facts.code.empty() ? std::string(code_name(code)) : facts.code},
+                                  {"message", hinted ? message.substr(0, hint) : message},
+                                  {"hint", hinted ? message.substr(hint + 6) : ""},
+                                  {"type", facts.type.empty() ? type : facts.type},
+                                  {"param", facts.parameter.empty() ? Json(nullptr) : Json(facts.parameter)}}}});
 }
 
 RestServer::RestServer(Service& service, const RestOptions& options)
     : service_(service),
       options_(options),
+      page_(options.page_folder),
       http_(
           HttpLimits{}, [this](const HttpRequest& request) { return refused(request); },
-          [this](const HttpRequest& request) { return answer(request); }),
-      last_used_ms_(now_ms()) {}
+          [this](const HttpRequest& request) { return answer(request); },
+          [this](const HttpRequest& request, BodyReader& body) -> std::optional<HttpResponse> {
+            if (request.path == "/v1/jobs") return answer_large(request, body);
+            auto response = images_->with_body(request, body, client_of(request));
+            if (response) last_used_ms_ = now_ms();
+            return response ? std::optional(with_cors(request, std::move(*response))) : std::nullopt;
+          }),
+      last_used_ms_(now_ms()) {
+  images_ = std::make_unique<ImageApi>([&service]() -> Studio& { return service.studio(); }, http_.hub());
+}
 
 RestServer::~RestServer() {
   stopping_ = ended_ = true;
@@ -188,7 +223,8 @@ bool RestServer::has_been_idle() const {
   if (options_.idle_secs <= 0) return false;
   std::error_code error;
   if (!fs::exists(service_.home(), error)) return true;  // its folder was removed: nobody can call
-  if (active_ > 0 || service_.sessions().live() > 0) return false;
+  if (active_ > 0 || service_.sessions().live() > 0 || service_.drawing() || http_.hub().connections() > 0)
+    return false;
   return static_cast<double>(now_ms() - last_used_ms_) / 1000 > options_.idle_secs;
 }
 
@@ -220,25 +256,70 @@ bool RestServer::own_name(const std::string& authority) const {
   return name == options_.host || name == own_host_name() || is_address(name);
 }
 
-std::optional<HttpResponse> RestServer::refused(const HttpRequest& request) {
+bool RestServer::allowed_origin(const HttpRequest& request) const {
+  return about_pictures(request.path) && request.header_count("origin") == 1 &&
+         std::find(options_.origins.begin(), options_.origins.end(), request.header("origin")) !=
+             options_.origins.end();
+}
+
+HttpResponse RestServer::with_cors(const HttpRequest& request, HttpResponse response) const {
+  if (!allowed_origin(request)) return response;
+  response.headers["Access-Control-Allow-Origin"] = request.header("origin");
+  response.headers["Vary"] = "Origin";
+  return response;
+}
+
+std::string RestServer::client_of(const HttpRequest& request) const {
+  const std::string given = request.header("authorization");
+  for (size_t i = 0; i < options_.api_keys.size(); ++i)
+    if (given == "Bearer " + options_.api_keys[i]) return "key" + std::to_string(i) + "@" + request.address;
+  return "owner@" + request.address;
+}
+
+std::optional<HttpResponse> RestServer::refused_by_name(const HttpRequest& request) const {
   if (request.header_count("host") != 1 || !own_name(request.header("host")))
     return error_response(Code::kUsage, "[http] the Host header names another server; try http://127.0.0.1:PORT", 403);
   if (const std::string origin = request.header("origin"); request.header_count("origin") > 0) {
     const std::string http = "http://", from = origin.starts_with(http) ? origin.substr(http.size()) : "";
     // Elsewhere than on loopback the page must have come from the very place that it calls.
-    if (request.header_count("origin") != 1 || from.empty() || !own_name(from) ||
-        (!is_loopback(options_.host) && from != request.header("host")))
+    const bool own = request.header_count("origin") == 1 && !from.empty() && own_name(from) &&
+                     (is_loopback(options_.host) || from == request.header("host"));
+    if (!own && !allowed_origin(request))
       return error_response(Code::kUsage, "[http] pages of other origins are refused", 403);
   }
+  return std::nullopt;
+}
+
+std::optional<HttpResponse> RestServer::refused_by_key(const HttpRequest& request) {
   const std::string bearer = "Bearer ", given = request.header("authorization");
-  if (request.header_count("authorization") != 1 || !given.starts_with(bearer) ||
-      !same_secret(given.substr(bearer.size()), options_.token)) {
+  if (page_.has(request)) return std::nullopt;  // for anybody: the token comes in the address's fragment
+  const bool one = request.header_count("authorization") == 1 && given.starts_with(bearer);
+  const std::string secret = one ? given.substr(bearer.size()) : std::string();
+  bool keyed = false;
+  for (const std::string& key : options_.api_keys) keyed |= same_secret(secret, key);
+  if (one && keyed && !about_pictures(request.path))
+    return error_response(Code::kUsage, "[http] an API key opens the picture routes only; try the token", 403);
+  if (!(one && (keyed || same_secret(secret, options_.token))) && !images_->has_signed_link(request)) {
     HttpResponse response = error_response(
         Code::kUsage, "[http] the token is missing or wrong; try Authorization: Bearer with the text of service/token",
         401);
     response.headers["WWW-Authenticate"] = "Bearer";
     return response;
   }
+  return std::nullopt;
+}
+
+std::optional<HttpResponse> RestServer::refused(const HttpRequest& request) {
+  if (auto refusal = refused_by_name(request)) return refusal;
+  if (request.method == "OPTIONS" && allowed_origin(request)) {  // a browser asks before it calls; it has no token yet
+    HttpResponse response = with_cors(request, {});
+    response.status = 204;
+    response.headers["Access-Control-Allow-Methods"] = "GET, POST";
+    response.headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type, Last-Event-ID";
+    response.headers["Access-Control-Max-Age"] = "600";
+    return response;
+  }
+  if (auto refusal = refused_by_key(request)) return refusal;
   if (request.header_count("range") > 0) return error_response(Code::kBadInput, "[http] no ranges are served", 400);
   if (request.header_count("transfer-encoding") > 0 || request.header_count("content-encoding") > 0)
     return error_response(Code::kBadInput, "[http] a body comes plain and with its length", 411);
@@ -251,8 +332,9 @@ std::optional<HttpResponse> RestServer::refused(const HttpRequest& request) {
     const auto length = length_of(request.header("content-length"));
     if (request.header_count("content-length") != 1 || !length)
       return error_response(Code::kBadInput, "[http] Content-Length is missing", 411);
-    if (*length > static_cast<int64_t>(HttpLimits{}.body_bytes))
-      return error_response(Code::kMemory, "[http] the body is too large; expected at most 4 MiB", 413);
+    if (const uint64_t most = body_limit(request, HttpLimits{}.body_bytes); static_cast<uint64_t>(*length) > most)
+      return error_response(
+          Code::kMemory, "[http] the body is too large; expected at most " + std::to_string(most >> 20) + " MiB", 413);
   }
   return std::nullopt;
 }
@@ -263,18 +345,25 @@ HttpResponse RestServer::answer(const HttpRequest& request) {
   HttpResponse response;
   try {
     response = route(request);
-  } catch (const Error& error) {
-    response = error_response(error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    response = error_response(Code::kMemory, "[http] not enough memory for this; try a smaller request");
   } catch (const std::exception& error) {
-    response = error_response(Code::kInternal, std::string("[http] ") + error.what() + "; this is a bug of ours");
+    response = image_error(error);
   }
   last_used_ms_ = now_ms();
-  return response;
+  return with_cors(request, std::move(response));
+}
+
+HttpResponse RestServer::answer_large(const HttpRequest& request, BodyReader& body) {
+  HttpRequest whole = request;
+  try {
+    whole.body = images_->read_body(body);
+  } catch (const std::exception& error) {
+    return image_error(error);
+  }
+  return answer(whole);
 }
 
 HttpResponse RestServer::route(const HttpRequest& request) {
+  if (page_.has(request)) return page_.answer(request);
   if (const auto mounted = mounts_.find(request.path); mounted != mounts_.end())
     return call_mounted(mounted->second, request);
   const auto only = [&](const char* method) {
@@ -303,17 +392,19 @@ HttpResponse RestServer::route(const HttpRequest& request) {
     if (!only("GET")) return wrong_method("GET");
     return stream_events(request);
   }
-  const std::string start = "/v1/";
-  const Operation* operation = request.path.starts_with(start) && request.path.find('_') == std::string::npos
-                                   ? find_operation(request.path.substr(start.size()))
-                                   : nullptr;
-  if (!operation || joined_name(*operation, '/') != request.path.substr(start.size()))
-    return error_response(Code::kNotFound, "[http] there is nothing here; try /v1/openapi.json");
-  if (!only(operation->reads ? "GET" : "POST")) return wrong_method(operation->reads ? "GET" : "POST");
-  return call(*operation, request);
+  if (auto response = images_->route(request)) return *response;
+  const std::vector<RoutedOperation> found = operations_at(request.path);
+  if (found.empty()) return error_response(Code::kNotFound, "[http] there is nothing here; try /v1/openapi.json");
+  std::string allowed;
+  for (const RoutedOperation& one : found) {
+    const char* method = one.operation->reads ? "GET" : "POST";
+    if (only(method)) return call(*one.operation, request, one.arguments);
+    allowed += (allowed.empty() ? "" : ", ") + std::string(method);
+  }
+  return wrong_method(allowed.c_str());
 }
 
-HttpResponse RestServer::call(const Operation& operation, const HttpRequest& request) {
+HttpResponse RestServer::call(const Operation& operation, const HttpRequest& request, const Json& from_path) {
   Json arguments;
   if (operation.reads) {
     arguments = arguments_from_query(operation, request);
@@ -326,12 +417,20 @@ HttpResponse RestServer::call(const Operation& operation, const HttpRequest& req
       fail(Code::kBadInput, operation.name, "the arguments belong into the body, not into the address");
     if (!request.body.empty()) arguments = parse_json(request.body, "the body");
   }
-  RestControl control(stopping_);
+  if (!arguments.is_null() && !arguments.is_object())
+    fail(Code::kBadInput, operation.name, "the arguments are no JSON object", {.got = arguments.type_name()});
+  for (const auto& [name, value] : from_path.items()) arguments[name] = value;
+  RestControl control(stopping_, client_of(request));
   control.longest_wait_secs = options_.longest_wait_secs;
-  if (!takes_long(operation)) return json_response(200, service_.call(operation, arguments, control));
+  const auto called = [&] {
+    if (operation.binary.empty() || request.header("accept") != kBytes)
+      return json_response(200, service_.call(operation, arguments, control));
+    return bytes_response(operation, service_.call_with_bytes(operation, arguments, control));
+  };
+  if (!takes_long(operation)) return called();
   const Counted counted(long_calls_);
   if (long_calls_ > options_.most_long_calls) return too_many();
-  return json_response(200, service_.call(operation, arguments, control));
+  return called();
 }
 
 // Any of its calls may wait, and an answer in pieces lasts longer than the handler.

@@ -186,13 +186,28 @@ std::string query_from(const Json& arguments) {
   return query;
 }
 
+// The operation's route, with the arguments that belong into it taken out of the rest.
+std::string path_with(const Operation& operation, Json& rest) {
+  std::string path = route_of(operation);
+  for (size_t brace; (brace = path.find('{')) != std::string::npos;) {
+    const size_t end = path.find('}', brace);
+    const std::string name = path.substr(brace + 1, end - brace - 1);
+    const std::string value = rest.contains(name) && rest[name].is_string() ? rest[name].get<std::string>() : "";
+    if (value.empty()) fail(Code::kBadInput, operation.name, "argument '" + name + "' is missing");
+    path.replace(brace, end - brace + 1, percent_encoded(value));
+    rest.erase(name);
+  }
+  return path;
+}
+
 Json call_once(const ServiceProcess& service, const Operation& operation, const Json& arguments, CallControl& control) {
-  const std::string path = "/v1/" + joined_name(operation, '/');
+  Json rest = arguments.is_object() ? arguments : Json::object();
+  const std::string path = path_with(operation, rest);
   const auto cancelled = [&] { return control.cancelled(); };
   const HttpAnswer answer = operation.reads
-                                ? http_call(service.target, "GET", path + query_from(arguments), {}, cancelled)
+                                ? http_call(service.target, "GET", path + query_from(rest), {}, cancelled)
                                 : http_call(service.target, "POST", path,
-                                            arguments.dump(-1, ' ', false, Json::error_handler_t::replace), cancelled);
+                                            rest.dump(-1, ' ', false, Json::error_handler_t::replace), cancelled);
   if (answer.status == 0) {
     if (control.cancelled()) fail(Code::kCancelled, operation.name, "cancelled");
     fail(Code::kIo, operation.name, "the service has gone: " + answer.error, {.hint = "again; it is started anew"});
@@ -225,6 +240,7 @@ ServiceFiles::ServiceFiles(const fs::path& home, const std::string& host, int po
             .dump(1));
   } catch (...) {
     ::unlink((folder_ / "token").c_str());
+    ::unlink((folder_ / "open.html").c_str());
     throw;
   }
 }
@@ -240,6 +256,7 @@ ServiceFiles::~ServiceFiles() {
   try {
     ::unlink((folder_ / "service.json").c_str());
     ::unlink((folder_ / "token").c_str());
+    ::unlink((folder_ / "open.html").c_str());
   } catch (const std::exception&) {  // no memory: whoever finds them sees that nobody holds the home
   }
 }

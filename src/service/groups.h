@@ -6,16 +6,22 @@
 
 namespace lockstep {
 
-std::vector<Operation> program_operations();     // debug start, restart, terminate, status, log, sessions, trace ...
-std::vector<Operation> breakpoint_operations();  // debug break, breaks, remove, clear, why
-std::vector<Operation> running_operations();     // debug continue, wait, pause, next, step, finish, until
-std::vector<Operation> looking_operations();     // debug eval, set, vars, stack, location, source, files ...
-std::vector<Operation> editor_operations();      // debug complete, loaded, exceptions, picture
-std::vector<Operation> twin_operations();        // debug twin start, continue, next, vars, eval, substitute ...
-std::vector<Operation> recorded_operations();    // record, runs, tensors
-std::vector<Operation> compare_operations();     // compare
-std::vector<Operation> zoom_operations();        // zoom, debug zoom
-std::vector<Operation> toolbox_operations();     // coverage, health, clean, kill-all
+std::vector<Operation> program_operations();       // debug start, restart, terminate, status, log, sessions, trace ...
+std::vector<Operation> breakpoint_operations();    // debug break, breaks, remove, clear, why
+std::vector<Operation> running_operations();       // debug continue, wait, pause, next, step, finish, until
+std::vector<Operation> looking_operations();       // debug eval, set, vars, stack, location, source, files ...
+std::vector<Operation> editor_operations();        // debug complete, loaded, exceptions, picture
+std::vector<Operation> twin_operations();          // debug twin start, continue, next, vars, eval, substitute ...
+std::vector<Operation> recorded_operations();      // record, runs, tensors
+std::vector<Operation> compare_operations();       // compare
+std::vector<Operation> zoom_operations();          // zoom, debug zoom
+std::vector<Operation> toolbox_operations();       // coverage, health, clean, kill-all
+std::vector<Operation> tensor_view_operations();   // runs tensors, tensors slice, heat, histogram, channels
+std::vector<Operation> compare_view_operations();  // compare rows, tree, heat, picture
+std::vector<Operation> source_line_operations();   // compare source
+std::vector<Operation> map_file_operations();      // maps list, show, save
+std::vector<Operation> machine_operations();       // doctor
+std::vector<Operation> picture_operations();       // jobs, models: pictures on request
 
 // What a program said when it ended: breakpoints, reasons, files, checkpoints. On disk too, for when the service has
 // gone since.

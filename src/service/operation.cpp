@@ -11,7 +11,6 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostTextBytes = 1 << 20;
 constexpr size_t kMostItems = 10000;
 
 const char* type_words(ArgumentType type) {
@@ -38,14 +37,13 @@ const char* type_words(ArgumentType type) {
        {.expected = expected, .got = got.size() > 80 ? got.substr(0, 80) + "..." : got});
 }
 
-bool is_text(const Json& value) {
-  if (!value.is_string()) return false;
-  const std::string& text = value.get_ref<const std::string&>();
-  return text.size() <= kMostTextBytes && is_valid_utf8(text);
-}
-
-bool has_type(const Json& value, ArgumentType type) {
-  switch (type) {
+bool has_type(const Json& value, const Argument& argument) {
+  const auto is_text = [&](const Json& one) {
+    if (!one.is_string()) return false;
+    const std::string& text = one.get_ref<const std::string&>();
+    return text.size() <= argument.most_bytes && is_valid_utf8(text);
+  };
+  switch (argument.type) {
     case ArgumentType::kText:
       return is_text(value);
     case ArgumentType::kInteger:
@@ -82,7 +80,7 @@ bool has_zero_byte(const Json& value) {
 }
 
 void check_value(const Operation& operation, const Argument& argument, const Json& value) {
-  if (!has_type(value, argument.type)) refuse(operation, argument, type_words(argument.type), shown(value));
+  if (!has_type(value, argument)) refuse(operation, argument, type_words(argument.type), shown(value));
   if (has_zero_byte(value)) refuse(operation, argument, "a text without zero bytes", shown(value));
   if (value.is_number() && (argument.least != 0 || argument.most != 0)) {
     const double number = value.get<double>();
@@ -110,6 +108,29 @@ std::string joined_name(const Operation& operation, char separator) {
   std::string name = operation.name;
   std::replace(name.begin(), name.end(), ' ', separator);
   return name;
+}
+
+std::string route_of(const Operation& operation) {
+  return operation.route.empty() ? "/v1/" + joined_name(operation, '/') : operation.route;
+}
+
+Json arguments_in_path(const Operation& operation, std::string_view path) {
+  const std::string route = route_of(operation);
+  std::string_view pattern = route;
+  Json arguments = Json::object();
+  while (!pattern.empty()) {
+    const size_t brace = pattern.find('{');
+    if (brace == std::string_view::npos) return path == pattern ? arguments : Json(nullptr);
+    if (!path.starts_with(pattern.substr(0, brace))) return nullptr;
+    path.remove_prefix(brace);
+    const size_t end = pattern.find('}');
+    const std::string_view value = path.substr(0, path.find('/'));
+    if (value.empty()) return nullptr;
+    arguments[std::string(pattern.substr(brace + 1, end - brace - 1))] = std::string(value);
+    path.remove_prefix(value.size());
+    pattern.remove_prefix(end + 1);
+  }
+  return path.empty() ? arguments : Json(nullptr);
 }
 
 Json argument_schema(const Argument& argument) {

@@ -28,6 +28,7 @@ struct Argument {
   bool path = false;                   // the caller's relative path is made absolute before it is sent
   std::string help_off{};              // of a switch that is on: what its --no-NAME does
   std::string value{};                 // on the command line's help: FILE, RUN, GLOB; empty: VALUE
+  size_t most_bytes = 1 << 20;         // of a text
 };
 
 // How a caller follows and stops a call that takes long.
@@ -36,6 +37,7 @@ class CallControl {
   virtual ~CallControl() = default;
   virtual bool cancelled() const { return false; }
   virtual void progress(double /*done*/, const std::string& /*message*/) {}
+  std::string client = "owner";            // whose call it is
   double longest_wait_secs = 24 * 3600.0;  // a call answers "still running" after this, whatever it was asked for
 };
 
@@ -47,10 +49,18 @@ struct Operation {
   bool reads = false;  // changes nothing: GET in REST, a read-only tool in MCP
   bool slow = false;   // may take long, beside those that take max_wait: few are served at a time
   std::vector<std::string> examples{};  // command lines
+  std::string route{};                  // in REST, where its name does not say it: "/v1/jobs/{id}/cancel"
+  std::string binary{};  // field of the answer that is bytes: base64 in JSON; over HTTP raw, for who accepts them so
   Json (*call)(Service& service, const Json& arguments, CallControl& control) = nullptr;
 };
 
 std::string joined_name(const Operation& operation, char separator);  // "debug_trace_show", "debug/trace/show"
+
+std::string route_of(const Operation& operation);  // "/v1/debug/trace/show", or its own
+// Whether a path is the operation's, and what it says of arguments: {"id": ...}; null: it is not.
+Json arguments_in_path(const Operation& operation, std::string_view path);
+// A result may carry pictures for whoever can see them, as {mime_type, b64} in this field.
+inline constexpr const char* kShownField = "shown";
 
 Json argument_schema(const Argument& argument);     // of one argument
 Json arguments_schema(const Operation& operation);  // JSON Schema of the object that `call` takes

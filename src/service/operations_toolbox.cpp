@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "base/error.h"
+#include "base/strict_stream.h"
 #include "capture/store.h"
 #include "service/groups.h"
 #include "service/record_request.h"
@@ -24,7 +24,7 @@ using enum ArgumentType;
 std::vector<std::string> items_of(const Json& arguments, const char* name) {
   std::vector<std::string> items;
   for (const Json& given : arguments.value(name, Json::array())) {
-    std::istringstream parts(given.get<std::string>());
+    std::istringstream parts = strict_text(given.get<std::string>());
     for (std::string part; std::getline(parts, part, ',');)
       if (!part.empty()) items.push_back(part);
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/base64.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/names.h"
@@ -14,9 +15,10 @@ namespace {
 
 std::vector<Operation> assemble() {
   std::vector<Operation> table;
-  for (auto* group :
-       {&program_operations, &breakpoint_operations, &running_operations, &looking_operations, &editor_operations,
-        &twin_operations, &recorded_operations, &compare_operations, &zoom_operations, &toolbox_operations})
+  for (auto* group : {&program_operations, &breakpoint_operations, &running_operations, &looking_operations,
+                      &editor_operations, &twin_operations, &recorded_operations, &compare_operations, &zoom_operations,
+                      &toolbox_operations, &tensor_view_operations, &compare_view_operations, &source_line_operations,
+                      &map_file_operations, &machine_operations, &picture_operations})
     for (Operation& operation : group()) table.push_back(std::move(operation));
   return table;
 }
@@ -103,9 +105,41 @@ const Operation& known_operation(std::string_view name) {
        {.hint = near.empty() ? "the list of operations" : near[0]});
 }
 
-Service::Service(fs::path home) : home_(fs::absolute(std::move(home))), sessions_(home_) {}
+std::vector<RoutedOperation> operations_at(std::string_view path) {
+  std::vector<RoutedOperation> found;
+  for (const Operation& operation : table())
+    if (Json arguments = arguments_in_path(operation, path); arguments.is_object())
+      found.push_back({&operation, std::move(arguments)});
+  return found;
+}
+
+Service::Service(fs::path home, StudioOptions studio)
+    : home_(fs::absolute(std::move(home))), sessions_(home_), opened_(home_), studio_options_(std::move(studio)) {}
+
+Studio& Service::studio() {
+  const std::lock_guard lock(mutex_);
+  if (!studio_) studio_ = std::make_unique<Studio>(home_ / "studio", studio_options_);
+  return *studio_;
+}
+
+void Service::tell(const std::string& topic, const Json& data) {
+  const std::lock_guard lock(mutex_);
+  if (studio_) studio_->events().add(topic, data);
+}
+
+bool Service::drawing() const {
+  const std::lock_guard lock(mutex_);
+  return studio_ && studio_->busy();
+}
 
 Json Service::call(const Operation& operation, const Json& arguments, CallControl& control) {
+  Json answer = call_with_bytes(operation, arguments, control);
+  if (!operation.binary.empty())
+    if (Json& bytes = answer[operation.binary]; bytes.is_binary()) bytes = base64(bytes.get_binary());
+  return answer;
+}
+
+Json Service::call_with_bytes(const Operation& operation, const Json& arguments, CallControl& control) {
   // What nobody waits for any more stops at its next check.
   const StopWhen stop([&control] { return control.cancelled(); });
   return operation.call(*this, checked_arguments(operation, arguments), control);

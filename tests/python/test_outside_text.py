@@ -9,6 +9,7 @@ import subprocess
 import pytest
 from debug_service import Home
 from program import PROGRAM, run
+from report_file import report_rows
 
 np = pytest.importorskip("numpy")
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
@@ -93,7 +94,9 @@ def test_the_page_holds_no_such_character(runs, tmp_path):
     run("compare", one, two, "--report", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S).group(1))
-    found = [ascii(text) for text in strings_of(data) if UNSAFE.search(text)]
+    rows = report_rows(tmp_path / "page.html")
+    assert rows["rows"]
+    found = [ascii(text) for text in [*strings_of(data), *strings_of(rows)] if UNSAFE.search(text)]
     assert not found and not UNSAFE.search(page)
 
 

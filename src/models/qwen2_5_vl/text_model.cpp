@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "ops/attention.h"
 
 namespace lockstep::models {
@@ -167,6 +168,7 @@ Tensor TextModel::forward(const Input& input, const Ctx& component) const {
   const RotaryTable rope{ctx.backend().upload(offered_half(made.cos, ctx / "rotary_emb.0")),
                          ctx.backend().upload(offered_half(made.sin, ctx / "rotary_emb.1"))};
   for (size_t i = 0; i < layers_.size(); ++i) {
+    check_interrupt("generate");
     const int index = static_cast<int>(i);
     x = layers_[i].forward(x, rope, input.cache, index, ctx.at("layers", index));
   }

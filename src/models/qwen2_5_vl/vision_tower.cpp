@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "ops/attention.h"
 
 namespace lockstep::models {
@@ -94,6 +95,7 @@ Tensor VisionTower::forward(const Tensor& patches, std::span<const PatchGrid> gr
                   backend.upload(Tensor::from<int64_t>({groups}, plan.order)))
           .reshape({groups * merged, config_.width});
   for (size_t i = 0; i < blocks_.size(); ++i) {
+    check_interrupt("generate");
     const bool whole = std::find(config_.full_attention.begin(), config_.full_attention.end(),
                                  static_cast<int64_t>(i)) != config_.full_attention.end();
     x = blocks_[i].forward(x, rope, whole ? plan.picture_ends : plan.window_ends,

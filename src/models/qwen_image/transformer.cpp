@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 
 namespace lockstep::models {
 
@@ -144,6 +145,7 @@ Tensor QwenImageTransformer::forward(const Input& input, const Ctx& ctx) const {
     mask = backend.upload(joint_mask(*input.text_mask, x.img.dim(1)));
   const int64_t six = 6 * config_.width();
   for (int i = 0; i < config_.layers; ++i) {
+    check_interrupt("generate");
     const auto ahead = [&](int64_t part) {  // [B, 6D]
       return input.modulations ? told.slice(1, (2 * i + part) * six, (2 * i + part + 1) * six) : Tensor();
     };

@@ -1,3 +1,4 @@
+#include "base/interrupt.h"
 #include "models/qwen_vae/vae.h"
 
 namespace lockstep::models {
@@ -37,8 +38,10 @@ Tensor VaeDecoder::forward(const Tensor& z, const Ctx& ctx) const {
   x = mid_->forward(x, decoder / "mid_block");  // [B, h, w, widest]
   for (size_t i = 0; i < levels_.size(); ++i) {
     const Ctx block = decoder.at("up_blocks", static_cast<int>(i));
-    for (size_t r = 0; r < levels_[i].resnets.size(); ++r)
+    for (size_t r = 0; r < levels_[i].resnets.size(); ++r) {
+      check_interrupt("generate");
       x = levels_[i].resnets[r].forward(x, block.at("resnets", static_cast<int>(r)));
+    }
     if (levels_[i].upsampler.defined()) {
       const Ctx upsampler = block.at("upsamplers", 0);
       x = levels_[i].upsampler.forward(x, upsampler / "resample.1");  // [B, 2h, 2w, C/2]

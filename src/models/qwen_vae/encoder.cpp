@@ -1,3 +1,4 @@
+#include "base/interrupt.h"
 #include "models/qwen_vae/vae.h"
 
 namespace lockstep::models {
@@ -35,6 +36,7 @@ Tensor VaeEncoder::forward(const Tensor& image, const Ctx& ctx) const {
   const Ctx encoder = ctx / "encoder";
   Tensor x = conv_in_.forward(image, encoder / "conv_in");
   for (size_t i = 0; i < steps_.size(); ++i) {
+    check_interrupt("generate");
     const Ctx step = encoder.at("down_blocks", static_cast<int>(i));
     if (steps_[i].resnet)
       x = steps_[i].resnet->forward(x, step);

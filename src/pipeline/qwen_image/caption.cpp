@@ -67,18 +67,17 @@ int64_t choose_token(std::span<const float> scores, std::span<const int64_t> see
 
 Captioner::Captioner(const Stages& stages)
     : stages_(stages),
-      tokenizer_(stages.model().tokenizer()),
+      tokenizer_(stages.tokenizer()),
       processor_(stages.model().image_processor()),
       choice_(read_token_choice(stages.model().path() / "text_encoder")),
-      model_(stages.model().text_encoder(stages.backend(), stages.dtype(), stages.loading("load text enc."),
-                                         models::TextModel::Head::kLogits)),
-      tower_(stages.model().vision_tower(stages.backend(), stages.dtype(), stages.loading("load vision"))) {}
+      model_(stages.text_encoder(models::TextModel::Head::kLogits)),
+      tower_(stages.vision_tower()) {}
 
 std::string Captioner::describe(const Tensor& rgb, const GenerateRequest& request) const {
   const VisionInput input = processor_.patches({rgb});
-  const int64_t image_token = tower_.config().image_token;
-  std::vector<int64_t> ids =
-      tokenize_caption_request(tokenizer_, request.english_caption, input.grids[0].rows(tower_.config()), image_token);
+  const int64_t image_token = tower_->config().image_token;
+  std::vector<int64_t> ids = tokenize_caption_request(*tokenizer_, request.english_caption,
+                                                      input.grids[0].rows(tower_->config()), image_token);
   const size_t asked = ids.size();
   const Execution stage{.backend = stages_.backend(), .dtype = stages_.dtype()};  // not offered: a pass for each token
   const Ctx ctx(stage, "text_encoder");
@@ -87,23 +86,23 @@ std::string Captioner::describe(const Tensor& rgb, const GenerateRequest& reques
   TorchGenerator generator(request.seed);
 
   models::KeyValueCache cache =
-      model_.make_cache(stages_.backend(), static_cast<int64_t>(asked) + kMostCaptionTokens, stages_.dtype());
-  const std::vector<models::TextPosition> places = models::image_positions(ids, input.grids, tower_.config());
+      model_->make_cache(stages_.backend(), static_cast<int64_t>(asked) + kMostCaptionTokens, stages_.dtype());
+  const std::vector<models::TextPosition> places = models::image_positions(ids, input.grids, tower_->config());
   int64_t next_place = 0;
   for (const models::TextPosition& place : places)
     next_place = std::max(next_place, *std::max_element(place.begin(), place.end()) + 1);
-  Tensor hidden = model_.forward({.ids = ids,
-                                  .image_rows = tower_.forward(input.patches, input.grids, ctx),
-                                  .image_token = image_token,
-                                  .positions = places,
-                                  .cache = &cache},
-                                 ctx);
+  Tensor hidden = model_->forward({.ids = ids,
+                                   .image_rows = tower_->forward(input.patches, input.grids, ctx),
+                                   .image_token = image_token,
+                                   .positions = places,
+                                   .cache = &cache},
+                                  ctx);
   const int most = rehearsing() ? 2 : kMostCaptionTokens;
   stages_.report("caption", 0, most);
   for (int written = 0; written < most; ++written) {
     check_interrupt("edit");
     const Tensor last = ops::contiguous(stages_.backend(), hidden.slice(1, hidden.dim(1) - 1, hidden.dim(1)));
-    const Tensor scores = model_.logits(last, ctx).host().to(DType::kF32);  // [1, 1, V]
+    const Tensor scores = model_->logits(last, ctx).host().to(DType::kF32);  // [1, 1, V]
     const std::span<const float> values(scores.data<float>(), static_cast<size_t>(scores.numel()));
     const int64_t token = rehearsing() ? 0 : choose_token(values, ids, choice, generator);
     ids.push_back(token);
@@ -111,11 +110,11 @@ std::string Captioner::describe(const Tensor& rgb, const GenerateRequest& reques
     if (!rehearsing() && std::find(choice.ends.begin(), choice.ends.end(), token) != choice.ends.end()) break;
     const models::TextPosition place{next_place, next_place, next_place};
     ++next_place;
-    hidden = model_.forward({.ids = {&token, 1}, .positions = {&place, 1}, .cache = &cache}, ctx);
+    hidden = model_->forward({.ids = {&token, 1}, .positions = {&place, 1}, .cache = &cache}, ctx);
   }
   if (rehearsing()) return " ";
   const std::vector<int32_t> answer(ids.begin() + static_cast<std::ptrdiff_t>(asked), ids.end());
-  return tokenizer_.decode_written(answer);
+  return tokenizer_->decode_written(answer);
 }
 
 }  // namespace lockstep

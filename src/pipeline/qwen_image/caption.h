@@ -28,11 +28,11 @@ class Captioner {
 
  private:
   const Stages& stages_;
-  Tokenizer tokenizer_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
   ImageProcessor processor_;
   TokenChoice choice_;
-  models::TextModel model_;
-  models::VisionTower tower_;
+  std::shared_ptr<const models::TextModel> model_;
+  std::shared_ptr<const models::VisionTower> tower_;
 };
 
 }  // namespace lockstep

@@ -33,13 +33,13 @@ std::vector<GenerateRequest> with_captions(const Stages& stages, const std::vect
 }
 
 std::vector<Embeddings> encode_layered_prompts(const Stages& stages, const std::vector<GenerateRequest>& requests) {
-  const Tokenizer tokenizer = stages.model().tokenizer();
-  const models::TextModel encoder =
-      stages.model().text_encoder(stages.backend(), stages.dtype(), stages.loading("load text enc."));
-  return embed_all(
-      stages, requests, [&](const GenerateRequest& request, const std::string& prompt, std::string_view pass) {
-        return embed_prompt(stages, encoder, tokenize_whole_prompt(tokenizer, prompt), request.max_prompt_tokens, pass);
-      });
+  const auto tokenizer = stages.tokenizer();
+  const auto encoder = stages.text_encoder();
+  return embed_all(stages, requests,
+                   [&](const GenerateRequest& request, const std::string& prompt, std::string_view pass) {
+                     return embed_prompt(stages, *encoder, tokenize_whole_prompt(*tokenizer, prompt),
+                                         request.max_prompt_tokens, pass);
+                   });
 }
 
 }  // namespace

@@ -1,0 +1,222 @@
+"""The page in the browser, on loopback: bytes, first view, selection to heat map, scrolling, reload, preview, and a report's size.
+
+    ./dev bench page            all rows
+    ./dev bench page --rounds 5
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "python"))
+from debug_service import Home, wait_until  # noqa: E402
+from many_records import manifest, write_many  # noqa: E402
+from page_browser import browser  # noqa: E402
+
+BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
+FAILED = []
+
+
+def row(words, value, unit, bar, worst=None):
+    met = value <= bar if unit != "frames/s" else value >= bar
+    if not met:
+        FAILED.append(words)
+    print(f"{words:<52} {value:9.1f} {unit:<8} bar {bar:g}{'' if worst is None else f', worst {worst:.1f}'}  {'met' if met else 'MISSED'}", flush=True)
+
+
+def prepare(home):
+    runs = home.home / "runs"
+    rng = np.random.default_rng(0)
+    tensors = [rng.standard_normal((1088, 3072)).astype(np.float32) for _ in range(8)]
+    write_many(runs / "pictures", [f"transformer.blocks.{k}.attn" for k in range(8)], tensors)
+    names = [f"transformer.blocks.{b}.{part}.{k}" for b in range(100) for part in ("attn", "mlp") for k in range(50)]
+    write_many(runs / "large", names, [np.ones((3, 5), np.float32)])
+    for k in range(1000):
+        folder = runs / f"r{k:04d}"
+        folder.mkdir()
+        (folder / "run.json").write_text(manifest(folder.name))
+        (folder / "records.jsonl").write_text("")
+
+
+FIRST = """new Promise(done => {
+  const look = () => document.querySelector('ls-table .tr') && document.querySelector('#nav a') ? requestAnimationFrame(() => done(performance.now())) : setTimeout(look, 1);
+  look();
+})"""
+HEAT = """k => new Promise(done => {
+  const heat = document.querySelector('ls-heat'), row = [...document.querySelectorAll('ls-table .tr')].find(r => r.textContent.includes(`blocks.${k}.attn`));
+  heat.addEventListener('shown', () => requestAnimationFrame(() => done(performance.now() - begun)), {once: true});
+  const begun = performance.now();
+  row.click();
+})"""
+SCROLL = """secs => new Promise(done => {
+  const box = document.querySelector('ls-table .scroll'), long = [];
+  const watch = new PerformanceObserver(l => l.getEntries().forEach(e => long.push(e.duration)));
+  watch.observe({type: 'longtask'});
+  const begun = performance.now();
+  let frames = 0, last = begun, worst = 0;
+  const tick = now => {
+    ++frames, worst = Math.max(worst, now - last), last = now;
+    const part = (now - begun) / 1000 / secs;
+    box.scrollTop = (part * 3 % 1) * (box.scrollHeight - box.clientHeight);
+    if (part < 1) requestAnimationFrame(tick);
+    else watch.disconnect(), done({fps: frames / secs, worst, long: Math.max(0, ...long)});
+  };
+  requestAnimationFrame(tick);
+})"""
+PAINTED = """new Promise(done => {
+  const look = () => document.querySelector('ls-heat')?.map ? requestAnimationFrame(() => done(performance.now())) : setTimeout(look, 1);
+  look();
+})"""
+
+
+def first_view(started, home, base, rounds):
+    times, sizes, outside = [], [], []
+    for _ in range(rounds):
+        context = started.new_context(viewport={"width": 1280, "height": 860})
+        page = context.new_page()
+        session = context.new_cdp_session(page)
+        session.send("Network.enable")
+        sent = []
+        session.on("Network.loadingFinished", lambda e, sent=sent: sent.append(e["encodedDataLength"]))
+        page.on("request", lambda r: outside.append(r.url) if not r.url.startswith(base) else None)
+        page.goto(f"{base}/#token={home.token()}/runs/pictures", wait_until="commit")
+        times.append(page.evaluate(FIRST))
+        wait_until(lambda: page.evaluate("!!document.querySelector('ls-heat')?.map"))
+        # What the page itself is: the values that it shows are beside it.
+        sizes.append(page.evaluate("performance.getEntriesByType('resource').filter(r => r.name.includes('/web/')).reduce((a, r) => a + r.transferSize, performance.getEntriesByType('navigation')[0].transferSize)"))
+        context.close()
+    row("everything sent for the first view", max(sizes) / 1000, "KB", 150)
+    row("requests that go outside", len(outside), "", 0)
+    row("interactive", statistics.median(times), "ms", 300, max(times))
+
+
+def heat(started, home, base, rounds):
+    page = started.new_page(viewport={"width": 1280, "height": 860})
+    page.goto(f"{base}/#token={home.token()}/runs/pictures")
+    page.get_by_label("filter tensors").fill("*")
+    wait_until(lambda: page.evaluate("!!document.querySelector('ls-heat')?.map"))
+    times = [page.evaluate(HEAT, k % 8) for k in range(1, 1 + max(8, rounds))]
+    row("selection to heat map, 1088 x 3072", statistics.median(times), "ms", 100, max(times))
+    reloads = []
+    for _ in range(rounds):
+        page.reload(wait_until="commit")
+        reloads.append(page.evaluate(PAINTED))
+    row("reload restores the view", statistics.median(reloads), "ms", 500, max(reloads))
+    page.close()
+
+
+def scrolling(started, home, base):
+    for route, words in (("runs/large?filter=*", "list of 10,000 tensors"), ("runs", "list of 1,000 runs")):
+        page = started.new_page(viewport={"width": 1280, "height": 860})
+        page.goto(f"{base}/#token={home.token()}/{route}")
+        page.locator("ls-table .tr").first.wait_for()
+        page.wait_for_timeout(1000)
+        told = page.evaluate(SCROLL, 4)
+        row(f"{words}, scrolled", round(told["fps"]), "frames/s", 60, None)
+        row(f"{words}, longest task", told["long"], "ms", 50)
+        page.close()
+
+
+def report_size(folder):
+    rng = np.random.default_rng(1)
+    names = [f"transformer.blocks.{k // 8}.part{k % 8}" for k in range(400)]
+    arrays = [rng.standard_normal((2, 64, 96)).astype(np.float32) for _ in range(40)]
+    a = write_many(folder / "a", names, arrays, steps=10)
+    b = write_many(folder / "b", names, [x * np.float32(1.5) for x in arrays], steps=10)
+    subprocess.run([BINARY, "compare", a, b, "--report", folder / "out.html"], capture_output=True, timeout=280)
+    row("report of a 4,000-tensor comparison, all different", (folder / "out.html").stat().st_size / 1e6, "MB", 3)
+
+
+DRAWN = """() => new Promise(done => {
+  const seen = [], see = () => {
+    const image = document.querySelector('img.preview');
+    if (!image) return setTimeout(see, 1);
+    new MutationObserver(() => {
+      const step = Number(image.dataset.step);
+      if (image.dataset.step === undefined || seen.some(s => s.step === step)) return;
+      image.decode().then(() => requestAnimationFrame(() => seen.push({step, at: Date.now()})), () => {});
+    }).observe(image, {attributes: true});
+  };
+  see();
+  window.previews = () => seen;
+  done();
+})"""
+
+
+def preview(started, home, base, rounds):
+    """From the moment that another client of the stream hears of a preview to the frame in which the page shows it."""
+    import json
+    import threading
+    import time
+    import urllib.request
+
+    request = urllib.request.Request(f"{base}/v1/events", headers={"Authorization": f"Bearer {home.token()}"})
+    try:
+        stream = urllib.request.urlopen(request, timeout=60)
+    except OSError:
+        print("preview: this service does not draw")
+        return
+    heard = {}
+
+    def listen():
+        name = ""
+        try:
+            for line in stream:
+                text = line.decode().rstrip()
+                if text.startswith("event: "):
+                    name = text[7:]
+                elif text.startswith("data: ") and name == "job.preview":
+                    body = json.loads(text[6:])
+                    heard.setdefault((body["id"], body["step"]), time.time() * 1000)
+        except (OSError, ValueError):
+            pass
+
+    threading.Thread(target=listen, daemon=True).start()
+    page = started.new_page(viewport={"width": 1280, "height": 860})
+    page.goto(f"{base}/#token={home.token()}/draw")
+    page.get_by_label("Prompt", exact=True).fill("three green stars")
+    page.get_by_label("Steps").fill("20")
+    delays, reloads = [], []
+    for _ in range(max(2, rounds // 3)):
+        page.evaluate(DRAWN)
+        page.get_by_role("button", name="Draw").click()
+        wait_until(lambda: "job=" in page.url)
+        job = page.url.split("job=")[1].split("&")[0]
+        wait_until(lambda: page.locator(".live-words").inner_text().find("drawn in") >= 0, 120)
+        delays += [p["at"] - heard[(job, p["step"])] for p in page.evaluate("window.previews()") if (job, p["step"]) in heard]
+        page.reload(wait_until="commit")
+        reloads.append(page.evaluate("new Promise(done => { const look = () => document.querySelector('img.preview')?.naturalWidth ? requestAnimationFrame(() => done(performance.now())) : setTimeout(look, 1); look(); })"))
+    row("preview on screen after its step", statistics.median(delays), "ms", 100, max(delays))
+    row("reload restores view and job", statistics.median(reloads), "ms", 500, max(reloads))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=10)
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        report_size(folder)
+        home = Home(folder)
+        prepare(home)
+        home.ensure()
+        base = f"http://127.0.0.1:{home.service()['port']}"
+        try:
+            with browser() as started:
+                first_view(started, home, base, rounds)
+                heat(started, home, base, rounds)
+                scrolling(started, home, base)
+                preview(started, home, base, rounds)
+        finally:
+            home.close()
+    print(f"missed: {', '.join(FAILED)}" if FAILED else "all bars met")
+
+
+main()

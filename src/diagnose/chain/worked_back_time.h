@@ -1,9 +1,0 @@
-// A timestep that was not recorded, read back from its embedding of sines and cosines.
-#pragma once
-#include "diagnose/chain/work_back.h"
-
-namespace lockstep {
-
-std::optional<WorkedBack> work_back_time(Case& failing);
-
-}  // namespace lockstep

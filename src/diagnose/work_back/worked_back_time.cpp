@@ -1,0 +1,82 @@
+#include "diagnose/work_back/worked_back_time.h"
+
+#include <cmath>
+
+namespace lockstep {
+namespace {
+
+// One row of an embedding: cos(t f) in one half, sin(t f) in the other.
+struct Angles {
+  std::span<const float> row;
+  bool sines_first = false;
+  size_t pairs() const { return row.size() / 2; }
+  double angle(size_t i) const {
+    const double a = row[i], b = row[i + pairs()];
+    return sines_first ? std::atan2(a, b) : std::atan2(b, a);
+  }
+};
+
+// The frequencies fall from pair to pair; the last turns least. Each one before it makes the number more precise.
+double time_of(const Angles& angles, const std::vector<double>& frequencies) {
+  size_t i = angles.pairs() - 1;
+  double t = angles.angle(i) / frequencies[i];
+  while (i-- > 0) {
+    const double predicted = t * frequencies[i];
+    t += std::remainder(angles.angle(i) - predicted, 2 * M_PI) / frequencies[i];
+  }
+  return t;
+}
+
+double misfit(const Angles& angles, double t, const std::vector<double>& frequencies) {
+  double dd = 0;
+  for (size_t i = 0; i < angles.pairs(); ++i) {
+    const double d = std::remainder(angles.angle(i) - t * frequencies[i], 2 * M_PI);
+    dd += d * d;
+  }
+  return std::sqrt(dd / static_cast<double>(angles.pairs()));
+}
+
+}  // namespace
+
+std::optional<WorkedBack> work_back_time(Case& failing) {
+  const auto inputs = failing.structure().records_of(failing.module, Role::kInput, failing.reference_record());
+  if (inputs.size() != 1 || failing.partner(inputs[0]) != SIZE_MAX || failing.r.last() < 8 || failing.r.last() % 2)
+    return std::nullopt;
+  WorkedBack out;
+  out.record = inputs[0];
+  out.reference = failing.load_reference(out.record);
+  if (out.reference.size() != failing.r.rows() || !(std::fabs(out.reference.v[0]) > 0)) return std::nullopt;
+  for (const bool sines_first : {false, true}) {
+    const double t = out.reference.v[0];
+    const Angles first{failing.r.row(0), sines_first};
+    // The frequencies from the reference: geometric, so that the last one tells whether nothing has turned once round.
+    std::vector<double> frequencies(first.pairs());
+    const size_t last = first.pairs() - 1;
+    frequencies[last] = first.angle(last) / t;
+    if (!(frequencies[last] > 0)) continue;
+    for (size_t i = last; i-- > 0;) {
+      const double ratio = i + 2 <= last ? frequencies[i + 1] / frequencies[i + 2] : 1.0;
+      const double guess = t * frequencies[i + 1] * ratio;
+      frequencies[i] = (guess + std::remainder(first.angle(i) - guess, 2 * M_PI)) / t;
+    }
+    if (!(misfit(first, time_of(first, frequencies), frequencies) < 1e-4) ||
+        std::fabs(time_of(first, frequencies) / t - 1) > 1e-3)
+      continue;
+    out.candidate = out.reference;
+    bool fits = true;
+    for (int64_t row = 0; row < failing.r.rows(); ++row) {
+      const Angles mine{failing.c.row(row), sines_first};
+      const double own = time_of(mine, frequencies);
+      fits = fits && misfit(mine, own, frequencies) < 2e-3;
+      out.candidate.v[static_cast<size_t>(row)] = static_cast<float>(own);
+    }
+    if (!fits) return std::nullopt;  // the embedding itself is another
+    out.tolerance = std::max(failing.tolerance, 1e-4);
+    if (relative_error(out.candidate.v, out.reference.v) <= out.tolerance) return std::nullopt;
+    out.from = {failing.module};
+    return out;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,94 @@
+#include "rest/page_files.h"
+
+#include "base/error.h"
+#include "rest/rest_server.h"
+#include "web/web_files.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kBelow = "/web/", kVersion = "@VERSION@";
+constexpr uint64_t kMostFileBytes = 8 << 20;
+
+// Scripts and styles are ours alone; pictures may be made in the page from what was fetched with the token.
+constexpr const char* kPolicy =
+    "default-src 'self'; img-src 'self' blob: data:; object-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'";
+
+std::string with_version(std::string_view html, std::string_view version) {
+  std::string out(html);
+  for (size_t at = out.find(kVersion); at != std::string::npos; at = out.find(kVersion, at + version.size()))
+    out.replace(at, kVersion.size(), version);
+  return out;
+}
+
+HttpResponse page_response(std::string_view type, const std::string& caching) {
+  HttpResponse response;
+  response.type = type;
+  response.headers = {{"Cache-Control", caching},
+                      {"Content-Security-Policy", kPolicy},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cross-Origin-Opener-Policy", "same-origin"},
+                      {"Cross-Origin-Resource-Policy", "same-origin"}};
+  return response;
+}
+
+HttpResponse nothing_here() {
+  return error_response(Code::kNotFound, "[http] the page has no such file; try /");
+}
+
+}  // namespace
+
+bool PageFiles::has(const HttpRequest& request) const {
+  return (request.method == "GET" || request.method == "HEAD") &&
+         (request.path == "/" || request.path.starts_with(kBelow));
+}
+
+HttpResponse PageFiles::answer(const HttpRequest& request) const {
+  const bool index = request.path == "/";
+  std::string path = index ? "index.html" : request.path.substr(kBelow.size());
+  std::string version(folder_.empty() ? web_version() : "dev");
+  if (!index) {
+    if (!path.starts_with(version + "/")) return nothing_here();
+    path = path.substr(version.size() + 1);
+  }
+  const WebFile* file = find_web_file(path);
+  if (!folder_.empty()) {
+    // Only what a build would embed, and only below the folder.
+    if (path.find("..") != std::string::npos || path.find('\0') != std::string::npos) return nothing_here();
+    std::error_code error;
+    const fs::path on_disk = folder_ / path;
+    if (!fs::is_regular_file(on_disk, error)) return nothing_here();
+    const std::string type = path.ends_with(".js")    ? "text/javascript; charset=utf-8"
+                             : path.ends_with(".css") ? "text/css; charset=utf-8"
+                             : path.ends_with(".svg") ? "image/svg+xml"
+                                                      : "text/html; charset=utf-8";
+    HttpResponse response = page_response(type, "no-store");
+    response.body = read_text(on_disk, kMostFileBytes);
+    if (index) response.body = with_version(response.body, version);
+    return response;
+  }
+  if (!file) return nothing_here();
+  const std::string tag = '"' + version + '"';
+  HttpResponse response = page_response(file->type, index ? "no-cache" : "public, max-age=31536000, immutable");
+  response.headers["ETag"] = tag;
+  if (request.header("if-none-match") == tag) {
+    response.status = 304;
+    return response;
+  }
+  if (index) {
+    response.body = with_version(file->plain, version);
+    return response;
+  }
+  response.headers["Vary"] = "Accept-Encoding";
+  if (request.header("accept-encoding").find("gzip") != std::string::npos) {
+    response.headers["Content-Encoding"] = "gzip";
+    response.body = file->packed;
+  } else {
+    response.body = file->plain;
+  }
+  return response;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,238 @@
+// runs tensors, tensors slice, heat, histogram, channels: what a view of a tensor is made of. All are bounded by what
+// is looked at, not by the size of the tensor.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "base/names.h"
+#include "measure/value_histogram.h"
+#include "service/groups.h"
+#include "service/heat_json.h"
+#include "service/run_json.h"
+#include "service/service.h"
+#include "service/tensor_pick.h"
+#include "tensor/convert.h"
+#include "tensor/index_expression.h"
+
+namespace lockstep {
+namespace {
+
+using enum ArgumentType;
+
+constexpr int64_t kMostSliceBytes = 8 << 20, kMostChannels = 4096;
+
+Tensor tensor_of_run(Service& service, const Json& arguments) {
+  const auto run = service.opened().run(text_argument(arguments, "run"));
+  const Record* found = nullptr;
+  if (arguments.contains("seq")) {
+    for (const Record& record : run->records())
+      if (record.seq == arguments["seq"].get<int64_t>()) found = &record;
+  } else {
+    for (const Record& record : run->records())
+      if (!found && record.key.name == text_argument(arguments, "name") &&
+          (!arguments.contains("step") || record.key.step == arguments["step"].get<int64_t>()))
+        found = &record;
+  }
+  if (!found)
+    fail(Code::kNotFound, "tensors", "the run has no such record",
+         {.expected = "a seq or a name of its records", .hint = "lockstep runs show " + run->id()});
+  if (!run->has_values(*found))
+    fail(Code::kNotFound, "tensors", "only the statistics of this tensor were kept",
+         {.hint = "recording it in full: lockstep record --full NAME"});
+  return run->tensor(*found);
+}
+
+// `run` with `seq` or `name`, or `path` with `name`; then the slice.
+Tensor picked(Service& service, const Json& arguments) {
+  const bool of_run = arguments.contains("run");
+  if (of_run == arguments.contains("path"))
+    fail(Code::kBadInput, "tensors", "which tensor is meant is not clear", {.expected = "either run or path"});
+  const std::string slice = text_argument(arguments, "slice");
+  if (of_run) {
+    const Tensor tensor = tensor_of_run(service, arguments);
+    return slice.empty() ? tensor : apply_slice(tensor, slice);
+  }
+  const auto source = open_tensors(text_argument(arguments, "path"));
+  return load_selected(*source, select_one(*source, text_argument(arguments, "name")), slice);
+}
+
+Json with_form(const Tensor& tensor, Json more) {
+  Json out{{"dtype", dtype_name(tensor.dtype())}, {"shape", tensor.shape()}};
+  out.update(more);
+  return out;
+}
+
+Json tensors_slice(Service& service, const Json& arguments, CallControl&) {
+  const Tensor tensor = picked(service, arguments);
+  const DType dtype = arguments["as"] == "f32" ? DType::kF32 : tensor.dtype();
+  const int64_t bytes = tensor.numel() * static_cast<int64_t>(dtype_bytes(dtype));
+  if (bytes > kMostSliceBytes)
+    fail(Code::kBadInput, "tensors slice", fmt::format("{} bytes are too many for one answer", bytes),
+         {.expected = fmt::format("at most {}", kMostSliceBytes), .hint = "a smaller slice, or tensors heat"});
+  const Tensor packed = tensor.contiguous();
+  std::vector<uint8_t> out(static_cast<size_t>(bytes));
+  if (bytes) convert_elements(packed.strided_data(), packed.dtype(), out.data(), dtype, packed.numel());
+  return {{"dtype", dtype_name(dtype)}, {"shape", tensor.shape()}, {"bytes", Json::binary(std::move(out))}};
+}
+
+Json tensors_heat(Service& service, const Json& arguments, CallControl&) {
+  const Tensor tensor = picked(service, arguments);
+  const HeatMap map =
+      heat_map(tensor, window_from(arguments), arguments["height"].get<int64_t>(), arguments["width"].get<int64_t>());
+  std::vector<uint8_t> cells;
+  append_cells(cells, map);
+  Json out = with_form(tensor, json_from(map));
+  out["cells"] = Json::binary(std::move(cells));
+  return out;
+}
+
+Json tensors_histogram(Service& service, const Json& arguments, CallControl&) {
+  const Tensor tensor = picked(service, arguments);
+  const Tensor* const sides[] = {&tensor};
+  const auto histogram = value_histogram(sides, static_cast<size_t>(arguments["bins"].get<int64_t>()));
+  if (!histogram)
+    return with_form(tensor, {{"low", nullptr}, {"high", nullptr}, {"sampled", false}, {"counts", Json::array()}});
+  return with_form(tensor, {{"low", json_number(histogram->low)},
+                            {"high", json_number(histogram->high)},
+                            {"sampled", histogram->sampled},
+                            {"counts", histogram->counts[0]}});
+}
+
+Json tensors_channels(Service& service, const Json& arguments, CallControl&) {
+  const Tensor tensor = picked(service, arguments);
+  const int64_t rank = static_cast<int64_t>(tensor.rank()), axis = arguments["axis"].get<int64_t>();
+  if (axis < -rank || axis >= rank)
+    fail(Code::kBadInput, "tensors channels", "there is no such axis",
+         {.expected = fmt::format("{} to {}", -rank, rank - 1), .got = std::to_string(axis)});
+  const SliceStatistics all = slice_statistics(tensor, static_cast<int>(axis < 0 ? axis + rank : axis), kMostChannels);
+  Json out = with_form(tensor, {{"axis", axis < 0 ? axis + rank : axis}, {"indices", all.indices}});
+  for (const char* name : {"mean", "std", "min", "max", "bad"}) out[name] = Json::array();
+  for (const Statistics& one : all.statistics) {
+    out["mean"].push_back(json_number(one.mean)), out["std"].push_back(json_number(one.std));
+    out["min"].push_back(json_number(one.min)), out["max"].push_back(json_number(one.max));
+    out["bad"].push_back(one.nan + one.inf);
+  }
+  out["sampled"] = all.sampled;
+  return out;
+}
+
+// A row is an array: ten thousand of them must stay light.
+Json runs_tensors(Service& service, const Json& arguments, CallControl&) {
+  const auto run = service.opened().run(text_argument(arguments, "run"));
+  const std::string only = text_argument(arguments, "only");
+  const auto from = arguments["from"].get<int64_t>(), limit = arguments["limit"].get<int64_t>();
+  int64_t total = 0;
+  Json rows = Json::array();
+  for (const Record& record : run->records()) {
+    if (!only.empty() && !glob_match(only, record.key.name)) continue;
+    if (const int64_t number = total++; number < from || number >= from + limit) continue;
+    std::string pass;
+    for (const auto& [key, value] : record.key.tags) pass += (pass.empty() ? "" : " ") + value;
+    Json row = {record.seq,
+                record.key.name,
+                role_name(record.role),
+                record.key.step,
+                record.key.hit,
+                pass,
+                record.dtype ? std::string(dtype_name(*record.dtype)) : record.dtype_text,
+                record.shape,
+                run->has_values(record),
+                record.secs};
+    if (const auto& s = record.stats)
+      for (Json value :
+           {json_number(s->min), json_number(s->max), json_number(s->mean), json_number(s->std), Json(s->nan + s->inf)})
+        row.push_back(std::move(value));
+    rows.push_back(std::move(row));
+  }
+  return {{"run", run->id()},
+          {"name", run->name()},
+          {"status", run->status()},
+          {"path", run->path().string()},
+          {"columns",
+           {"seq", "name", "role", "step", "hit", "pass", "dtype", "shape", "kept", "secs", "min", "max", "mean", "std",
+            "not_finite"}},
+          {"rows", std::move(rows)},
+          {"total", total},
+          {"from", from}};
+}
+
+std::vector<Argument> tensor_arguments(std::vector<Argument> more) {
+  std::vector<Argument> all{
+      {.name = "run", .help = "id, unique prefix, latest, latest:NAME, or a path", .value = "RUN"},
+      {.name = "path",
+       .help = "instead of a run: a tensor file, a checkpoint or a folder",
+       .path = true,
+       .value = "FILE"},
+      {.name = "name", .help = "the tensor's name"},
+      {.name = "seq", .type = kInteger, .help = "of a run: the record's number", .least = 0, .most = 1e15},
+      {.name = "step", .type = kInteger, .help = "of a run: the denoising step", .least = -1, .most = 1e9}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+}  // namespace
+
+std::vector<Operation> tensor_view_operations() {
+  const Argument slice{.name = "slice", .help = "NumPy-like: [0, :, -1, ::2]"};
+  const std::string form = "dtype:string shape:array ";
+  return {
+      {.name = "runs tensors",
+       .help = "the tensors of a run as a table: one short row each, with statistics",
+       .arguments =
+           {{.name = "run", .help = "id, unique prefix, latest, latest:NAME, or a path", .required = true},
+            {.name = "only", .help = "glob of record names"},
+            {.name = "limit", .type = kInteger, .help = "most rows", .standard = 1000, .least = 1, .most = 100000},
+            {.name = "from",
+             .type = kInteger,
+             .help = "number of the first row",
+             .standard = 0,
+             .least = 0,
+             .most = 1e12}},
+       .result =
+           "run:string name:string status:string path:string columns:strings rows:array total:integer from:integer",
+       .reads = true,
+       .call = &runs_tensors},
+      {.name = "tensors slice",
+       .help = "a tensor or a slice of it as bytes, little-endian and packed",
+       .arguments = tensor_arguments({slice,
+                                      {.name = "as",
+                                       .help = "stored: the tensor's own dtype; f32: as 32-bit floats",
+                                       .standard = "stored",
+                                       .choices = {"stored", "f32"}}}),
+       .result = form + "bytes:string",
+       .reads = true,
+       .binary = "bytes",
+       .call = &tensors_slice},
+      {.name = "tensors heat",
+       .help = "a tensor, or a window of it, as a grid of cells: in each the value farthest from zero",
+       .arguments = tensor_arguments(window_arguments()),
+       .result = form + "rows:integer columns:integer top:integer left:integer window_rows:integer "
+                        "window_columns:integer height:integer width:integer limit:any sampled:boolean cells:string",
+       .reads = true,
+       .binary = "cells",
+       .call = &tensors_heat},
+      {.name = "tensors histogram",
+       .help = "how the values of a tensor are distributed",
+       .arguments = tensor_arguments(
+           {slice, {.name = "bins", .type = kInteger, .help = "bars", .standard = 64, .least = 1, .most = 4096}}),
+       .result = form + "low:any high:any sampled:boolean counts:array",
+       .reads = true,
+       .call = &tensors_histogram},
+      {.name = "tensors channels",
+       .help = "statistics of each slice of a tensor along one axis",
+       .arguments = tensor_arguments({slice,
+                                      {.name = "axis",
+                                       .type = kInteger,
+                                       .help = "which axis; -1 is the last",
+                                       .standard = 0,
+                                       .least = -16,
+                                       .most = 15}}),
+       .result = form + "axis:integer indices:array mean:array std:array min:array max:array bad:array sampled:boolean",
+       .reads = true,
+       .slow = true,
+       .call = &tensors_channels},
+  };
+}
+
+}  // namespace lockstep

@@ -1,0 +1,143 @@
+"""Draw in a real browser with real jobs of the embedded model: preview, queue, cancel, gallery, editing with a mask, reload."""
+
+import io
+
+import pytest
+from debug_service import Home, wait_until
+from page_browser import browser, expect, needs_browser, tab
+
+pytestmark = needs_browser
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    home = Home(tmp_path_factory.mktemp("draw"))
+    home.ensure()
+    yield home
+    home.close()
+
+
+@pytest.fixture(scope="module")
+def started():
+    with browser() as one:
+        yield one
+
+
+@pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["wide", "narrow"])
+def view(request, started, place):
+    width, scheme = request.param
+    with tab(started, place, width=width, scheme=scheme) as one:
+        yield one
+        one.check()
+
+
+def ask(page, prompt, **fields):
+    page.get_by_label("Prompt", exact=True).fill(prompt)
+    for label, value in fields.items():
+        page.get_by_label(label).fill(str(value))
+    page.get_by_role("button", name="Draw").click()
+
+
+def test_a_picture_is_drawn_watched_and_kept(view, place):
+    page = view.open("draw")
+    expect(page.get_by_label("Model")).not_to_be_empty()
+    seen = page.evaluate_handle("window.seen = []")
+    page.evaluate("""new MutationObserver(() => { const p = document.querySelector('img.preview'); if (p?.dataset.step && !seen.includes(p.dataset.step)) seen.push(p.dataset.step); })
+        .observe(document.body, {subtree: true, childList: true, attributes: true})""")
+    ask(page, "three green stars", Steps=12, Seed=7)
+    wait_until(lambda: "job=" in page.url)
+    expect(page.locator(".live-words")).to_contain_text("drawn in", timeout=120_000)
+    assert len(page.evaluate("seen")) >= 1, "a preview was on screen while it was drawn"
+    seen.dispose()
+    card = page.locator(".drawn").first
+    expect(card).to_contain_text("seed 7")
+    expect(card).to_contain_text("12 steps")
+    card.scroll_into_view_if_needed()
+    wait_until(lambda: page.evaluate("document.querySelector('.drawn img').naturalWidth") > 0)
+    # A reload loses nothing: the job, its picture, the form.
+    page.reload()
+    expect(page.locator(".live-words")).to_contain_text("drawn in")
+    expect(page.get_by_label("Prompt", exact=True)).to_have_value("three green stars")
+    expect(page.locator(".drawn").first).to_contain_text("seed 7")
+    # Varied: another seed. Again: the same.
+    page.locator(".drawn").first.get_by_role("button", name="Vary").click()
+    wait_until(lambda: page.locator(".drawn").count() >= 2, 120)
+    assert "seed 7 " not in page.locator(".drawn").first.inner_text()
+    with page.expect_download() as saved:
+        page.locator(".drawn").first.get_by_role("button", name="Download").click()
+    from PIL import Image
+
+    assert Image.open(saved.value.path()).size[0] >= 64
+    for k in (0, 1):
+        page.locator(".drawn").nth(k).get_by_label("mark for comparison").check()
+    expect(page.get_by_text("Compare these two")).to_be_visible()
+    page.get_by_role("button", name="Difference").click()
+    wait_until(lambda: page.evaluate("[...document.querySelectorAll('ls-picture img')].every(i => i.naturalWidth > 0)"))
+
+
+def test_a_queue_with_cancel(started, place):
+    with tab(started, place) as one:
+        page = one.open("draw")
+        expect(page.get_by_label("Model")).not_to_be_empty()
+        for k in range(3):
+            ask(page, f"a red circle {k}", Steps=400)
+        expect(page.locator(".queued")).to_have_count(3)
+        for _ in range(3):
+            page.locator(".queued").first.get_by_role("button", name="Cancel").click()
+        expect(page.locator(".queued")).to_have_count(0, timeout=60_000)
+        jobs = [j for j in place.get("jobs")["data"] if j["prompt"].startswith("a red circle")]
+        assert {j["status"] for j in jobs} == {"cancelled"}
+        # What the service refuses is told beside the field that is wrong.
+        ask(page, "x", Steps=4, Size="33x17")
+        expect(page.locator(".draw-form .error")).to_contain_text("size")
+        one.check()
+
+
+def test_an_edit_with_a_painted_mask(started, place):
+    from PIL import Image
+
+    picture = Image.new("RGB", (128, 128), (230, 230, 230))
+    picture.paste((200, 40, 40), (40, 40, 90, 90))
+    data = io.BytesIO()
+    picture.save(data, "PNG")
+    with tab(started, place) as one:
+        page = one.open("draw")
+        expect(page.get_by_label("Model")).not_to_be_empty()
+        page.set_input_files("input[type=file]", [{"name": "a.png", "mimeType": "image/png", "buffer": data.getvalue()}])
+        expect(page.locator(".input img")).to_have_count(1)
+        assert "edit" in page.get_by_label("Model").input_value()
+        page.locator("summary", has_text="Mask").click()
+        page.locator("canvas.mask").scroll_into_view_if_needed()
+        box = page.locator("canvas.mask").bounding_box()
+        page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.3)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + box["height"] * 0.7, steps=5)
+        page.mouse.up()
+        # It is still there after a reload.
+        page.reload()
+        expect(page.locator(".input img")).to_have_count(1)
+        assert page.locator(".paint").count() == 1
+        ask(page, "make the square blue", Steps=4, Seed=3)
+        expect(page.locator(".live-words")).to_contain_text("drawn in", timeout=120_000)
+        job = place.get("jobs")["data"][0]
+        assert job["type"] == "edit" and job["pictures"] == 1
+        one.check()
+
+
+def test_two_tabs_share_one_stream(started, place):
+    """The tab that reads tells the other, and when it closes the other goes on."""
+    with tab(started, place) as one:
+        first = one.open("draw")
+        expect(first.get_by_label("Model")).not_to_be_empty()
+        streams = []
+        second = one.page.context.new_page()
+        second.on("request", lambda r: streams.append(r.url) if r.url.endswith("/v1/events") else None)
+        second.goto(f"{one.base}/#token={place.token()}/draw")
+        expect(second.get_by_label("Model")).not_to_be_empty()
+        ask(first, "a blue square", Steps=4)
+        expect(second.locator(".drawn", has_text="a blue square")).to_have_count(1, timeout=120_000)
+        assert streams == []
+        first.close()
+        wait_until(lambda: len(streams) == 1)
+        ask(second, "a yellow star", Steps=4)
+        expect(second.locator(".drawn", has_text="a yellow star")).to_have_count(1, timeout=120_000)

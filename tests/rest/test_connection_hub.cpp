@@ -1,0 +1,110 @@
+#include "rest/connection_hub.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <future>
+
+namespace lockstep {
+namespace {
+
+struct Line {
+  Line() { EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0); }
+  ~Line() {
+    if (ends[0] >= 0) ::close(ends[0]);
+  }
+  void hang_up() {
+    ::close(ends[0]);
+    ends[0] = -1;
+  }
+  std::string rest() {  // until the hub closes
+    std::string text;
+    char buffer[4096];
+    for (ssize_t n; (n = ::read(ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+    return text;
+  }
+  int ends[2] = {-1, -1};  // the client's, the hub's
+};
+
+TEST(ConnectionHub, SendsWhatCameBeforeAndAfterItWasAttached) {
+  ConnectionHub hub(10);
+  Line line;
+  const auto connection = hub.make(1 << 20, false);
+  connection->send("early ");
+  hub.attach(connection, line.ends[1]);
+  connection->send("late ");
+  connection->finish("end");
+  EXPECT_EQ(line.rest(), "early late end");
+}
+
+TEST(ConnectionHub, TellsOnceWhoHungUp) {
+  ConnectionHub hub(10);
+  Line line;
+  const auto connection = hub.make(1 << 20, true);
+  std::promise<void> told;
+  connection->when_gone([&told] { told.set_value(); });  // a second time would throw
+  hub.attach(connection, line.ends[1]);
+  line.hang_up();
+  told.get_future().get();
+  EXPECT_TRUE(connection->gone());
+  connection->send("nobody");
+  connection->finish();
+}
+
+TEST(ConnectionHub, AnAnswerThatWasGivenIsNoHangUp) {
+  ConnectionHub hub(10);
+  Line line;
+  const auto connection = hub.make(1 << 20, false);
+  std::atomic<bool> called{false};
+  connection->when_gone([&called] { called = true; });
+  hub.attach(connection, line.ends[1]);
+  connection->finish("done");
+  EXPECT_EQ(line.rest(), "done");
+  hub.stop();
+  EXPECT_FALSE(called);
+}
+
+TEST(ConnectionHub, ASlowReaderIsGivenUpWithinItsBytes) {
+  ConnectionHub hub(10);
+  Line line;
+  const auto connection = hub.make(1 << 20, false);
+  std::promise<void> told;
+  connection->when_gone([&told] { told.set_value(); });
+  hub.attach(connection, line.ends[1]);
+  for (int i = 0; i < 40; ++i) connection->send(std::string(100000, 'x'));
+  told.get_future().get();
+  EXPECT_TRUE(connection->gone());
+}
+
+TEST(ConnectionHub, LargeAnswersArriveWhole) {
+  ConnectionHub hub(10);
+  Line line;
+  const auto connection = hub.make(1 << 30, false);
+  hub.attach(connection, line.ends[1]);
+  std::string large;
+  for (int i = 0; i < 500000; ++i) large += std::to_string(i) + " ";
+  connection->finish(large);
+  EXPECT_EQ(line.rest(), large);
+}
+
+TEST(ConnectionHub, HoldsSoManyAndNoMore) {
+  ConnectionHub hub(2);
+  auto one = hub.make(100, false), two = hub.make(100, false);
+  EXPECT_EQ(hub.make(100, false), nullptr);
+  two.reset();
+  EXPECT_NE(hub.make(100, false), nullptr);
+}
+
+TEST(ConnectionHub, StoppingHangsUpOnEverybody) {
+  ConnectionHub hub(10);
+  Line line;
+  const auto connection = hub.make(100, false);
+  hub.attach(connection, line.ends[1]);
+  hub.stop();
+  EXPECT_EQ(line.rest(), "");
+}
+
+}  // namespace
+}  // namespace lockstep

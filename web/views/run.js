@@ -1,0 +1,124 @@
+// One run: its program, the tree of its tensors, and the tensor that is chosen.
+import {linkTo, patch} from "../base/address.js";
+import {read} from "../base/api.js";
+import {button, el, make, options} from "../base/dom.js";
+import {viewKeys} from "../base/keys.js";
+import {bytesText, matcher, short, timeText} from "../base/numbers.js";
+import {failureCard} from "../parts/failure.js";
+import {ModuleTree} from "../parts/module_tree.js";
+import {TensorView} from "./tensor.js";
+import "../parts/table.js";
+
+export const SEQ = 0, NAME = 1, ROLE = 2, STEP = 3, HIT = 4, PASS = 5, DTYPE = 6, SHAPE = 7, KEPT = 8, SECS = 9, MIN = 10, MAX = 11, MEAN = 12, STD = 13, ODD = 14;
+
+export class RunView {
+  constructor(box, address) {
+    this.id = address.id, this.rows = [], this.chosen = null, this.wanted = address.params.tensor, this.wantedStep = address.params.step || "";
+    this.filter = el("input", {type: "search", placeholder: "part of a name, or a glob", "aria-label": "filter tensors", value: address.params.filter || "", oninput: () => this.refresh()});
+    this.step = el("select", {"aria-label": "denoising step", hidden: true, oninput: () => this.refresh()});
+    this.count = make("span", "", "dim"), this.head = el("div", {}), this.problem = el("div", {});
+    this.table = el("ls-table", {label: "tensors"}), this.right = el("div", {class: "right"});
+    box.append(el("div", {class: "columns"}, el("div", {class: "left"}, el("div", {class: "head"}, this.head, el("div", {class: "filters"}, this.filter, this.step, this.count)), this.problem, this.table), this.right));
+    const row = i => this.rows[i], stat = (title, column) => ({title, width: "76px", cls: "number", text: id => typeof id === "string" ? "" : short(row(id)[column])});
+    this.table.columns = [
+      {title: "tensor", width: "minmax(230px, 2fr)", fill: (cell, id) => this.tree.cell(cell, id, this.label(id))},
+      {title: "shape", width: "112px", text: id => typeof id === "string" ? `${this.tree.byPath.get(id).all} tensors` : row(id)[SHAPE].join(" × ") || "scalar"},
+      {title: "dtype", width: "54px", text: id => typeof id === "string" ? "" : row(id)[DTYPE]}, stat("mean", MEAN), stat("std", STD), stat("min", MIN), stat("max", MAX)];
+    this.table.rowClass = id => typeof id === "string" ? "" : row(id)[ODD] ? "mismatch" : row(id)[KEPT] ? "" : "unread";
+    this.table.decorate = (element, id) => typeof id === "string" ? element.setAttribute("aria-expanded", this.tree.open.has(id)) : element.removeAttribute("aria-expanded");
+    this.table.addEventListener("choose", e => typeof e.detail === "string" ? this.fold(e.detail) : this.choose(e.detail));
+    this.table.addEventListener("fold", e => typeof e.detail[0] === "string" && this.fold(e.detail[0], e.detail[1]));
+    this.tensor = new TensorView(this.right, this);
+    this.keys(), this.load();
+  }
+  close() { this.closed = true, clearTimeout(this.timer); }
+  address(now) {
+    const i = this.rows.findIndex(r => String(r[SEQ]) === now.params.tensor);
+    if (i >= 0 && i !== this.chosen) this.choose(i, true);
+    else if (i >= 0) this.tensor.address(now);
+  }
+  keys() {
+    const by = d => () => {
+      const ids = this.table.ids.filter(id => typeof id === "number"), k = ids.indexOf(this.chosen);
+      if (ids.length) this.choose(ids[Math.max(0, Math.min(ids.length - 1, k + d))], true);
+    };
+    const step = d => () => {
+      const same = this.overSteps(this.chosen), k = same.indexOf(this.chosen);
+      if (same[k + d] !== undefined) this.choose(same[k + d], true);
+    };
+    viewKeys([{keys: "j", words: "next tensor", run: by(1)}, {keys: "k", words: "previous tensor", run: by(-1)}, {keys: "[", words: "the same tensor a step earlier", run: step(-1)}, {keys: "]", words: "a step later", run: step(1)}],
+      () => this.rows.slice(0, 20000).map((r, i) => ({words: r[NAME] + (r[STEP] < 0 ? "" : ` · step ${r[STEP]}`), kind: r[ROLE], run: () => this.choose(i, true)})));
+  }
+  async load() {
+    try {
+      const fresh = await read("runs/tensors", {run: this.id, limit: 100000, from: this.rows.length});
+      if (this.closed) return;
+      this.problem.replaceChildren();
+      const first = !this.tree;
+      this.answer = fresh;
+      if (fresh.rows.length || first) {
+        this.rows.push(...fresh.rows);
+        const open = this.tree?.open;
+        this.tree = new ModuleTree(this.rows.length, i => this.rows[i][NAME]);
+        if (open) this.tree.open = open;
+        const steps = [...new Set(this.rows.map(r => r[STEP]))].sort((a, b) => a - b), chosen = first ? this.wantedStep : this.step.value;
+        options(this.step, "all steps", steps, s => s < 0 ? "outside the loop" : `step ${s}`), this.step.value = chosen;
+        this.refresh();
+      }
+      if (first || fresh.status !== this.status) this.status = fresh.status, this.tell();
+      if (this.chosen === null && this.rows.length) {
+        const wanted = this.rows.findIndex(r => String(r[SEQ]) === this.wanted);
+        this.choose(wanted >= 0 ? wanted : Math.max(0, this.rows.findIndex(r => r[KEPT])), true, wanted >= 0);
+      }
+      if (fresh.status === "running") this.timer = setTimeout(() => this.load(), 1000);
+    } catch (error) {
+      this.problem.replaceChildren(failureCard(error, () => this.load()));
+      if (error.status === 404) this.problem.append(el("div", {class: "head"}, el("a", {href: linkTo("runs")}, "All runs")));
+    }
+  }
+  async tell() {
+    const a = this.answer;
+    this.head.replaceChildren(el("div", {class: "crumbs"}, el("a", {href: linkTo("runs")}, "Runs"), "/", make("span", a.run)), make("h1", a.name || a.run, "title"));
+    const chips = el("div", {class: "chips"}, make("span", a.status, "chip"));
+    this.head.append(chips);
+    try {
+      const run = await read("runs/show", {run: this.id, limit: 1}), p = run.run.program || {};
+      const words = Array.isArray(p.argv) ? p.argv.join(" ") : p.argv || p.script || "";
+      chips.append(...[timeText(run.run.created), bytesText(run.summary.bytes), `${run.summary.records} records, ${run.summary.full_tensors} kept`,
+        run.summary.not_finite ? `${run.summary.not_finite} not finite` : ""].filter(t => t).map(t => make("span", t, "chip")));
+      if (words) this.head.append(make("div", words, "mono dim"));
+      chips.append(el("a", {class: "chip", href: linkTo("runs", "", {reference: a.run})}, "compare with …"));
+    } catch { /* the tensors are there all the same */ }
+  }
+  label(id) {
+    if (typeof id === "string") return this.flat ? id : this.tree.byPath.get(id).label;
+    const r = this.rows[id], name = this.flat ? r[NAME] : r[NAME].split(".").at(-1);
+    return (r[ROLE] === "input" ? "→ " : "") + name + (r[STEP] < 0 ? "" : ` · ${r[STEP]}`) + (r[PASS] ? ` · ${r[PASS]}` : "") + (r[HIT] ? ` · hit ${r[HIT]}` : "");
+  }
+  refresh() {
+    if (!this.tree) return;  // typed before the answer came
+    const words = this.filter.value.trim(), step = this.step.value, named = matcher(words);
+    patch({filter: words, step});
+    this.flat = words !== "" || step !== "";
+    const ids = this.flat ? this.rows.map((_, i) => i).filter(i => named(this.rows[i][NAME]) && (!step || String(this.rows[i][STEP]) === step)) : this.tree.visible();
+    this.tree.level = this.flat ? () => 0 : ModuleTree.prototype.level;
+    this.count.textContent = `${this.flat ? ids.length + " of " : ""}${this.rows.length}`;
+    this.table.show(ids);
+  }
+  fold(path, open) {
+    this.tree.toggle(path, open), this.table.chosen = path, this.refresh();
+  }
+  choose(i, reveal, push) {
+    this.chosen = i;
+    if (reveal && !this.flat) this.tree.reveal(i), this.refresh();
+    this.table.choose(i, true);
+    patch({tensor: this.rows[i][SEQ], ...(push ? {} : {slice: "", window: ""})});
+    this.tensor.show(i);
+  }
+  // The same tensor at every step, in order.
+  overSteps(i) {
+    const r = this.rows[i];
+    return r ? this.rows.map((_, k) => k).filter(k => [NAME, ROLE, PASS, HIT].every(c => this.rows[k][c] === r[c])) : [];
+  }
+}
+export const againButton = run => button("Try again", run);
