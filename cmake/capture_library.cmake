@@ -18,6 +18,12 @@ if(LOCKSTEP_TESTS)
   add_dependencies(lockstep example_c example_cpp)
 endif()
 
+# Counts the heap of a profiled program; put before it, so that it can be C alone.
+add_library(lockstep_memory SHARED ${CMAKE_SOURCE_DIR}/python/memory/count_memory.c)
+set_target_properties(lockstep_memory PROPERTIES C_STANDARD 11)
+target_compile_options(lockstep_memory PRIVATE -fno-builtin -O2)
+add_dependencies(lockstep lockstep_memory)
+
 # The package works without this; with it a checkpoint that records nothing costs a branch.
 find_package(Python3 COMPONENTS Interpreter Development.Module)
 if(Python3_Development.Module_FOUND)

@@ -41,7 +41,7 @@ message(STATUS "the debugger's extension is built for Python ${agent_versions}")
 # An installed program finds the package beside it (../share/lockstep/python), with its libraries inside.
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/lockstep DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/python
         PATTERN __pycache__ EXCLUDE PATTERN "*.pyc" EXCLUDE)
-install(TARGETS lockstep_capture_shared LIBRARY DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/python/lockstep)
+install(TARGETS lockstep_capture_shared lockstep_memory LIBRARY DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/python/lockstep)
 if(TARGET lockstep_fast)
   install(TARGETS lockstep_fast LIBRARY DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/python/lockstep)
 endif()

@@ -11,7 +11,9 @@ import argparse
 import fnmatch
 import importlib
 import json
+import math
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -54,7 +56,7 @@ def record_reference(port, model, work, dtype):
         done = lockstep("--home", home, "record", "--inputs", "--name", "reference", "--", sys.executable, HERE / "drive_transformers.py", "--model", model, "--dtype", dtype)
     else:
         options = ["--negative-prompt", " ", *OFFICIAL]
-        done = lockstep("--home", home, "reference", "generate", "--run-name", "reference", "--model", model, "--dtype", dtype, *options)
+        done = lockstep("--home", home, "reference", "generate", "--name", "reference", "--model", model, "--dtype", dtype, *options)
     if done.returncode:
         raise RuntimeError(done.stderr)
     take(home, "reference", folder)
@@ -160,17 +162,25 @@ def chosen_ports(options):
 
 
 def compare(reference, candidate, report: Path) -> dict:
+    before = seconds_of_children()
     try:
         done = lockstep("compare", reference, candidate, "--json", timeout=300)
     except subprocess.TimeoutExpired:
-        return {"verdict": "timeout", "first_divergence": None, "causes": []}
+        return {"verdict": "timeout", "first_divergence": None, "causes": [], "seconds": math.inf}
+    seconds = seconds_of_children() - before
     report.write_text(done.stdout)
     try:
         answer = json.loads(done.stdout)
         report.write_text(done.stdout)
-        return answer | {"false": false_sentences(reference, candidate, answer)}
+        return answer | {"false": false_sentences(reference, candidate, answer), "seconds": seconds}
     except ValueError:
-        return {"verdict": f"exit {done.returncode}: {done.stderr.strip()[-200:]}", "first_divergence": None, "causes": []}
+        return {"verdict": f"exit {done.returncode}: {done.stderr.strip()[-200:]}", "first_divergence": None, "causes": [], "seconds": seconds}
+
+
+def seconds_of_children() -> float:
+    """Of processor time: how long an answer takes must not depend on what else the machine does."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 def score_one(mistake, port, mode, result) -> dict:
@@ -195,6 +205,7 @@ def score_one(mistake, port, mode, result) -> dict:
         "three": any(cause in mistake.causes for cause in causes[:3]) and not false,
         "verdict": result["verdict"],
         "false": false,
+        "seconds": result["seconds"],
     }
 
 
@@ -209,27 +220,25 @@ def score(options) -> int:
                 if not (options.work / port.name / name).exists() or not fnmatch.fnmatchcase(f"{port.name}/{name}", options.only):
                     continue
                 run = only(options.work / port.name / name, mode, options.work / "seen" / f"{port.name}-{mode}")
-                started = time.monotonic()
                 result = compare(options.work / port.name / f"reference-{other}", run, reports / f"{port.name}-{name}-{mode}.json")
                 first = result.get("first_divergence")
-                clean_rows.append((port.name, name, mode, result["verdict"], result.get("compared", 0), f"{first['role']}:{first['name']}" if first else "-", time.monotonic() - started, len(result.get("false", []))))
+                clean_rows.append((port.name, name, mode, result["verdict"], result.get("compared", 0), f"{first['role']}:{first['name']}" if first else "-", round(result["seconds"], 1), len(result.get("false", []))))
                 print(*clean_rows[-1], *result.get("false", [])[:3], sep="  ", flush=True)
             rows = []
             for mistake in mistakes_of(port, options.half):
                 if not fnmatch.fnmatchcase(f"{port.name}/{mistake.id}", options.only) or not (options.work / port.name / mistake.id).exists():
                     continue
                 run = only(options.work / port.name / mistake.id, mode, options.work / "seen" / f"{port.name}-{mode}")
-                started = time.monotonic()
                 row = score_one(mistake, port, mode, compare(reference, run, reports / f"{port.name}-{mistake.id}-{mode}.json"))
                 rows.append(row)
                 mark = lambda ok: "yes" if ok else "NO"  # noqa: E731
                 print(f"{port.name}/{mode}/{row['id']:<28} stage {mark(row['stage']):<4} first {mark(row['first']):<4} three {mark(row['three']):<4} "
-                      f"{time.monotonic() - started:5.1f} s  {row['verdict'][:60]} {row['place']} ({row['between']} between) {', '.join(row['causes'])} {'FALSE: ' if row['false'] else ''}{'; '.join(row['false'][:2])}", flush=True)  # fmt: skip
+                      f"{row['seconds']:5.1f} s  {row['verdict'][:60]} {row['place']} ({row['between']} between) {', '.join(row['causes'])} {'FALSE: ' if row['false'] else ''}{'; '.join(row['false'][:2])}", flush=True)  # fmt: skip
             if rows:
-                table.append((port.name, mode, len(rows), *(sum(row[key] for row in rows) for key in ("stage", "first", "three")), sum(len(row["false"]) for row in rows)))
-    print(f"\n{'port':<22} {'recorded':<10} {'mistakes':>8} {'right stage':>12} {'cause first':>12} {'in three':>9} {'false':>6}")
+                table.append((port.name, mode, len(rows), *(sum(row[key] for row in rows) for key in ("stage", "first", "three")), sum(len(row["false"]) for row in rows), max(row["seconds"] for row in rows)))
+    print(f"\n{'port':<22} {'recorded':<10} {'mistakes':>8} {'right stage':>12} {'cause first':>12} {'in three':>9} {'false':>6} {'slowest':>8}")
     for row in table:
-        print(f"{row[0]:<22} {row[1]:<10} {row[2]:>8} {row[3]:>12} {row[4]:>12} {row[5]:>9} {row[6]:>6}")
+        print(f"{row[0]:<22} {row[1]:<10} {row[2]:>8} {row[3]:>12} {row[4]:>12} {row[5]:>9} {row[6]:>6} {row[7]:>6.1f} s")
     if options.json:
         Path(options.json).write_text(json.dumps({"table": table, "clean": clean_rows}, indent=1))
     total = sum(row[2] for row in table)

@@ -154,8 +154,10 @@ def false_sentences(reference_folder, candidate_folder, answer) -> list[str]:
         if "not kept" in note and (found := re.match(r"(\d+) pairs? w", note)):
             claim(int(found[1]) == states.count("unread"), f"{note!r}: {states.count('unread')} were unread")
         if note.endswith("harmless"):
-            name = note.split(":")[0].split(" @")[0]
+            name = note.split(":")[0].split(" @")[0].split(" #")[0]
             claim(any(one["name"] == name and one["state"] == "match" for one in tensors), f"{note!r}: it is no tensor that agrees")
+            if found := re.search(r": ([\d.e+-]+) floors, a little beyond", note):
+                claim(float(found[1]) > factor, f"{note!r}: that is within its limit")
 
     # Causes: numbers that mean nothing, and what they say is left.
     for cause in answer.get("causes", []):

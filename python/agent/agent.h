@@ -137,5 +137,6 @@ int add_code_search(PyObject* module);
 int add_statistics(PyObject* module);
 int add_call_counts(PyObject* module);
 int add_coverage(PyObject* module);
+int add_profile(PyObject* module);
 
 }  // namespace lockstep_agent

@@ -10,9 +10,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <set>
 #include <unordered_set>
+#include <utility>
 
 #include "agent.h"
 
@@ -24,7 +25,9 @@ constexpr size_t kMostCodes = 1'000'000;  // a program that makes code without e
 struct Counted {
   PyCodeObject* code;  // held: its count outlives what it belonged to
   uint64_t calls = 0;
-  std::vector<bool> lines{};  // that ran, from the first line on
+  std::vector<bool> lines{};                  // that ran, from the first line on
+  int32_t lines_seen = 0, lines_in_all = -1;  // -1: not counted yet
+  bool all_seen = false;                      // there is nothing more to learn from tracing it
 };
 std::vector<Counted> counted;
 Py_ssize_t extra_index = -1;
@@ -61,6 +64,104 @@ void count_start(PyCodeObject* code) {
   if (Counted* entry = count_of(code)) ++entry->calls;
 }
 
+#if PY_VERSION_HEX >= 0x030B0000
+// Python's own table of places, read here: asking each of a hundred thousand functions for it takes a second.
+void add_table_lines(PyCodeObject* code, std::vector<int>& lines) {
+  const auto* at = reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(code->co_linetable));
+  const unsigned char* const end = at + PyBytes_GET_SIZE(code->co_linetable);
+  const auto number = [&] {
+    unsigned value = 0;
+    for (unsigned shift = 0; at < end && shift < 32; shift += 6) {
+      const unsigned byte = *at++;
+      value |= (byte & 63U) << shift;
+      if ((byte & 64U) == 0) break;
+    }
+    return value;
+  };
+  int line = code->co_firstlineno;
+  while (at < end) {
+    const unsigned kind = (*at++ >> 3) & 15U;
+    if (kind == 15) continue;  // an instruction of no line
+    if (kind >= 13) {
+      const unsigned change = number();
+      line += (change & 1U) ? -static_cast<int>(change >> 1) : static_cast<int>(change >> 1);
+      for (int i = 0; kind == 14 && i < 3; ++i) number();
+    } else if (kind >= 10) {
+      line += static_cast<int>(kind) - 10;
+      at += 2;
+    } else {
+      at += 1;
+    }
+    lines.push_back(line);
+  }
+}
+#else
+void add_table_lines(PyCodeObject* code, std::vector<int>& lines) {
+  const Ref places(PyObject_CallMethod(reinterpret_cast<PyObject*>(code), "co_lines", nullptr));
+  while (places) {
+    const Ref place(PyIter_Next(places.get()));
+    if (!place) break;
+    PyObject* line =
+        PyTuple_Check(place.get()) && PyTuple_GET_SIZE(place.get()) == 3 ? PyTuple_GET_ITEM(place.get(), 2) : nullptr;
+    if (line && PyLong_Check(line)) lines.push_back(static_cast<int>(PyLong_AsLong(line)));
+  }
+  PyErr_Clear();
+}
+#endif
+
+// The lines of a code object but the one of its def, which runs where the function is defined.
+std::vector<int> lines_of(PyCodeObject* code, int head) {
+  std::vector<int> all;
+  add_table_lines(code, all);
+  std::erase_if(all, [head](int line) { return line <= 0 || line == head; });
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+int head_of(PyCodeObject* code) {
+  return (code->co_flags & CO_OPTIMIZED) != 0 ? code->co_firstlineno : -1;
+}
+
+#if PY_VERSION_HEX < 0x030C0000
+// Whether a frame that begins or goes on now has lines left to tell. A function is asked for its lines when it has been
+// called often, and again ever more rarely: most never are.
+bool wants_lines(PyCodeObject* code) {
+  Counted* entry = count_of(code);
+  if (!entry || entry->all_seen) return entry == nullptr;
+  const uint64_t calls = entry->calls;
+  if (calls < 2 || (calls & (calls - 1)) != 0) return true;
+  if (entry->lines_in_all < 0) {
+    PyObject *type, *value, *trace;  // a generator may go on with an exception
+    PyErr_Fetch(&type, &value, &trace);
+    const auto count = static_cast<int32_t>(lines_of(code, head_of(code)).size());
+    PyErr_Restore(type, value, trace);
+    entry = count_of(code);
+    if (!entry) return true;
+    entry->lines_in_all = count;
+  }
+  entry->all_seen = entry->lines_seen >= entry->lines_in_all;
+  return !entry->all_seen;
+}
+
+// Tracing is a matter of the C frame that a Python frame runs in: it is taken over from the one below.
+int tracing_on = 0;
+class TracedIf {
+ public:
+  TracedIf(PyThreadState* thread, PyCodeObject* code) : thread_(thread), before_(thread->cframe->use_tracing) {
+    if (counts_lines && thread->c_tracefunc && thread->tracing == 0)
+      thread->cframe->use_tracing = static_cast<decltype(before_)>(wants_lines(code) ? tracing_on : 0);
+  }
+  ~TracedIf() { thread_->cframe->use_tracing = before_; }
+  TracedIf(const TracedIf&) = delete;
+  TracedIf& operator=(const TracedIf&) = delete;
+
+ private:
+  PyThreadState* thread_;
+  decltype(std::declval<PyThreadState>().cframe->use_tracing) before_;
+};
+#endif
+
 // A generator that goes on begins no call.
 #if PY_VERSION_HEX >= 0x030C0000
 PyObject* evaluate(PyThreadState* thread, struct _PyInterpreterFrame* frame, int throws) {
@@ -74,15 +175,16 @@ PyObject* evaluate(PyThreadState* thread, struct _PyInterpreterFrame* frame, int
 #elif PY_VERSION_HEX >= 0x030B0000
 PyObject* evaluate(PyThreadState* thread, struct _PyInterpreterFrame* frame, int throws) {
   if (_PyInterpreterFrame_LASTI(frame) < 0) count_start(frame->f_code);
+  if (!counts_lines) return _PyEval_EvalFrameDefault(thread, frame, throws);
+  const TracedIf traced(thread, frame->f_code);
   return _PyEval_EvalFrameDefault(thread, frame, throws);
 }
 #else
 PyObject* evaluate(PyThreadState* thread, PyFrameObject* frame, int throws) {
-  if (frame->f_lasti < 0) {
-    PyCodeObject* code = PyFrame_GetCode(frame);
-    count_start(code);
-    Py_DECREF(code);
-  }
+  PyCodeObject* code = frame->f_code;
+  if (frame->f_lasti < 0) count_start(code);
+  if (!counts_lines) return _PyEval_EvalFrameDefault(thread, frame, throws);
+  const TracedIf traced(thread, code);
   return _PyEval_EvalFrameDefault(thread, frame, throws);
 }
 #endif
@@ -92,7 +194,9 @@ void mark_line(PyCodeObject* code, int line) {
   const int at = line - code->co_firstlineno;
   if (!entry || at < 0 || at > 1'000'000) return;
   if (static_cast<size_t>(at) >= entry->lines.size()) entry->lines.resize(static_cast<size_t>(at) + 16);
+  if (entry->lines[static_cast<size_t>(at)]) return;
   entry->lines[static_cast<size_t>(at)] = true;
+  entry->lines_seen += line != head_of(code);
 }
 
 // sys.monitoring's callback: each place reports once.
@@ -135,6 +239,7 @@ PyObject* cover(PyObject*, PyObject* arguments) {
   if (!counts && now == evaluate) _PyInterpreterState_SetEvalFrameFunc(interpreter, _PyEval_EvalFrameDefault);
 #if PY_VERSION_HEX < 0x030C0000
   if (_PyEval_SetTrace(PyThreadState_Get(), counts_lines ? trace_line : nullptr, nullptr) < 0) return nullptr;
+  if (counts_lines) tracing_on = PyThreadState_Get()->cframe->use_tracing;
 #endif
   Py_RETURN_NONE;
 }
@@ -182,7 +287,7 @@ class CoverageWriter {
 #endif
     std::fprintf(out_, ",%d,%llu,%s,[", code->co_firstlineno, static_cast<unsigned long long>(calls),
                  inside ? "false" : "true");
-    if (lines_) write_lines(code, inside ? code->co_firstlineno : -1, ran);
+    if (lines_) write_lines(code, head_of(code), ran);
     std::fputs("]]\n", out_);
   }
 
@@ -195,22 +300,11 @@ class CoverageWriter {
         between = ",";
       }
     std::fputs("],[", out_);
-    std::set<int> all;
-    const Ref places(PyObject_CallMethod(reinterpret_cast<PyObject*>(code), "co_lines", nullptr));
-    while (places) {
-      const Ref place(PyIter_Next(places.get()));
-      if (!place) break;
-      PyObject* line =
-          PyTuple_Check(place.get()) && PyTuple_GET_SIZE(place.get()) == 3 ? PyTuple_GET_ITEM(place.get(), 2) : nullptr;
-      if (line && PyLong_Check(line)) all.insert(static_cast<int>(PyLong_AsLong(line)));
-    }
-    PyErr_Clear();
     between = "";
-    for (const int line : all)
-      if (line != head && line > 0) {
-        std::fprintf(out_, "%s%d", between, line);
-        between = ",";
-      }
+    for (const int line : lines_of(code, head)) {
+      std::fprintf(out_, "%s%d", between, line);
+      between = ",";
+    }
   }
 
   static bool is_generated(PyObject* name) {  // made at run time; lambdas and comprehensions belong to their function
@@ -263,10 +357,7 @@ PyObject* write_covered(PyObject*, PyObject* arguments) {
 
 // In the child of a fork: what its parent did is the parent's.
 PyObject* forget_covered(PyObject*, PyObject*) {
-  for (Counted& entry : counted) {
-    entry.calls = 0;
-    entry.lines.clear();
-  }
+  for (Counted& entry : counted) entry = {.code = entry.code, .lines_in_all = entry.lines_in_all};
   Py_RETURN_NONE;
 }
 

@@ -1,15 +1,19 @@
 #include "base/process.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <cstring>
+#include <memory>
+
+#include "base/folder.h"
+#include "base/strict_stream.h"
 
 namespace lockstep {
 namespace {
@@ -19,10 +23,7 @@ std::string folder_of(pid_t pid) {
 }
 
 std::string command_of(pid_t pid) {
-  std::ifstream file(folder_of(pid) + "/cmdline", std::ios::binary);
-  std::string words(4096, '\0');
-  file.read(words.data(), static_cast<std::streamsize>(words.size()));
-  words.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  std::string words = process_file(pid, "cmdline", 4096).value_or("");
   while (!words.empty() && words.back() == '\0') words.pop_back();
   std::replace(words.begin(), words.end(), '\0', ' ');
   return words;
@@ -30,12 +31,10 @@ std::string command_of(pid_t pid) {
 
 // All but the command; none where the process has ended, waited for or not.
 std::optional<ProcessFacts> status_of(pid_t pid) {
-  std::ifstream file(folder_of(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  const size_t name_end = line.rfind(')');  // the name may hold anything
+  const std::optional<std::string> line = process_file(pid, "stat", 4096);
+  const size_t name_end = line ? line->rfind(')') : std::string::npos;  // the name may hold anything
   if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream rest(line.substr(name_end + 1));
+  std::istringstream rest = strict_text(line->substr(name_end + 1));
   ProcessFacts facts;
   facts.pid = pid;
   std::string state, group, field;
@@ -46,6 +45,28 @@ std::optional<ProcessFacts> status_of(pid_t pid) {
 }
 
 }  // namespace
+
+std::optional<std::string> process_file(pid_t pid, const char* name, size_t most_bytes) {
+  const std::string path = folder_of(pid) + "/" + name;
+  std::string text;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int error = fd < 0 ? errno : 0;
+  const std::unique_ptr<const int, void (*)(const int*)> closed(&fd, [](const int* open) {
+    if (*open >= 0) ::close(*open);
+  });
+  while (!error && text.size() < most_bytes) {
+    char piece[4096];
+    const ssize_t got = ::read(fd, piece, std::min(sizeof piece, most_bytes - text.size()));
+    if (got == 0) break;
+    if (got > 0)
+      text.append(piece, static_cast<size_t>(got));
+    else if (errno != EINTR)
+      error = errno;
+  }
+  if (error == ENOENT || error == ESRCH || error == EACCES || error == EPERM) return std::nullopt;
+  if (error) fail(Code::kIo, "process", path + ": " + std::strerror(error));
+  return text;
+}
 
 std::optional<ProcessFacts> process_facts(pid_t pid) {
   std::optional<ProcessFacts> facts = status_of(pid);
@@ -60,14 +81,13 @@ uint64_t process_start_ticks(pid_t pid) {
 
 std::vector<ProcessFacts> own_processes() {
   std::vector<ProcessFacts> all;
-  std::error_code error;
-  for (std::filesystem::directory_iterator it("/proc", error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  for (const fs::directory_entry& entry : folder_entries("/proc", "processes")) {
+    const std::string name = entry.path().filename().string();
     pid_t pid = 0;
     const auto [stop, failure] = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (failure != std::errc{} || stop != name.data() + name.size() || pid == ::getpid()) continue;
     struct stat info {};
-    if (::stat(it->path().c_str(), &info) != 0 || info.st_uid != ::geteuid()) continue;
+    if (::stat(entry.path().c_str(), &info) != 0 || info.st_uid != ::geteuid()) continue;
     if (auto facts = process_facts(pid)) all.push_back(std::move(*facts));
   }
   return all;

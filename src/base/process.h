@@ -3,6 +3,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,6 +17,8 @@ struct ProcessFacts {
   std::string command;       // its words with blanks between, at most 4 KB
 };
 
+// A file of the process's folder in /proc, or its beginning; none where it has ended or is not ours to look at.
+std::optional<std::string> process_file(pid_t pid, const char* name, size_t most_bytes);
 std::optional<ProcessFacts> process_facts(pid_t pid);  // none: it has ended
 uint64_t process_start_ticks(pid_t pid);               // 0: there is none that runs under this number
 std::vector<ProcessFacts> own_processes();             // of this user; this process is not among them

@@ -201,9 +201,14 @@ void Store::discard(const fs::path& path) const {
     fs::create_directories(trash, error);
     if (!error) fs::rename(path, going = trash / (path.filename().string() + "-" + new_id()), error);
   }
-  if (!error) fs::remove_all(going, error);
+  const bool in_trash = !error;
+  if (in_trash) fs::remove_all(going, error);
+  if (in_trash && error) fs::remove_all(going, error);  // it is no run any more: what fails once is tried again
   std::error_code not_empty;
   fs::remove(trash, not_empty);  // where there is nothing in it, whatever came of the rest
+  if (error && in_trash)
+    fail(Code::kIo, "remove", fmt::format("a part of {} is left: {}", going.string(), error.message()),
+         {.hint = "lockstep clean"});
   if (error) fail(Code::kIo, "remove", path.string() + ": " + error.message());
 }
 

@@ -123,6 +123,8 @@ int run_command(int argc, char** argv) {
   add_clean(app);
   add_compare(app);
   add_coverage(app);
+  add_profile(app);
+  add_prune(app);
   add_dap(app);
   add_debug(app);
   add_doctor(app);

@@ -27,6 +27,8 @@ void print_json(const Json& document);  // on stdout, one line; bytes that are n
 void add_clean(App& app);
 void add_compare(App& app);
 void add_coverage(App& app);
+void add_profile(App& app);
+void add_prune(App& app);
 void add_debug(App& app);
 void add_doctor(App& app);
 void add_edit(App& app);

@@ -22,7 +22,9 @@ void add_health_to(App& app, CLI::App& group, const std::string& name) {
   command->footer(name + " latest\n" + name + " latest:port --json");
   auto given = std::make_shared<GivenWords>();
   add_arguments(*command, operation, *given);
-  command->callback([&app, &operation, given] {
+  auto attention = std::make_shared<bool>(false);
+  command->add_flag("--attention", *attention, "show shapes, entropy and sink share of every head (record --health)");
+  command->callback([&app, &operation, given, attention] {
     const Json arguments = checked_arguments(operation, arguments_from(operation, *given));
     const Run run = Run::open(text_argument(arguments, "run"), home_folder(app.global.home));
     const RunHealth health = examine_run(run);
@@ -30,6 +32,7 @@ void add_health_to(App& app, CLI::App& group, const std::string& name) {
       print_json(json_from(health, run));
     else
       print("{}", text_from(health, run));
+    if (*attention && !app.global.json) print(attention_text(health, Terminal(app.global)));
     app.status = health.findings.empty() ? 0 : 1;
   });
 }

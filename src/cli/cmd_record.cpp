@@ -10,6 +10,7 @@
 #include "cli/app.h"
 #include "cli/health_text.h"
 #include "compare/substitutes.h"
+#include "debugger/child_process.h"
 
 namespace lockstep {
 namespace {
@@ -77,6 +78,10 @@ void add_record(App& app) {
     request->output_to_stderr = app.global.json;
     request->quiet = app.global.quiet;
     request->or_unrecorded = true;
+    if (*health) {
+      request->environment = current_environment();
+      request->environment["LOCKSTEP_HEALTH"] = "1";
+    }
     const RecordOutcome outcome = record_program(*request);
     if (app.global.json) {
       Json told{{"run", outcome.id},

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <fstream>
 #include <memory>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/strict_stream.h"
 #include "base/text.h"
 #include "capture/recorded_program.h"
 #include "cli/app.h"
@@ -29,7 +29,7 @@ struct ReferenceOptions {
 };
 
 bool names_missing_module(const fs::path& log) {
-  std::ifstream file(log);
+  std::ifstream file = strict_file(log);
   for (std::string line; std::getline(file, line);)
     if (line.starts_with("ModuleNotFoundError") || line.starts_with("ImportError")) return true;
   return false;

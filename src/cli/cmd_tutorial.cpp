@@ -98,7 +98,10 @@ class Scratch {
 
   fs::path home() const { return folder_ / ".lockstep"; }
 
-  void write(const LessonFile& file) const { write_atomically(folder_ / file.name, std::string(file.text)); }
+  void write(const LessonFile& file) const {
+    fs::create_directories((folder_ / file.name).parent_path());
+    write_atomically(folder_ / file.name, std::string(file.text));
+  }
 
   struct Outcome {
     int status = 0;

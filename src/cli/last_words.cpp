@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -18,6 +19,17 @@ namespace lockstep {
 namespace {
 
 bool records = false;  // the program's status is then the recorded one's, and ours a number of its own
+
+// What a failed allocation leaves behind may be noticed only later, where no exception tells of it any more: a JSON
+// value that got its type and not its content asserts in its destructor.
+thread_local bool memory_was_refused = false;
+
+constexpr std::string_view kNoMemory = "[memory] the system has no more memory to give; try a smaller size";
+
+[[noreturn]] void refuse_memory() {
+  memory_was_refused = true;
+  throw std::bad_alloc();
+}
 
 // Memory may be what is missing: nothing is allocated here.
 void write_words(std::string_view words) {
@@ -43,13 +55,14 @@ void write_words(std::string_view words) {
     } catch (const Error& error) {
       end_with("lockstep: ", error.what(), error.code());
     } catch (const std::bad_alloc&) {
-      end_with("lockstep: ", "[memory] the system has no more memory to give; try a smaller size", Code::kMemory);
+      end_with("lockstep: ", kNoMemory, Code::kMemory);
     } catch (const std::system_error& error) {
       end_with("lockstep: [system] ", error.what(), Code::kIo);
     } catch (const std::exception& error) {
       end_with("lockstep: [internal] ", error.what(), Code::kInternal);
     } catch (...) {
     }
+  if (memory_was_refused) end_with("lockstep: ", kNoMemory, Code::kMemory);
   std::abort();  // no exception at all: a bug, and a core is of more use than a status
 }
 
@@ -59,6 +72,22 @@ void install_last_words(int argc, char** argv) {
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i)
     records = records || !std::strcmp(argv[i], "record");
   std::set_terminate(say_last_words);
+  std::set_new_handler(refuse_memory);
+}
+
+// An assertion, ours or a library's: assert() of this program comes here instead of to the system's function.
+[[noreturn]] void answer_for_assertion(const char* condition, const char* file, unsigned line) {
+  if (memory_was_refused) end_with("lockstep: ", kNoMemory, Code::kMemory);
+  char words[512];
+  const int bytes =
+      std::snprintf(words, sizeof words, "lockstep: [internal] %s:%u: '%s' does not hold\n", file, line, condition);
+  write_words({words, std::min(sizeof words - 1, static_cast<size_t>(std::max(bytes, 0)))});
+  std::abort();  // a bug: a core is of more use than a status
 }
 
 }  // namespace lockstep
+
+extern "C" __attribute__((visibility("default"))) void __assert_fail(const char* condition, const char* file,
+                                                                     unsigned line, const char*) noexcept {
+  lockstep::answer_for_assertion(condition, file, line);
+}

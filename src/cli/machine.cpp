@@ -9,9 +9,9 @@
 
 #include <array>
 #include <cstdio>
-#include <fstream>
 
 #include "base/file.h"
+#include "base/strict_stream.h"
 
 namespace lockstep {
 namespace {
@@ -39,7 +39,7 @@ uint64_t enabled_states() {
 }
 
 std::string value_of(const char* file, const std::string& key) {
-  std::ifstream in(file);
+  std::ifstream in = strict_file(file);
   for (std::string line; std::getline(in, line);) {
     if (line.rfind(key, 0) != 0) continue;
     const size_t at = line.find_first_not_of(" \t", line.find(':') + 1);

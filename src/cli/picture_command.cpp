@@ -11,7 +11,9 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "cli/engine_profile.h"
 #include "cli/picture_file.h"
+#include "cli/profile_text.h"
 #include "io/image.h"
 #include "io/picture_modes.h"
 #include "pipeline/contact_sheet.h"
@@ -171,12 +173,21 @@ void run_pictures(App& app, const PictureOptions& options, const ModelFolder& mo
     bars.update(stage, done, total);
   };
   if (debug) settings.tap = debug->tap();
+  std::unique_ptr<EngineProfile> profile;
   const auto make_sheet = [&](const std::vector<GeneratedImage>& images) {
     std::vector<Tensor> pictures;
     for (const GeneratedImage& image : images) pictures.push_back(image.pixels);
     return options.sheet.empty() ? Tensor() : contact_sheet(pictures, options.columns);
   };
   check_memory_limit(model, *backend, settings, requests, make_sheet);
+  if (options.profile) {
+    profile = std::make_unique<EngineProfile>(settings.tap);
+    settings.tap = profile.get();
+    settings.progress = [shown = settings.progress, &profile](std::string_view stage, int64_t done, int64_t total) {
+      if (stage.starts_with("load")) profile->stage(stage);
+      shown(stage, done, total);
+    };
+  }
   const std::vector<GeneratedImage> images = generate(model, *backend, settings, requests);
   std::vector<fs::path> files;
   for (const GeneratedImage& image : images) {
@@ -186,6 +197,9 @@ void run_pictures(App& app, const PictureOptions& options, const ModelFolder& mo
   if (!options.sheet.empty())
     write_image(options.sheet, {make_sheet(images), {{"software", std::string("lockstep ") + LOCKSTEP_VERSION}}});
   if (debug) app.status = debug->finish(true, model.path());
+  const fs::path profiled = profile ? profile->write(home_folder(app.global.home), options.command,
+                                                     run_details(options, first, model.path(), *backend))
+                                    : fs::path();
   const double secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (app.global.json) {
     Json result{{"images", Json::array()},
@@ -205,11 +219,16 @@ void run_pictures(App& app, const PictureOptions& options, const ModelFolder& mo
       result["images"].push_back(std::move(entry));
     }
     if (debug) result["run"] = debug->summary();
+    if (profile) {
+      result["profile"] = json_from(read_profile(profiled));
+      result["profile"]["run"] = profiled.filename().string();
+    }
     print_json(result);
     return;
   }
   for (const fs::path& file : files) print("{}\n", file.string());
   if (debug) print("{}\n", debug->path().string());
+  if (profile) print("\n{}\n{}\n", text_from(Terminal(app.global), read_profile(profiled)), profiled.string());
   if (!app.global.quiet)
     print_error("{:.2f} s, peak memory {:.0f} MB, {}\n", secs, static_cast<double>(peak_resident_bytes()) / 1e6,
                 backend->description());

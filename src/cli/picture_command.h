@@ -22,7 +22,7 @@ struct PictureOptions {
   std::string quantize;
   double guidance = -1, strength = -1;
   uint64_t seed = 0;
-  bool tiling = false;
+  bool tiling = false, profile = false;
   DebugOptions debug;
 };
 

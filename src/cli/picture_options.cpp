@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <sstream>
 
 #include "base/error.h"
+#include "base/strict_stream.h"
 #include "cli/picture_command.h"
 #include "io/image.h"
 #include "io/npy.h"
@@ -28,7 +28,7 @@ Tensor read_latents(const std::string& path) {
 
 std::vector<double> parse_sigmas(const std::string& command, const std::string& text) {
   std::vector<double> values;
-  std::istringstream in(text);
+  std::istringstream in = strict_text(text);
   for (std::string item; std::getline(in, item, ',');) {
     size_t end = 0;
     double value = 0;
@@ -48,7 +48,7 @@ std::vector<std::string> read_prompts(const PictureOptions& options) {
   std::vector<std::string> prompts = options.prompts;
   if (!options.prompt_file.empty()) {
     constexpr uint64_t kMaxPromptFileBytes = 64 << 20;
-    std::istringstream lines(read_text(options.prompt_file, kMaxPromptFileBytes));
+    std::istringstream lines = strict_text(read_text(options.prompt_file, kMaxPromptFileBytes));
     for (std::string line; std::getline(lines, line);)
       if (!line.empty()) prompts.push_back(line);
   }
@@ -159,6 +159,8 @@ void add_picture_options(CLI::App& cli, const PictureCommand& command, PictureOp
   cli.add_option("--threads", options.threads, "0: all cores");
   cli.add_option("--max-prompt-tokens", options.max_prompt_tokens, "longer prompts are cut (at most 1024)");
   cli.add_flag("--vae-tiling", options.tiling, "encode and decode large images in tiles of 256 pixels");
+  cli.add_flag("--profile", options.profile,
+               "time the engine's modules and stages; lockstep profile --run latest shows them");
   add_debug_options(cli, options.debug);
 }
 

@@ -88,6 +88,25 @@ if __name__ == "__main__":
     print(sum(denoise(encode("a red circle"), 20)))
 )";
 
+constexpr std::string_view kDraw = R"(from toy.encoder import encode
+
+print(sum(encode("a red circle")))
+)";
+
+constexpr std::string_view kEncoder = R"(def encode(text):
+    return [ord(c) for c in text]
+
+
+def encode_with_images(text, images):
+    tokens = encode(text)
+    tokens += images
+    return tokens
+)";
+
+constexpr std::string_view kOldEncoder = R"(def encode(text):
+    return list(text)
+)";
+
 constexpr std::string_view kAsk =
     R"({"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"tutorial","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
@@ -178,6 +197,35 @@ Lesson coverage_lesson() {
           "encode_with_images never ran: the port can leave it out. See docs/toolbox.md."};
 }
 
+Lesson prune_lesson() {
+  return {
+      "prune",
+      "keep a copy of the reference that holds only what ran",
+      {{"draw.py uses a package named toy. See what a copy of the package would hold; nothing is written yet.",
+        "lockstep prune --packages toy --dry-run -- draw.py",
+        0,
+        {"would be kept", "toy/encoder.py", "nothing was written"},
+        "Type it as shown.",
+        {{"draw.py", kDraw},
+         {"toy/__init__.py", ""},
+         {"toy/encoder.py", kEncoder},
+         {"toy/old_encoder.py", kOldEncoder}}},
+       {"old_encoder.py is not in the list. Now make the copy, and cut out functions that never ran. The program is "
+        "run again on the copy, and must do the same.",
+        "lockstep prune --packages toy --functions --into pruned -- draw.py",
+        0,
+        {"what the program prints is the same", "pruned"},
+        "Type it as shown."},
+       {"The copy is never written over: the same command is refused now.",
+        "lockstep prune --packages toy --functions --into pruned -- draw.py",
+        2,
+        {"exists"},
+        "Make the copy first."}},
+      "In pruned/toy the body of encode_with_images raises NotImplementedError and names its old place; PRUNED.md "
+      "lists "
+      "all that is left. With --branch NAME the copy becomes a branch of a git checkout. See docs/toolbox.md."};
+}
+
 Lesson agents_lesson() {
   return {
       "agents",
@@ -209,7 +257,8 @@ Lesson agents_lesson() {
 }  // namespace
 
 std::span<const Lesson> lessons() {
-  static const std::vector<Lesson> all{compare_lesson(), debug_lesson(), coverage_lesson(), agents_lesson()};
+  static const std::vector<Lesson> all{compare_lesson(), debug_lesson(), coverage_lesson(), prune_lesson(),
+                                       agents_lesson()};
   return all;
 }
 

@@ -139,12 +139,17 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
   out.floor_source =
       options.noise ? "a second reference run" : "dtype, length of sums, and the error of the stages before";
   forgive_the_harmless(
-      reference, structure, [&](size_t i) { return walk.result_of(i); }, out);
+      reference, structure, [&](size_t i) { return walk.result_of(i); },
+      [&](const PairResult& result) { return walk.is_a_mistake(result); }, out);
   if (finds_map && !given.found) {
-    CompareOptions again = given;
-    again.found = map_by_replay(
+    ReplayedPairing found = pair_by_replay(
         reference, candidate, structure, options, [&](size_t i) { return walk.is_good(i); }, out);
-    if (again.found) return compare_runs(reference, candidate, again);
+    options.replayed = std::move(found.tensor);
+    if (found.map) {
+      CompareOptions again = given;
+      again.found = std::move(found.map), again.replayed = std::move(options.replayed);
+      return compare_runs(reference, candidate, again);
+    }
   }
   const bool any_bad = std::any_of(out.results.begin(), out.results.end(), counts_as_bad);
   const int64_t dropped_reference = dropped_records(reference), dropped_candidate = dropped_records(candidate);

@@ -15,6 +15,7 @@
 #include "diagnose/case/finding.h"
 #include "diagnose/case/run_view.h"
 #include "diagnose/case/weight_source.h"
+#include "diagnose/replay/replay_search.h"
 
 namespace lockstep {
 
@@ -35,6 +36,7 @@ struct PairResult {
   double in_floors = 0;             // relative error / noise floor
   std::string note;                 // layout, pairing, what was not kept
   bool isolated = false;            // bad, but nothing after it is
+  bool made_here = false;           // the stage itself makes it: its inputs are better
   bool harmless = false;            // a little beyond its limit, and everything that is made from it agrees
   std::optional<double> fed;        // error of the worst recorded input of its call
   double layout_tolerance = 0;      // what another layout was looked for with
@@ -80,10 +82,17 @@ struct Coverage {
   double share() const { return of ? static_cast<double>(paired) / static_cast<double>(of) : 0; }
 };
 
+// What a search for the first bad tensor that the candidate names by hand has found.
+struct ReplayedTensor {
+  size_t candidate = SIZE_MAX;
+  Replayed search;
+};
+
 struct CompareOptions {
   std::vector<MapRule> map;                  // given: nothing else is looked for
   bool find_map = true;                      // where names differ and no map is given
   std::optional<FoundMap> found;             // one that was found already
+  ReplayedTensor replayed;                   // ... with this
   std::map<std::string, double> tolerances;  // glob → largest relative error, in place of the noise floor
   std::string only;                          // glob of names
   const RunView* noise = nullptr;            // a second reference: its errors are the floor

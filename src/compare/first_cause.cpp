@@ -11,20 +11,16 @@
 #include "compare/divergence.h"
 #include "compare/layout_view.h"
 #include "diagnose/case/neighbours.h"
-#include "diagnose/chain/work_back.h"
 #include "diagnose/diagnose.h"
 #include "diagnose/replay/replay_search.h"
+#include "diagnose/work_back/work_back.h"
 #include "measure/region.h"
 
 namespace lockstep {
 namespace {
 
 constexpr size_t kMostCauses = 3;
-
-// A constant or a factor for each channel says what is different, not what was done.
-bool names_a_mistake(const std::vector<Finding>& causes) {
-  return !causes.empty() && !causes[0].cause.is_effect();
-}
+constexpr double kVague = 3;  // complexity of a cause that fits many mistakes ("some function of each element")
 
 // A program whose modules alone were recorded does not say what passes between them: the pipeline's stages.
 bool has_no_stages(const RunView& candidate) {
@@ -147,9 +143,12 @@ class FirstBad {
   // Several stages of the reference lie between what both recorded and the bad tensor: each is done otherwise in turn,
   // and what it would give is compared with the bad tensor.
   void ask_the_stages_in_between() {
-    if (!out_.first->input_unknown || names_a_mistake(out_.causes)) return;
-    Replayed replayed = search_stages_between(*bad_);
-    if (replayed.is_replayed) {
+    if (names_a_mistake(out_.causes) && out_.causes[0].complexity < kVague) return;
+    const ReplayedTensor& before = options_.replayed;
+    const bool searched = before.candidate == result_.pair.candidate && before.search.target != SIZE_MAX &&
+                          is_same_tensor(reference_, before.search.target, record_);
+    Replayed replayed = searched ? before.search : search_stages_between(*bad_);
+    if (replayed.is_replayed && out_.first->input_unknown) {
       out_.first->stages_between = std::move(replayed.stages);
       out_.first->starts = std::move(replayed.starts);
     } else if (by_hand_ && bad_->candidate_run().records[result_.pair.candidate].role == Role::kCheckpoint) {

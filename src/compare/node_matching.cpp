@@ -15,6 +15,7 @@ namespace {
 // Strengths, in the unit of a name's last word that is the same (1.5).
 constexpr double kContent = 9, kContentDigits = 4;  // equal; and more the more digits agree
 constexpr double kSimilarContent = 4, kOtherContent = -1;
+constexpr double kKnownContent = 3;  // alike enough to know a tensor by
 constexpr double kAlikeContent = 0.7;   // farther apart than this there is no likeness
 constexpr double kMoved = -0.5;         // equal in another order of axes
 constexpr double kEqualElsewhere = -3;  // these differ, and one of them is equal to another
@@ -24,7 +25,7 @@ constexpr double kTwinContent = 2;            // what goes into both is equal, o
 constexpr double kSameHeight = 1;             // both have modules inside, or neither has
 constexpr double kParent = 3, kFartherParent = 1.5, kOtherParent = -4;
 constexpr double kChild = 1, kOtherChild = -1.5, kMostChildren = 4;
-constexpr double kOrder = 0.75, kOtherOrder = -1.5;
+constexpr double kOrder = 0.75, kOtherOrder = -1.5, kNever = -100;
 constexpr double kNextOfItsSize = 2;       // after what yours named last, where the values are alike too
 constexpr double kOnlyOnes = 3;            // of their size, on both sides
 constexpr double kSameRank = 2;            // among its siblings of that size
@@ -42,7 +43,7 @@ constexpr double kWorthSaying = 3.5;
 struct Thought {
   size_t r = 0, c = 0;
   double content = 0, fixed = 0;  // fixed: content, weights, names
-  bool equal = false, known = false;
+  bool equal = false, known = false, same_given = false;
   double weights = -1;
   double total = 0;
 };
@@ -55,6 +56,13 @@ double equal_limit(const RecordedTensor& a, const RecordedTensor& b) {
 // A tensor that the candidate names by hand may be what a module of the reference is given.
 bool may_be_one(const PairingNode& reference, const PairingNode& candidate) {
   return reference.input == candidate.input || candidate.by_hand;
+}
+
+// "blocks.7.attn.to_q" and "blocks.7.mlp".
+bool is_of_one_layer(const PairingNode& a, const PairingNode& b) {
+  const size_t end = a.pattern.find('#');
+  return end != std::string::npos && a.numbers[0] == (b.numbers.empty() ? -1 : b.numbers[0]) &&
+         a.pattern.compare(0, end + 1, b.pattern, 0, end + 1) == 0;
 }
 
 class Matcher {
@@ -143,6 +151,8 @@ class Matcher {
           if (of_r && of_c) {
             thought.weights = same_weights(*of_r, *of_c);
             thought.fixed += thought.weights > 0 ? kWeights * thought.weights : kOtherWeights;
+          } else if (of_r && !weights_c.empty() && !b.by_hand && b.children.empty() && !thought.equal) {
+            thought.fixed += kOtherWeights;  // a layer with weights is none without
           }
         }
         // A tensor that was named by hand is the layer's own result, not that of the parents that hand it on.
@@ -160,6 +170,31 @@ class Matcher {
     for (Thought& thought : thoughts_)
       if (thought.known && !thought.equal && (equal_r[thought.r] || equal_c[thought.c]))
         thought.fixed += kEqualElsewhere;
+    forget_what_content_refutes();
+  }
+
+  // Two layers that have nothing in common, one of which is known elsewhere by its values, are no pair, whatever place
+  // and order say. Calls that hold others may hand on the wrong tensor; so may a layer that is known by its weights, its
+  // name or by what it is given.
+  void forget_what_content_refutes() {
+    std::vector<double> best_r(r_.nodes.size()), best_c(c_.nodes.size());
+    for (const Thought& thought : thoughts_) {
+      best_r[thought.r] = std::max(best_r[thought.r], thought.content);
+      best_c[thought.c] = std::max(best_c[thought.c], thought.content);
+    }
+    std::erase_if(thoughts_, [&](const Thought& thought) {
+      const PairingNode &a = r_.nodes[thought.r], &b = c_.nodes[thought.c];
+      if (thought.content > 0 || std::max(best_r[thought.r], best_c[thought.c]) < kKnownContent) return false;
+      if (!a.children.empty() && !b.children.empty()) return false;
+      return !thought.same_given && thought.weights <= 0 && a.segments.back() != b.segments.back();
+    });
+    // What goes into two calls whose results cannot be one is no pair either, unless it is equal.
+    std::set<std::pair<size_t, size_t>> left;
+    for (const Thought& thought : thoughts_) left.insert({thought.r, thought.c});
+    std::erase_if(thoughts_, [&](const Thought& thought) {
+      const PairingNode &a = r_.nodes[thought.r], &b = c_.nodes[thought.c];
+      return a.input && !thought.equal && a.twin != SIZE_MAX && b.twin != SIZE_MAX && !left.contains({a.twin, b.twin});
+    });
   }
 
   // A layer's result is handed on by its parents: what went in tells which of them it is.
@@ -171,7 +206,8 @@ class Matcher {
       const size_t twin_r = r_.nodes[thought.r].twin, twin_c = c_.nodes[thought.c].twin;
       if (r_.nodes[thought.r].input || twin_r == SIZE_MAX || twin_c == SIZE_MAX) continue;
       const auto found = of.find({twin_r, twin_c});
-      thought.fixed += found != of.end() && found->second->equal ? kTwinContent : -kTwinContent;
+      thought.same_given = found != of.end() && found->second->equal;
+      thought.fixed += thought.same_given ? kTwinContent : -kTwinContent;
     }
   }
 
@@ -250,15 +286,24 @@ class Matcher {
     return score + order_of(thought);
   }
 
-  // What ran just before and just after in the reference did so in yours too.
+  // What ran just before and just after in the reference did so in yours too. Within a layer two streams may take turns
+  // otherwise; tensors named by hand in several layers come in the order of the program, and only equal content says
+  // otherwise.
   double order_of(const Thought& thought) const {
-    const size_t first_r = r_.nodes[thought.r].first, first_c = c_.nodes[thought.c].first;
+    const PairingNode& a = r_.nodes[thought.r];
+    const size_t first_c = c_.nodes[thought.c].first;
+    const auto agrees = [&](size_t r, bool in_order) {
+      if (in_order) return kOrder;
+      const bool may_differ = !c_.nodes[thought.c].by_hand || thought.equal || is_of_one_layer(r_.nodes[r], a);
+      return may_differ ? kOtherOrder : kNever;
+    };
     double score = 0;
-    const auto after = by_order_.upper_bound(first_r);
-    if (after != by_order_.end()) score += after->second > first_c ? kOrder : kOtherOrder;
-    if (after != by_order_.begin()) score += std::prev(after)->second < first_c ? kOrder : kOtherOrder;
+    const auto after = by_order_.upper_bound(a.made), at = by_order_.lower_bound(a.made);
+    if (after != by_order_.end()) score += agrees(after->second, first_of_partner(after->second) > first_c);
+    if (at != by_order_.begin()) score += agrees(std::prev(at)->second, first_of_partner(std::prev(at)->second) < first_c);
     return score;
   }
+  size_t first_of_partner(size_t r) const { return c_.nodes[partner_r_[r]].first; }
 
   // Tensors named by hand come in the order of the program: the first of that size after the one named before.
   bool is_next_of_its_size(const Thought& thought) const {
@@ -346,7 +391,7 @@ class Matcher {
   void commit(const Thought& thought) {
     if (partner_r_[thought.r] != SIZE_MAX || partner_c_[thought.c] != SIZE_MAX) return;
     partner_r_[thought.r] = thought.c, partner_c_[thought.c] = thought.r;
-    by_order_[r_.nodes[thought.r].first] = c_.nodes[thought.c].first;
+    by_order_[r_.nodes[thought.r].made] = thought.r;
     names_.learn(r_.nodes[thought.r], c_.nodes[thought.c]);
     std::string why = thought.equal ? "equal content" : thought.content > 1 ? "similar content" : "";
     if (thought.weights > 0.5) why += why.empty() ? "same weights" : ", same weights";
@@ -406,7 +451,7 @@ class Matcher {
   std::vector<size_t> partner_r_, partner_c_, class_r_, class_c_;
   std::vector<Rank> rank_r_, rank_c_;
   std::vector<Thought> thoughts_;
-  std::map<size_t, size_t> by_order_;  // first record of paired nodes, reference → candidate
+  std::map<size_t, size_t> by_order_;  // of the reference: when it was made → node that has a partner
   LearnedNames names_;
   NodeMatching out_;
 };

@@ -24,6 +24,7 @@ constexpr int kMostConfirmations = 64;  // stages looked at closely before an er
 constexpr double kLoud = 1e-3;          // errors below are told from rounding by their size alone
 constexpr double kLocalUnits = 4;       // unit roundoffs a stage may add, its formula recomputed from its own inputs
 constexpr int64_t kMostLocalElements = 1 << 22, kMostLocalInAll = int64_t{1} << 27;
+constexpr int kMostAsked = 8;          // small errors that a cause is looked for
 constexpr double kNoiseRunFactor = 3;  // a third run may be this much further off than the second
 
 bool is_picture_dtype(const RecordedTensor& record) {
@@ -243,10 +244,22 @@ bool PairWalk::adds_to_the_noise(const Pair& pair, double unit, PairResult& resu
   // The formula must explain the reference to its own rounding; where a small jump is judged, well below the jump.
   stage.tolerance = loud ? std::max(2e-5, 6 * reference_precision_.unit(r.key.name)) : limit / 2;
   const std::optional<double> local = error_on_its_inputs(stage, limit);
-  if (!local || *local <= limit) return false;
+  // No stage makes more than there is: then it was not made from these inputs.
+  if (!local || *local <= limit || *local > 2 * result.error.relative) return false;
+  result.made_here = true;
   result.note +=
       fmt::format("{}{:.2g} of the error is made here, the rest inherited", result.note.empty() ? "" : "; ", *local);
   return true;
+}
+
+bool PairWalk::is_a_mistake(const PairResult& result) {
+  if (++asked_ > kMostAsked) return false;
+  const Pair& pair = result.pair;
+  Case stage = case_of(pair, unit_of(reference_.records[pair.reference], candidate_.records[pair.candidate]), result);
+  stage.tolerance = std::min(stage.tolerance, result.error.relative / 4);
+  stage.floor = result.noise_floor;
+  const std::vector<Finding> causes = diagnose(stage);
+  return names_a_mistake(causes) && causes[0].residual <= stage.tolerance;  // not what noise leaves over
 }
 
 Case PairWalk::case_of(const Pair& pair, double unit, const PairResult& result) {

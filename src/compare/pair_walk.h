@@ -24,6 +24,8 @@ class PairWalk {
   size_t result_of(size_t record) const { return result_of_[record]; }
   bool is_good(size_t record) const;
   double unit_of(const RecordedTensor& r, const RecordedTensor& c) const;
+  // A cause explains what the stage makes of its inputs. Only a few are asked.
+  bool is_a_mistake(const PairResult& result);
 
  private:
   void remember(size_t record, PairResult& result);
@@ -50,7 +52,7 @@ class PairWalk {
   RunPrecision reference_precision_, candidate_precision_;
   FloorWalk walk_;
   std::map<std::string, size_t> latest_with_;  // checksum of the reference's values → the latest record that had them
-  int confirmations_ = 0, amplified_ = 0;
+  int confirmations_ = 0, amplified_ = 0, asked_ = 0;
   Budget local_budget_;
   std::set<std::tuple<std::string, Role, int, bool>> judged_;  // modules once, stages of the pipeline at each step
   std::vector<size_t> result_of_;

@@ -24,6 +24,11 @@ std::vector<std::string> segments_of(const std::string& name) {
   return out;
 }
 
+bool same_results(const RunView& run, const Structure& structure, size_t a, size_t b) {
+  return run.records[a].role == Role::kOutput && same_call(run, a, b) &&
+         structure.site(a).module == structure.site(b).module;
+}
+
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
@@ -88,7 +93,8 @@ PairingGraph pairing_graph(const RunView& run, const std::vector<size_t>& record
         continue;
       }
       PairingNode node;
-      node.name = module, node.input = input, node.first = i;
+      node.name = module, node.input = input, node.first = node.made = i;
+      while (record.role == Role::kOutput && node.made > 0 && same_results(run, structure, node.made - 1, i)) --node.made;
       node.by_hand = record.role == Role::kCheckpoint || record.role == Role::kVariable;
       node.segments = segments_of(module);
       generalise(module, node.pattern, node.numbers);

@@ -20,6 +20,7 @@ struct PairingNode {
   bool by_hand = false;  // a checkpoint, a variable, a stage of the pipeline
   std::vector<PairingSlot> slots;
   size_t first = 0;          // record
+  size_t made = 0;           // the first record of the results of its call: those have no order among them
   size_t twin = SIZE_MAX;    // the node of the same module's other side
   size_t parent = SIZE_MAX;  // the nearest node above it by name, of the same side where there is one
   std::vector<size_t> children;

@@ -28,16 +28,24 @@ std::vector<size_t> possible_partners(const RunView& reference, size_t after, in
   return out;
 }
 
+bool is_first_after(const RunView& run, const std::string& name, size_t record) {
+  const auto first = std::find_if(run.records.begin(), run.records.end(),
+                                  [&](const RecordedTensor& tensor) { return tensor.key.name == name; });
+  return first - run.records.begin() > static_cast<std::ptrdiff_t>(record);
+}
+
 }  // namespace
 
-std::optional<FoundMap> map_by_replay(const RunView& reference, const RunView& candidate, const Structure& structure,
-                                      const CompareOptions& options, const std::function<bool(size_t)>& is_good,
-                                      const Comparison& compared) {
-  if (!options.diagnose || !has_no_inputs(candidate)) return std::nullopt;
+ReplayedPairing pair_by_replay(const RunView& reference, const RunView& candidate, const Structure& structure,
+                               const CompareOptions& options, const std::function<bool(size_t)>& is_good,
+                               const Comparison& compared) {
+  ReplayedPairing out;
+  if (!options.diagnose || !has_no_inputs(candidate)) return out;
   std::map<size_t, const PairResult*> of_candidate;
   for (const PairResult& result : compared.results) of_candidate[result.pair.candidate] = &result;
   std::map<size_t, size_t> known;  // reference → candidate
   size_t unknown = SIZE_MAX, after = 0, partner = SIZE_MAX;
+  double error = INFINITY;
   for (size_t i = 0; i < candidate.records.size() && unknown == SIZE_MAX; ++i) {
     const auto found = of_candidate.find(i);
     const bool good = found != of_candidate.end() && is_good(found->second->pair.reference);
@@ -46,35 +54,42 @@ std::optional<FoundMap> map_by_replay(const RunView& reference, const RunView& c
     if (good || !is_of_floats(candidate.records[i]) || candidate.records[i].role != Role::kCheckpoint) continue;
     if (found != of_candidate.end() && found->second->state == PairState::kUnread) continue;
     unknown = i;
-    if (found != of_candidate.end()) partner = found->second->pair.reference;
+    if (found != of_candidate.end() && found->second->state == PairState::kBad)
+      partner = found->second->pair.reference, error = found->second->error.relative;
   }
-  if (unknown == SIZE_MAX) return std::nullopt;
+  if (unknown == SIZE_MAX) return out;
   const RecordedTensor& tensor = candidate.records[unknown];
-  if (checked_numel(tensor.shape) > kMostReplayedElements) return std::nullopt;
-  const std::vector<size_t> targets = possible_partners(reference, after, checked_numel(tensor.shape));
-  if (targets.empty()) return std::nullopt;
-  Case asked(reference, candidate, structure, targets[0], unknown);
+  const int64_t elements = checked_numel(tensor.shape);
+  if (elements > kMostReplayedElements) return out;
+  if (partner != SIZE_MAX && checked_numel(reference.records[partner].shape) != elements) partner = SIZE_MAX;
+  const std::vector<size_t> targets = possible_partners(reference, after, elements);
+  if (targets.empty()) return out;
+  Case asked(reference, candidate, structure, partner == SIZE_MAX ? targets[0] : partner, unknown);
   asked.partner = [&](size_t i) {
     const auto found = known.find(i);
     return found == known.end() ? SIZE_MAX : found->second;
   };
   asked.weights_r = options.weights_reference, asked.weights_c = options.weights_candidate;
-  const Replayed replayed = search_partner(asked, targets);
-  if (!replayed.finding) return std::nullopt;
+  asked.error = error;
+  out.tensor = {unknown, search_partner(asked, targets, partner)};
+  const Replayed& replayed = out.tensor.search;
+  if (!replayed.finding) return out;
+  if (partner != SIZE_MAX && is_same_tensor(reference, partner, replayed.target)) return out;
   const RecordedTensor& answer = reference.records[replayed.target];
-  if (partner != SIZE_MAX && reference.records[partner].key.name == answer.key.name) return std::nullopt;
-  FoundMap out = compared.found;
+  out.map = compared.found;
   const std::string& name = tensor.key.name;
-  const auto is_free = [&](const ProposedRule& rule) {
-    return rule.rule.candidate != name && rule.rule.reference != answer.key.name;
-  };
-  std::erase_if(out.rules, [&](const ProposedRule& rule) { return !is_free(rule); });
-  std::erase_if(out.unsure, [&](const std::string& words) { return words.starts_with(name + " may be "); });
+  // What the program names later is made later.
+  std::erase_if(out.map->rules, [&](const ProposedRule& rule) {
+    return rule.rule.candidate == name || rule.rule.reference == answer.key.name ||
+           (is_first_after(candidate, rule.rule.candidate, unknown) &&
+            !is_first_after(reference, rule.rule.reference, replayed.target));
+  });
+  std::erase_if(out.map->unsure, [&](const std::string& words) { return words.starts_with(name + " may be "); });
   ProposedRule rule;
   rule.rule.candidate = name, rule.rule.reference = answer.key.name;
   rule.rule.input = answer.role == Role::kInput;
   rule.why = "one stage done otherwise makes it", rule.tensors = 1;
-  out.rules.push_back(std::move(rule));
+  out.map->rules.push_back(std::move(rule));
   return out;
 }
 

@@ -8,9 +8,13 @@
 
 namespace lockstep {
 
-// The map with the first such tensor's partner put right; nothing where no replay gives it, or the map has it already.
-std::optional<FoundMap> map_by_replay(const RunView& reference, const RunView& candidate, const Structure& structure,
-                                      const CompareOptions& options, const std::function<bool(size_t)>& is_good,
-                                      const Comparison& compared);
+struct ReplayedPairing {
+  ReplayedTensor tensor;
+  std::optional<FoundMap> map;  // with that tensor's partner put right; nothing where the map has it already
+};
+
+ReplayedPairing pair_by_replay(const RunView& reference, const RunView& candidate, const Structure& structure,
+                               const CompareOptions& options, const std::function<bool(size_t)>& is_good,
+                               const Comparison& compared);
 
 }  // namespace lockstep

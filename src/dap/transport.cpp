@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 
 #include "base/error.h"
+#include "base/strict_stream.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "dap/adapter.h"
@@ -64,7 +64,7 @@ void converse(const DapService& service, int in, int out, const std::function<bo
 // The user whose socket this is, of the other end of a connection on this machine; -1: not known. A port has no secret
 // that a client of the protocol could show, and what can be asked of us runs programs.
 int64_t owner_of_peer(const sockaddr_in& peer, const sockaddr_in& own) {
-  std::ifstream table("/proc/net/tcp");
+  std::ifstream table = strict_file("/proc/net/tcp");
   std::string line;
   std::getline(table, line);
   const auto end_of = [](const sockaddr_in& address) {

@@ -11,10 +11,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "base/error.h"
+#include "base/strict_stream.h"
 
 extern char** environ;
 
@@ -24,7 +23,7 @@ namespace {
 constexpr uint64_t kSmallBytes = 64 << 20;
 
 uint64_t own_peak_bytes() {
-  std::ifstream file("/proc/self/status");
+  std::ifstream file = strict_file("/proc/self/status");
   for (std::string line; std::getline(file, line);)
     if (line.starts_with("VmHWM:")) return std::strtoull(line.c_str() + 6, nullptr, 10) * 1024;
   return 0;
@@ -74,7 +73,8 @@ fs::path find_program(const std::string& name, const Environment& environment, c
     if (is_program(path)) return path;
   } else {
     const auto found = environment.find("PATH");
-    std::istringstream folders(found == environment.end() ? "/usr/local/bin:/usr/bin:/bin" : found->second);
+    std::istringstream folders =
+        strict_text(found == environment.end() ? "/usr/local/bin:/usr/bin:/bin" : found->second);
     for (std::string folder; std::getline(folders, folder, ':');)
       if (const fs::path path = cwd / folder / name; is_program(path)) return path;
   }
@@ -197,7 +197,7 @@ std::string ChildEnd::signal_name() const {
 }
 
 int64_t memory_kills() {
-  std::ifstream file("/sys/fs/cgroup/memory.events");
+  std::ifstream file = strict_file("/sys/fs/cgroup/memory.events");
   std::string name;
   int64_t count;
   while (file >> name >> count)

@@ -1,8 +1,7 @@
 #include "debugger/program.h"
 
-#include <fstream>
-
 #include "base/error.h"
+#include "base/strict_stream.h"
 #include "capture/recorded_program.h"
 
 namespace lockstep {
@@ -113,7 +112,7 @@ Json code_around(const Json& location, int around) {
   std::error_code error;
   const fs::path file = location["file"].get<std::string>();
   if (!fs::is_regular_file(file, error) || fs::file_size(file, error) > kMostSourceBytes) return nullptr;
-  std::ifstream in(file);
+  std::ifstream in = strict_file(file);
   Json lines = Json::array();
   int64_t number = 0;
   for (std::string line; number < current + around && std::getline(in, line);)

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <csignal>
-#include <fstream>
 #include <optional>
 
 #include "base/error.h"
 #include "base/number_text.h"
+#include "base/strict_stream.h"
 #include "debugger/session_fields.h"
 
 namespace lockstep {
@@ -38,7 +38,7 @@ std::optional<Json> crash_frame(std::string_view line) {
 // The stack of the thread that crashed, as Python's fault handler wrote it.
 Json crashed_stack(const fs::path& file, Json& crash) {
   Json stack = Json::array();
-  std::ifstream in(file);
+  std::ifstream in = strict_file(file);
   bool current = false;
   std::string line;
   for (int read = 0; read < 200 && std::getline(in, line); ++read) {

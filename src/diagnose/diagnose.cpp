@@ -29,6 +29,10 @@ Findings explain_pair(Case& pair) {
   return out;
 }
 
+bool names_a_mistake(const std::vector<Finding>& causes) {
+  return !causes.empty() && !causes[0].cause.is_effect();
+}
+
 bool is_right_on_its_inputs(Case& failing) {
   if (failing.r.empty() || failing.r.shape != failing.c.shape) return false;
   return std::any_of(families().begin(), families().end(),

@@ -36,7 +36,6 @@ const std::vector<Family>& families() {
       {"scheduler", search_scheduler, nullptr, true},
       {"latents", search_latents, nullptr, true},
       {"picture", search_picture},
-      {"chain", search_chain},
   };
   return kFamilies;
 }

@@ -26,7 +26,8 @@ constexpr const char* kInstructions =
     "line shown has not run yet. Where a breakpoint does not stop, debug_why says the reason. Comparing: record a "
     "program, or use folders of .npy, .pt or .safetensors files as runs; compare names the first divergence and its "
     "cause. Drawing: jobs_create with a prompt, max_wait and show answers with the picture itself; jobs_show follows a "
-    "job, jobs_cancel ends it, models_list says what can draw. Answers are bounded: left_out says what was cut and how to ask for it. So are waits: where the state is "
+    "job, jobs_cancel ends it, models_list says what can draw. Answers are bounded: left_out says what was cut and how "
+    "to ask for it. So are waits: where the state is "
     "still running, debug_wait again.";
 
 Json failure(const Json& id, int code, const std::string& message) {

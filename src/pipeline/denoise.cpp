@@ -255,7 +255,8 @@ class DenoisedBatch {
     const Tensor v = denoiser_->velocity(before, schedule.model_timestep(step, before.dtype()), shown);
     Tensor after = stages_.tap("latents", euler_step(stages_.backend(), schedule, step, before, v), shown);
     if (all_.kept)
-      after = stages_.tap("latents_kept", keep_outside_mask(stages_.backend(), *all_.kept, after, schedule, step), shown);
+      after =
+          stages_.tap("latents_kept", keep_outside_mask(stages_.backend(), *all_.kept, after, schedule, step), shown);
     stages_.backend().flush();
     all_.latents = after;
     if (RunWatch* const watch = stages_.settings().watch)

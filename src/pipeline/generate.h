@@ -42,7 +42,9 @@ struct GenerateRequest {
   bool guided() const { return guidance > 1 && negative_prompt.has_value(); }
 };
 
-inline constexpr int64_t kBatchTokens = 0;
+// ./dev bench image_server: with few image tokens a batch of 8 takes less of the processor than 8 alone, with 64 hardly
+// less, and the bits are the same; more than so many together were not measured.
+inline constexpr int64_t kBatchTokens = 512;
 
 struct GenerateSettings {
   DType dtype = DType::kF32;
@@ -72,8 +74,8 @@ std::map<std::string, std::string> picture_text(const GenerateRequest& request, 
                                                 const ModelFolder& model);
 
 // Each stage is loaded once for all requests and freed before the next, unless there is a shelf to keep it: text
-// encoder, VAE encoder where pictures go in, transformer, VAE decoder. Requests that do not fit the model's pipeline are
-// refused before anything is loaded. Dropped requests have no picture; Error{kCancelled} when all are dropped.
+// encoder, VAE encoder where pictures go in, transformer, VAE decoder. Requests that do not fit the model's pipeline
+// are refused before anything is loaded. Dropped requests have no picture; Error{kCancelled} when all are dropped.
 std::vector<GeneratedImage> generate(const ModelFolder& model, Backend& backend, const GenerateSettings& settings,
                                      const std::vector<GenerateRequest>& requests);
 

@@ -27,9 +27,7 @@ Tensor drawn(const Tensor& mean, const Tensor& logvar, const Tensor& noise) {
 }  // namespace
 
 ImageStage::ImageStage(const Stages& stages)
-    : stages_(stages),
-      config_(stages.model().vae_config()),
-      encoder_(stages.vae_encoder()) {}
+    : stages_(stages), config_(stages.model().vae_config()), encoder_(stages.vae_encoder()) {}
 
 Tensor ImageStage::moments(const Tensor& pixels) const {
   check_interrupt("edit");

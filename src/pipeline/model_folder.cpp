@@ -47,8 +47,8 @@ ModelDefaults read_model_defaults(const fs::path& model) {
     if (factors.size() % 3 || factors.size() > 3 * 256) reader.refuse("preview_factors", "three numbers a channel");
     if (bias.size() != 3) reader.refuse("preview_bias", "three numbers");
     for (size_t i = 0; i < factors.size(); i += 3)
-      defaults.preview.factors.push_back({static_cast<float>(factors[i]), static_cast<float>(factors[i + 1]),
-                                          static_cast<float>(factors[i + 2])});
+      defaults.preview.factors.push_back(
+          {static_cast<float>(factors[i]), static_cast<float>(factors[i + 1]), static_cast<float>(factors[i + 2])});
     for (size_t i = 0; i < 3; ++i) defaults.preview.bias[i] = static_cast<float>(bias[i]);
   }
   if (reader.has("negative_prompt")) defaults.negative_prompt = reader.text_or("negative_prompt", "");

@@ -11,11 +11,11 @@ namespace lockstep {
 
 struct WatchedStep {
   size_t request = 0;
-  int step = 0, steps = 0;    // done, of those that are taken
-  const Tensor& latents;      // packed [1, N, C], before the step
-  const Tensor& velocity;     // packed [1, N, C]
-  float sigma = 0;            // that the step started from: latents - sigma * velocity is the clean picture predicted
-  models::Grid grid;          // of one frame of the picture, in tokens
+  int step = 0, steps = 0;  // done, of those that are taken
+  const Tensor& latents;    // packed [1, N, C], before the step
+  const Tensor& velocity;   // packed [1, N, C]
+  float sigma = 0;          // that the step started from: latents - sigma * velocity is the clean picture predicted
+  models::Grid grid;        // of one frame of the picture, in tokens
 };
 
 class RunWatch {

@@ -17,7 +17,7 @@ namespace {
 
 using HubClock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kBeat{15};    // between comments on a quiet stream
+constexpr std::chrono::seconds kBeat{15};     // between comments on a quiet stream
 constexpr std::chrono::seconds kStalled{30};  // a reader that takes nothing for so long is given up
 
 }  // namespace

@@ -17,7 +17,8 @@ class ConnectionHub;
 
 class WaitingConnection : public std::enable_shared_from_this<WaitingConnection> {
  public:
-  WaitingConnection(ConnectionHub& hub, size_t most_bytes, bool beats) : hub_(hub), most_bytes_(most_bytes), beats_(beats) {}
+  WaitingConnection(ConnectionHub& hub, size_t most_bytes, bool beats)
+      : hub_(hub), most_bytes_(most_bytes), beats_(beats) {}
   ~WaitingConnection();
 
   void send(const std::string& bytes);         // from any thread, never blocks; nothing happens once it is gone

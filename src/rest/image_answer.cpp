@@ -20,9 +20,14 @@ HttpResponse failure_of(const Job& job) {
   if (job.state == JobState::kCancelled)
     return error_response(Code::kCancelled, job.error_message, 410, {"invalid_request_error", "", "job_cancelled"});
   const bool memory = job.error_code == "memory", told = job.error_code == "bad_input";
-  HttpResponse response =
-      error_response(memory ? Code::kMemory : told ? Code::kBadInput : Code::kInternal, job.error_message,
-                     memory ? 413 : told ? 400 : 500, {"", "", job.error_code});
+  HttpResponse response = error_response(memory ? Code::kMemory
+                                         : told ? Code::kBadInput
+                                                : Code::kInternal,
+                                         job.error_message,
+                                         memory ? 413
+                                         : told ? 400
+                                                : 500,
+                                         {"", "", job.error_code});
   response.headers["x-should-retry"] = "false";  // it would fail again
   return response;
 }

@@ -68,7 +68,8 @@ uint64_t body_limit(const HttpRequest& request, uint64_t standard) {
 
 HttpResponse image_error(const std::exception& error) {
   if (const auto* busy = dynamic_cast<const BusyError*>(&error)) {
-    HttpResponse response = error_response(Code::kConflict, busy->what(), 429, {"rate_limit_error", "", busy->reason()});
+    HttpResponse response =
+        error_response(Code::kConflict, busy->what(), 429, {"rate_limit_error", "", busy->reason()});
     response.headers["Retry-After"] = std::to_string(busy->retry_secs());
     return response;
   }
@@ -101,7 +102,8 @@ std::optional<HttpResponse> ImageApi::with_body(const HttpRequest& request, Body
 }
 
 HttpResponse ImageApi::read_and_draw(const HttpRequest& request, BodyReader& body, const std::string& client) {
-  if (!request.query.empty()) fail(Code::kBadInput, "http", "the parameters belong into the body, not into the address");
+  if (!request.query.empty())
+    fail(Code::kBadInput, "http", "the parameters belong into the body, not into the address");
   const std::string type = request.header("content-type");
   if (const std::string boundary = multipart_boundary(type); request.path == kEdits && !boundary.empty()) {
     MultipartParser parser(boundary, studio_().spool_folder());

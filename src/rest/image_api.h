@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-inline constexpr uint64_t kMostJsonBodyBytes = 72ull << 20;    // one picture of 50 MB in base64, and words
+inline constexpr uint64_t kMostJsonBodyBytes = 72ull << 20;   // one picture of 50 MB in base64, and words
 inline constexpr uint64_t kMostFormBodyBytes = 852ull << 20;  // seventeen files of 50 MB, and words
 
 // Bytes of body that a request to this path may bring.

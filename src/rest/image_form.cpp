@@ -13,8 +13,15 @@ namespace lockstep {
 namespace {
 
 // A form has only texts; these fields are numbers and switches.
-constexpr const char* kWholeNumbers[] = {"n", "seed", "steps", "num_inference_steps", "partial_images",
-                                         "output_compression", "layers", "resolution", "condition_resolution",
+constexpr const char* kWholeNumbers[] = {"n",
+                                         "seed",
+                                         "steps",
+                                         "num_inference_steps",
+                                         "partial_images",
+                                         "output_compression",
+                                         "layers",
+                                         "resolution",
+                                         "condition_resolution",
                                          "max_prompt_tokens"};
 constexpr const char* kNumbers[] = {"true_cfg_scale", "guidance", "strength"};
 constexpr const char* kSwitches[] = {"stream", "vae_tiling", "rescale_guidance", "english_caption"};
@@ -117,7 +124,8 @@ AnswerForm take_answer_form(Json& fields, const std::string& kind) {
   }
   if (const auto format = fields.find("response_format"); format != fields.end()) {
     const bool known = format->is_null() || *format == Json("b64_json") || *format == Json("url");
-    if (!known) refuse_parameter("response_format", "the form of the answer is not known", {.expected = "b64_json or url"});
+    if (!known)
+      refuse_parameter("response_format", "the form of the answer is not known", {.expected = "b64_json or url"});
     form.url = *format == Json("url");
     fields.erase("response_format");
   }

@@ -20,9 +20,8 @@ Json drawing_schema(bool edits) {
   Json properties = arguments_schema(known_operation("jobs create"))["properties"];
   for (const char* ours : {"type", "images", "mask", "max_wait", "show", "sigmas"}) properties.erase(ours);
   if (!edits)
-    for (const char* other :
-         {"layers", "resolution", "condition_resolution", "image_positions", "caption", "english_caption",
-          "rescale_guidance"})
+    for (const char* other : {"layers", "resolution", "condition_resolution", "image_positions", "caption",
+                              "english_caption", "rescale_guidance"})
       properties.erase(other);
   properties["prompt"]["minLength"] = 1;
   properties["prompt"]["maxLength"] = kMostPromptCharacters;
@@ -32,10 +31,7 @@ Json drawing_schema(bool edits) {
   properties["partial_images"] = {
       {"type", "integer"}, {"minimum", 0}, {"maximum", 3}, {"description", "previews of a stream"}};
   properties["response_format"] = {{"type", "string"}, {"enum", {"b64_json", "url"}}};
-  return {{"type", "object"},
-          {"properties", properties},
-          {"required", {"prompt"}},
-          {"additionalProperties", false}};
+  return {{"type", "object"}, {"properties", properties}, {"required", {"prompt"}}, {"additionalProperties", false}};
 }
 
 Json picture_schema(const char* description) {
@@ -54,11 +50,11 @@ Json drawing_item(const char* id, const char* summary, const Json& body) {
                       {"data", {{"type", "array"}, {"items", {{"type", "object"}, {"required", {"seed"}}}}}},
                       {"usage", {{"type", "object"}}},
                       {"timings", {{"type", "object"}}}}}};
-  Json responses{{"200",
-                  {{"description", "the pictures"},
-                   {"content",
-                    {{"application/json", {{"schema", answer}}},
-                     {"text/event-stream", {{"schema", {{"type", "string"}}}}}}}}}};
+  Json responses{
+      {"200",
+       {{"description", "the pictures"},
+        {"content",
+         {{"application/json", {{"schema", answer}}}, {"text/event-stream", {{"schema", {{"type", "string"}}}}}}}}}};
   add_errors(responses, {{"400", "a parameter is wrong; param names it"},
                          {"401", "no token, or a wrong one"},
                          {"403", "another Host, or a foreign Origin"},
@@ -96,8 +92,9 @@ Json reading_item(const char* id, const char* summary, const char* type, const J
 }  // namespace
 
 void add_image_paths(Json& paths) {
-  paths["/v1/images/generations"] = drawing_item("images_generations", "pictures from a prompt, as OpenAI's clients ask",
-                                                 {{"application/json", {{"schema", drawing_schema(false)}}}});
+  paths["/v1/images/generations"] =
+      drawing_item("images_generations", "pictures from a prompt, as OpenAI's clients ask",
+                   {{"application/json", {{"schema", drawing_schema(false)}}}});
   Json form = drawing_schema(true), json = drawing_schema(true);
   form["properties"]["image"] = {{"type", "array"}, {"items", {{"type", "string"}, {"format", "binary"}}}};
   form["properties"]["mask"] = {{"type", "string"}, {"format", "binary"}};
@@ -114,10 +111,11 @@ void add_image_paths(Json& paths) {
   const Json id{{{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}},
                 {{"name", "expires"}, {"in", "query"}, {"schema", {{"type", "integer"}}}},
                 {{"name", "signature"}, {"in", "query"}, {"schema", {{"type", "string"}}}}};
-  paths["/v1/images/{id}/content"] = reading_item("images_content", "a picture, by a signed link or the token", "image/*", id);
-  paths["/v1/events"] =
-      reading_item("events", "what happens to jobs, as it happens (server-sent events)", "text/event-stream",
-                   Json::array({{{"name", "Last-Event-ID"}, {"in", "header"}, {"schema", {{"type", "integer"}, {"minimum", 0}}}}}));
+  paths["/v1/images/{id}/content"] =
+      reading_item("images_content", "a picture, by a signed link or the token", "image/*", id);
+  paths["/v1/events"] = reading_item(
+      "events", "what happens to jobs, as it happens (server-sent events)", "text/event-stream",
+      Json::array({{{"name", "Last-Event-ID"}, {"in", "header"}, {"schema", {{"type", "integer"}, {"minimum", 0}}}}}));
   paths["/metrics"] = reading_item("metrics", "counts and times, as Prometheus reads them", "text/plain");
 }
 

@@ -170,7 +170,8 @@ void MultipartParser::begin_part(std::string_view head) {
   }
   if (!named || part_.name.empty() || part_.name.size() > 100) refuse_form("a part has no name");
   if (!part_.is_file) return;
-  if (++files_ > limits_.files) fail(Code::kMemory, "http", "the form has too many files; expected at most 16 pictures");
+  if (++files_ > limits_.files)
+    fail(Code::kMemory, "http", "the form has too many files; expected at most 16 pictures");
   std::error_code error;
   fs::create_directories(spool_, error);
   ::chmod(spool_.c_str(), 0700);

@@ -38,8 +38,8 @@ class MultipartParser {
   MultipartParser(const MultipartParser&) = delete;
   MultipartParser& operator=(const MultipartParser&) = delete;
 
-  void feed(std::string_view bytes);     // Error{kBadInput}, or Error{kMemory} where a bound is passed
-  std::vector<FormPart> finish();        // Error{kBadInput} where the end is missing
+  void feed(std::string_view bytes);  // Error{kBadInput}, or Error{kMemory} where a bound is passed
+  std::vector<FormPart> finish();     // Error{kBadInput} where the end is missing
   static std::vector<FormPart> read(const std::string& boundary, const fs::path& spool, std::string_view body);
 
  private:

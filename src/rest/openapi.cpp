@@ -43,7 +43,9 @@ Json operation_item(const Operation& operation) {
   const std::string group = operation.name.substr(0, operation.name.find(' '));
   Json item{{"operationId", joined_name(operation, '_')}, {"summary", operation.help}, {"tags", {group}}};
   const std::string route = route_of(operation);
-  const auto in_path = [&](const Argument& argument) { return route.find("{" + argument.name + "}") != std::string::npos; };
+  const auto in_path = [&](const Argument& argument) {
+    return route.find("{" + argument.name + "}") != std::string::npos;
+  };
   Json parameters = Json::array();
   for (const Argument& argument : operation.arguments) {
     if (!operation.reads && !in_path(argument)) continue;
@@ -95,19 +97,18 @@ Json openapi_document() {
   for (const Operation& operation : operations())
     paths[route_of(operation)][operation.reads ? "get" : "post"] = operation_item(operation);
   add_image_paths(paths);
-  const Json error{
-      {"type", "object"},
-      {"required", {"error"}},
-      {"properties",
-       {{"error",
-         {{"type", "object"},
-          {"required", {"code", "message"}},
-          {"properties",
-           {{"code", {{"type", "string"}}},
-            {"message", {{"type", "string"}}},
-            {"hint", {{"type", "string"}}},
-            {"type", {{"type", "string"}}},
-            {"param", {{"type", {"string", "null"}}}}}}}}}}};
+  const Json error{{"type", "object"},
+                   {"required", {"error"}},
+                   {"properties",
+                    {{"error",
+                      {{"type", "object"},
+                       {"required", {"code", "message"}},
+                       {"properties",
+                        {{"code", {{"type", "string"}}},
+                         {"message", {{"type", "string"}}},
+                         {"hint", {{"type", "string"}}},
+                         {"type", {{"type", "string"}}},
+                         {"param", {{"type", {"string", "null"}}}}}}}}}}};
   return {
       {"openapi", "3.1.0"},
       {"info",

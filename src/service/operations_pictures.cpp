@@ -9,8 +9,8 @@ namespace {
 
 using enum ArgumentType;
 
-constexpr size_t kMostShown = 4;                      // pictures of one answer
-constexpr size_t kMostShownBytes = 4 << 20;           // of one of them
+constexpr size_t kMostShown = 4;                                      // pictures of one answer
+constexpr size_t kMostShownBytes = 4 << 20;                           // of one of them
 constexpr size_t kMostPictureText = (kMostPictureBytes / 3 + 8) * 4;  // a picture as a data URL
 constexpr size_t kMostPromptBytes = 4 * kMostPromptCharacters;
 
@@ -173,15 +173,11 @@ std::vector<Operation> picture_operations() {
        .call = &call_create},
       {.name = "jobs list",
        .help = "jobs that wait, run or have ended, the newest first",
-       .arguments = {{.name = "limit",
-                      .type = kInteger,
-                      .help = "at most so many",
-                      .standard = 50,
-                      .least = 1,
-                      .most = 500},
-                     {.name = "status",
-                      .help = "only these",
-                      .choices = {"queued", "running", "completed", "failed", "cancelled"}}},
+       .arguments =
+           {{.name = "limit", .type = kInteger, .help = "at most so many", .standard = 50, .least = 1, .most = 500},
+            {.name = "status",
+             .help = "only these",
+             .choices = {"queued", "running", "completed", "failed", "cancelled"}}},
        .result = "object:string data:objects has_more:boolean",
        .reads = true,
        .route = "/v1/jobs",

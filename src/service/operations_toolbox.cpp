@@ -2,15 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "base/error.h"
+#include "base/strict_stream.h"
 #include "capture/store.h"
 #include "service/groups.h"
 #include "service/record_request.h"
 #include "service/service.h"
 #include "service/toolbox_question.h"
 #include "toolbox/coverage.h"
+#include "toolbox/profiled_program.h"
+#include "toolbox/prune.h"
 #include "toolbox/run_health.h"
 
 namespace lockstep {
@@ -22,7 +24,7 @@ using enum ArgumentType;
 std::vector<std::string> items_of(const Json& arguments, const char* name) {
   std::vector<std::string> items;
   for (const Json& given : arguments.value(name, Json::array())) {
-    std::istringstream parts(given.get<std::string>());
+    std::istringstream parts = strict_text(given.get<std::string>());
     for (std::string part; std::getline(parts, part, ',');)
       if (!part.empty()) items.push_back(part);
   }
@@ -57,6 +59,40 @@ Json call_coverage(Service& service, const Json& arguments, CallControl& control
   std::erase_if(answer["files"].get_ref<Json::array_t&>(),
                 [](const Json& file) { return file["used"] == Json(false); });
   return answer;
+}
+
+Json call_profile(Service& service, const Json& arguments, CallControl& control) {
+  RecordRequest request = record_request_from(service, arguments, control);
+  request.functions = text_argument(arguments, "functions");
+  const RecordOutcome outcome = profile_program(request, text_argument(arguments, "evaluate"));
+  if (control.cancelled()) fail(Code::kCancelled, "profile", "cancelled; what ran is in " + outcome.id);
+  const ProgramProfile profile = read_profile(outcome.run);
+  if (const std::string page = text_argument(arguments, "html"); !page.empty())
+    write_atomically(page, profile_page(profile, "Time and memory of " + outcome.id));
+  if (const std::string trace = text_argument(arguments, "trace"); !trace.empty())
+    write_atomically(trace, chrome_trace(profile));
+  Json answer = json_from(profile);
+  answer["run"] = outcome.id;
+  answer["exit_code"] = outcome.exit_code;
+  return answer;
+}
+
+Json call_prune(Service& service, const Json& arguments, CallControl& control) {
+  PruneRequest request;
+  request.program = record_request_from(service, arguments, control);
+  request.into = text_argument(arguments, "into");
+  request.branch = text_argument(arguments, "branch");
+  request.packages = items_of(arguments, "packages");
+  request.functions = arguments["functions"].get<bool>();
+  request.dry_run = arguments["dry_run"].get<bool>();
+  request.tell = [&control, told = 0.0](const std::string& what) mutable { control.progress(told += 1, what); };
+  return json_from(prune_program(request));
+}
+
+Json call_profile_compare(Service& service, const Json& arguments, CallControl&) {
+  const Store store(service.home());
+  return json_from(compare_profiles(read_profile(store.resolve(text_argument(arguments, "reference"))),
+                                    read_profile(store.resolve(text_argument(arguments, "candidate")))));
 }
 
 Json call_health(Service& service, const Json& arguments, CallControl&) {
@@ -147,7 +183,61 @@ Json kill_json(const KillPlan& plan, const EndedProcesses* ended) {
 std::vector<Operation> toolbox_operations() {
   std::vector<Argument> coverage_arguments = program_arguments();
   coverage_arguments.push_back({.name = "lines", .type = kBool, .help = "tell lines too", .standard = false});
+  std::vector<Argument> profile_arguments = program_arguments();
+  for (Argument& argument : std::vector<Argument>{
+           {.name = "evaluate",
+            .help = "where MLX is evaluated so that time lands where the work is",
+            .standard = "stages",
+            .choices = {"stages", "modules", "none"}},
+           {.name = "functions", .help = "time plain functions of these Python modules too (globs, comma separated)"},
+           {.name = "html", .help = "write one HTML page with a flame graph and the memory over time", .path = true},
+           {.name = "trace", .help = "write it in Chrome's trace format", .path = true}})
+    profile_arguments.push_back(std::move(argument));
+  std::vector<Argument> prune_arguments = program_arguments();
+  for (Argument& argument : std::vector<Argument>{
+           {.name = "into",
+            .help = "make the copy here; the folder must not exist yet",
+            .path = true,
+            .value = "FOLDER"},
+           {.name = "branch", .help = "make it a new branch of the git checkout that holds the packages"},
+           {.name = "packages",
+           .type = kTextList,
+           .help = "packages to prune (default: those that hold parts of a model)"},
+           {.name = "functions", .type = kBool, .help = "cut bodies that never ran too", .standard = false},
+           {.name = "dry_run", .type = kBool, .help = "only tell what would be kept", .standard = false}})
+    prune_arguments.push_back(std::move(argument));
   return {
+      {.name = "prune",
+       .help = "copy the packages that a Python program uses, with only what ran in them, and prove the copy",
+       .arguments = prune_arguments,
+       .result = "schema:string dry_run:boolean packages:objects lines_before:integer lines_after:integer "
+                 "rounds:integer restored:array left_links:array tensors_equal:integer output_equal:boolean "
+                 "reference_run:string candidate_run:string files:objects into?:string branch?:string commit?:string",
+       .slow = true,
+       .examples = {"lockstep prune --into pruned -- python generate.py"},
+       .call = &call_prune},
+      {.name = "profile",
+       .help = "run a Python program and tell where its time and memory go, by stage and module",
+       .arguments = profile_arguments,
+       .result = "schema:string run:string exit_code:integer processes:integer frameworks:array wall_secs:number "
+                 "cpu_secs:number first_step_secs?:number evaluation_secs:number evaluation_share:number "
+                 "evaluations:integer memory:string peak_bytes:integer calls:integer left_out:integer stages:objects "
+                 "modules:objects",
+       .slow = true,
+       .examples = {"lockstep profile -- python generate.py"},
+       .call = &call_profile},
+      {.name = "profile compare",
+       .help = "compare two profiles: which stage of the port is slower or larger than the reference's",
+       .arguments = {{.name = "reference",
+                      .help = "a profiled run: id, unique prefix, latest:NAME, or a path",
+                      .required = true,
+                      .positional = true},
+                     {.name = "candidate", .help = "another one", .required = true, .positional = true}},
+       .result = "reference:object candidate:object stages:objects modules:objects",
+       .reads = true,
+       .slow = true,
+       .examples = {"lockstep profile compare latest:reference latest:port"},
+       .call = &call_profile_compare},
       {.name = "coverage",
        .help = "run a Python program and tell which files, functions and lines really ran",
        .arguments = coverage_arguments,
@@ -162,7 +252,8 @@ std::vector<Operation> toolbox_operations() {
                       .help = "id, unique prefix, latest, latest:NAME, or a path",
                       .required = true,
                       .positional = true}},
-       .result = "run:string records:integer looked_into:integer healthy:boolean findings:objects",
+       .result = "run:string records:integer looked_into:integer healthy:boolean findings:objects "
+                 "attention:objects",
        .reads = true,
        .slow = true,
        .examples = {"lockstep health latest"},

@@ -110,7 +110,8 @@ void read_size(const std::string& text, GenerateRequest& request) {
   if (text == "auto") return;
   const size_t x = text.find('x');
   int width = 0, height = 0;
-  const bool two = x != std::string::npos && number_in(text.substr(0, x), width) && number_in(text.substr(x + 1), height);
+  const bool two =
+      x != std::string::npos && number_in(text.substr(0, x), width) && number_in(text.substr(x + 1), height);
   if (!two || width < 16 || height < 16 || width % 16 || height % 16 || std::max(width, height) > kLongestSide ||
       int64_t{width} * height > kMostPixels)
     refuse_parameter("size", "the size is not possible",
@@ -306,6 +307,7 @@ DrawRequest read_draw_request(const std::string& kind, const Json& fields, std::
   draw.model = model_name;
   draw.fields = fields;
   draw.uploads = std::move(uploads);
+  draw.upload_count = draw.uploads->pictures.size();
   reader.find("model");
   GenerateRequest& request = draw.first;
   request.prompt = reader.text("prompt", "", kMostPromptCharacters);
@@ -350,7 +352,8 @@ DrawRequest read_draw_request(const std::string& kind, const Json& fields, std::
   if (edits) read_edit_fields(reader, request, model);
   if (!edits && !request.width) request.width = defaults.width, request.height = defaults.height;
   if (const Json* latents = reader.find("latents")) {
-    if (!latents->is_string()) refuse_parameter("latents", "latents are no text", {.expected = "a .npy file in base64"});
+    if (!latents->is_string())
+      refuse_parameter("latents", "latents are no text", {.expected = "a .npy file in base64"});
     request.latents = latents_from(latents->get_ref<const std::string&>());
   }
   reader.finish();

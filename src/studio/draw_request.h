@@ -48,6 +48,7 @@ struct DrawRequest {
   std::vector<size_t> text_tokens;  // of the prompt and the negative prompt
   GenerateRequest first;            // of the first picture; pictures and mask are read when it is drawn
   std::shared_ptr<const Uploads> uploads;
+  size_t upload_count = 0;  // pictures that came with it, also when they are gone
 
   std::string size_text() const;
   int64_t image_tokens() const;

@@ -121,13 +121,14 @@ class DrawingRun : public RunWatch {
     preview.bytes = encode_preview(by_vae ? by_decoder(step, *task.job) : preview_pixels(step, map), preview.format);
     studio_.metrics_.previewed(since(began));
     previewed_[step.request] = now;
-    studio_.events_.add("job.preview", {{"id", task.job->id},
-                                        {"image_index", task.index},
-                                        {"step", step.step},
-                                        {"steps", step.steps},
-                                        {"output_format", preview.format},
-                                        {"b64_json", base64({reinterpret_cast<const uint8_t*>(preview.bytes.data()),
-                                                             preview.bytes.size()})}});
+    studio_.events_.add(
+        "job.preview",
+        {{"id", task.job->id},
+         {"image_index", task.index},
+         {"step", step.step},
+         {"steps", step.steps},
+         {"output_format", preview.format},
+         {"b64_json", base64({reinterpret_cast<const uint8_t*>(preview.bytes.data()), preview.bytes.size()})}});
     if (partial && task.job->follower) task.job->follower->previewed(preview);
   }
 
@@ -173,6 +174,10 @@ void Studio::work() {
     }
     if (!tasks.empty()) {
       draw(tasks);
+      {
+        const std::lock_guard lock(mutex_);
+        for (const PictureTask& task : tasks) release_uploads(*task.job);
+      }
       changed_.notify_all();
     } else if (options_.keep_loaded_secs >= 0) {
       const auto long_ago = ModelShelf::Clock::now() - std::chrono::duration_cast<ModelShelf::Clock::duration>(
@@ -236,9 +241,8 @@ void Studio::draw_once(const std::vector<PictureTask>& tasks) {
   }
   const uint64_t working = needs_[shape];
   shelf_.set_budget(options_.memory_bytes - std::min(options_.memory_bytes, working));
-  const std::string prefix =
-      fmt::format("{}/{}{}", model.name, dtype_name(settings.dtype),
-                  first.request.quantize.empty() ? "" : "-" + first.request.quantize);
+  const std::string prefix = fmt::format("{}/{}{}", model.name, dtype_name(settings.dtype),
+                                         first.request.quantize.empty() ? "" : "-" + first.request.quantize);
   ShelfOfModel shelf(shelf_, prefix, *backend_);
   DrawingRun run(*this, tasks, model);
   run.backend = backend_.get();
@@ -251,7 +255,8 @@ void Studio::draw_once(const std::vector<PictureTask>& tasks) {
   try {
     images = generate(model.folder, *backend_, settings, requests);
   } catch (const Error& error) {
-    const bool all = std::all_of(tasks.begin(), tasks.end(), [](const PictureTask& t) { return t.job->dropped.load(); });
+    const bool all =
+        std::all_of(tasks.begin(), tasks.end(), [](const PictureTask& t) { return t.job->dropped.load(); });
     if (error.code() != Code::kCancelled || !all || stopping_) throw;
     const std::lock_guard lock(mutex_);
     metrics_.cancelled_in(std::max(0.0, wall_secs() - first.finished));

@@ -51,7 +51,7 @@ Json timings_json(const JobTimings& t) {
 Json usage_json(const DrawRequest& request, size_t pictures) {
   const size_t text = std::accumulate(request.text_tokens.begin(), request.text_tokens.end(), size_t{0});
   const auto out = static_cast<size_t>(request.image_tokens()) * pictures;
-  const size_t image = static_cast<size_t>(request.image_tokens()) * request.uploads->pictures.size();
+  const size_t image = static_cast<size_t>(request.image_tokens()) * request.upload_count;
   return {{"input_tokens", text + image},
           {"output_tokens", out},
           {"total_tokens", text + image + out},
@@ -75,7 +75,7 @@ Json job_json(const Job& job) {
             {"quality", request.quality},
             {"output_format", request.output_format}};
   if (request.first.negative_prompt) json["negative_prompt"] = *request.first.negative_prompt;
-  if (!request.uploads->pictures.empty()) json["pictures"] = request.uploads->pictures.size();
+  if (request.upload_count > 0) json["pictures"] = request.upload_count;
   if (job.started > 0) json["started"] = static_cast<int64_t>(job.started);
   if (job.finished > 0) json["finished"] = static_cast<int64_t>(job.finished);
   if (job.state == JobState::kRunning)

@@ -28,7 +28,7 @@ class ModelShelf {
   // The part of this key, loaded where it is not there. `backend` says what loading took.
   PartShelf::Part part(const std::string& key, const Backend& backend, const std::function<PartShelf::Part()>& load);
   uint64_t unload_idle(Clock::time_point unused_since);  // bytes that went
-  void set_budget(uint64_t bytes);  // what is beyond it goes
+  void set_budget(uint64_t bytes);                       // what is beyond it goes
   uint64_t bytes() const;
   std::map<std::string, uint64_t> parts() const;  // bytes of each
   uint64_t loads() const;                         // since the start

@@ -22,7 +22,8 @@ struct CleanLatents {
 };
 
 CleanLatents clean_latents(const WatchedStep& step) {
-  const Tensor x = step.latents.host().contiguous().to(DType::kF32), v = step.velocity.host().contiguous().to(DType::kF32);
+  const Tensor x = step.latents.host().contiguous().to(DType::kF32),
+               v = step.velocity.host().contiguous().to(DType::kF32);
   const float* latent = x.data<float>();
   const float* velocity = v.data<float>();
   const int64_t packed = x.dim(2), rows = step.grid.height, columns = step.grid.width;
@@ -95,7 +96,8 @@ Tensor preview_by_vae(const WatchedStep& step, const models::VaeConfig& config, 
         float sum = 0;
         for (int64_t dy = 0; dy < stride; ++dy)
           for (int64_t dx = 0; dx < stride; ++dx)
-            sum += clean.values[static_cast<size_t>((c * clean.height + y * stride + dy) * clean.width + x * stride + dx)];
+            sum +=
+                clean.values[static_cast<size_t>((c * clean.height + y * stride + dy) * clean.width + x * stride + dx)];
         *to++ = sum / static_cast<float>(stride * stride);
       }
   const Tensor z = denormalize_latents(backend, backend.upload(small.to(dtype)), config);

@@ -94,9 +94,14 @@ void Studio::restore() {
       job->error_message = state.at("error_message").get<std::string>();
       job->timings.total_s = state.at("timings").at("total_s").get<double>();
       for (const Json& one : state.at("pictures"))
-        job->pictures.push_back({one.at("id").get<std::string>(), one.at("format").get<std::string>(),
-                                 one.at("seed").get<uint64_t>(), one.at("width").get<int>(), one.at("height").get<int>(),
-                                 one.at("layer").get<int>(), {}, one.at("bytes").get<uint64_t>()});
+        job->pictures.push_back({one.at("id").get<std::string>(),
+                                 one.at("format").get<std::string>(),
+                                 one.at("seed").get<uint64_t>(),
+                                 one.at("width").get<int>(),
+                                 one.at("height").get<int>(),
+                                 one.at("layer").get<int>(),
+                                 {},
+                                 one.at("bytes").get<uint64_t>()});
       const NamedModel& model = model_named(name);
       job->request = read_draw_request(kind, request.at("fields"), stored.uploads, name, model.folder);
       count_tokens(job->request, model);
@@ -209,8 +214,7 @@ std::shared_ptr<Job> Studio::submit(Submission submission) {
   const NamedModel& model = model_for(submission.kind, submission.fields);
   auto job = std::make_shared<Job>();
   job->id = new_job_id();
-  job->request =
-      read_draw_request(submission.kind, submission.fields, submission.uploads, model.name, model.folder);
+  job->request = read_draw_request(submission.kind, submission.fields, submission.uploads, model.name, model.folder);
   count_tokens(job->request, model);
   job->client = submission.client + (job->request.user.empty() ? "" : "/" + job->request.user);
   job->waited_for = submission.waited_for;
@@ -310,7 +314,9 @@ Json Studio::cancel(const std::string& id) {
     if (!has_ended(job->state)) {
       job->dropped = true;  // whoever draws it stops at the next layer
       queue_.remove(*job);
+      const bool waited = job->state == JobState::kQueued;
       end_job(job, JobState::kCancelled, "cancelled", "[jobs] the job was cancelled");
+      if (waited) release_uploads(*job);  // else whoever draws it may be reading them
       follower = job->follower;
     }
     was = told(*job);
@@ -349,6 +355,10 @@ void Studio::save(const Job& job) const {
   } catch (const Error& error) {  // a full disk costs what is kept, not the server
     note("images", "{}: {}", job.id, error.what());
   }
+}
+
+void Studio::release_uploads(Job& job) const {
+  if (has_ended(job.state) && !job.keep_files) job.request.uploads = std::make_shared<Uploads>();
 }
 
 void Studio::prune() {

@@ -22,7 +22,7 @@ struct StudioOptions {
   uint64_t memory_bytes = 0;      // for models and pictures; 0: three quarters of the machine's
   double keep_loaded_secs = 600;  // a part that is unused for so long is unloaded; below 0: never
   size_t most_waiting = 64, most_client_jobs = 32, most_client_pictures = 64;
-  size_t most_kept = 256;                // jobs that have ended
+  size_t most_kept = 256;  // jobs that have ended
   double most_kept_secs = 24 * 3600.0;
   bool vae_previews = false;
   int64_t batch_tokens = kBatchTokens;
@@ -48,12 +48,12 @@ class Studio {
   Studio(const Studio&) = delete;
   Studio& operator=(const Studio&) = delete;
 
-  Json models() const;                                         // the OpenAI list
-  Json model(const std::string& name) const;                   // ParameterError{kNotFound}
-  std::shared_ptr<Job> submit(Submission submission);          // ParameterError, BusyError
-  Json job(const std::string& id) const;                       // Error{kNotFound}
-  Json jobs(size_t limit, const std::string& status) const;    // newest first
-  Json cancel(const std::string& id);                          // what it was then; a job that has ended stays as it is
+  Json models() const;                                       // the OpenAI list
+  Json model(const std::string& name) const;                 // ParameterError{kNotFound}
+  std::shared_ptr<Job> submit(Submission submission);        // ParameterError, BusyError
+  Json job(const std::string& id) const;                     // Error{kNotFound}
+  Json jobs(size_t limit, const std::string& status) const;  // newest first
+  Json cancel(const std::string& id);                        // what it was then; a job that has ended stays as it is
   // Until the job has ended, `stop` says so, or the time is over.
   void wait(const std::string& id, double secs, const std::function<bool()>& stop);
   StoredPicture picture(const std::string& picture_id) const;  // Error{kNotFound}
@@ -85,16 +85,17 @@ class Studio {
   const NamedModel& model_named(const std::string& name) const;
   const NamedModel& model_for(const std::string& kind, const Json& fields) const;
   void count_tokens(DrawRequest& request, const NamedModel& model) const;
-  void check_room(const Job& job) const;         // under the lock
-  int retry_secs() const;                        // under the lock
-  double eta_of(const Job& job) const;           // under the lock: seconds until it has been drawn
-  Json told(const Job& job) const;               // under the lock
+  void check_room(const Job& job) const;  // under the lock
+  int retry_secs() const;                 // under the lock
+  double eta_of(const Job& job) const;    // under the lock: seconds until it has been drawn
+  Json told(const Job& job) const;        // under the lock
   Json with_links(Json images) const;
   std::shared_ptr<Job> find(const std::string& id) const;  // under the lock
   void end_job(const std::shared_ptr<Job>& job, JobState state, const std::string& code = {},
                const std::string& message = {});  // under the lock
   void save(const Job& job) const;
-  void prune();                                   // under the lock
+  void prune();                          // under the lock
+  void release_uploads(Job& job) const;  // under the lock: of one that has ended and is not on disk
   void work();
   void draw(const std::vector<PictureTask>& tasks);
   void draw_once(const std::vector<PictureTask>& tasks);

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "base/interrupt.h"
 #include "base/names.h"
 #include "capture/run_lock.h"
@@ -32,9 +33,7 @@ double age_of(const fs::path& path) {
 
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> found;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    found.push_back(it->path());
+  for (const fs::directory_entry& entry : folder_entries(folder, "clean")) found.push_back(entry.path());
   return found;
 }
 
@@ -42,7 +41,8 @@ Json record_in(const fs::path& file) {
   try {
     Json record = read_json(file, kMostRecordBytes);
     return record.is_object() ? record : Json::object();
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (system_refused(error)) throw;
     return Json();
   }
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file_walk.h"
+#include "base/folder.h"
 #include "base/interrupt.h"
 
 namespace lockstep {
@@ -233,10 +234,9 @@ std::string component_of(std::string_view path_in_package, std::string_view pack
 
 ProgramCoverage read_coverage(const fs::path& run) {
   Merged merged;
-  std::error_code error;
-  for (fs::directory_iterator it(run / "coverage", error), end; !error && it != end; it.increment(error)) {
+  for (const fs::directory_entry& entry : folder_entries(run / "coverage", "coverage")) {
     check_interrupt("coverage");
-    if (it->path().extension() == ".jsonl") merged.add(read_text(it->path(), kMostBytes));
+    if (entry.path().extension() == ".jsonl") merged.add(read_text(entry.path(), kMostBytes));
   }
   if (merged.coverage.processes == 0)
     fail(Code::kNotFound, "coverage", "nothing is known of what ran in " + run.string(),

@@ -6,32 +6,12 @@
 #include "base/escape.h"
 #include "base/number_text.h"
 #include "toolbox/coverage.h"
+#include "toolbox/html_text.h"
 
 namespace lockstep {
 namespace {
 
 constexpr size_t kMostPlaces = 15;
-
-std::string in_html(std::string_view text) {
-  std::string out;
-  for (const char c : escaped(text)) switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  return out;
-}
 
 std::string in_markdown(std::string_view text) {
   std::string out;

@@ -19,10 +19,6 @@ constexpr int64_t kManyValues = 1000, kManyRows = 16, kManyChannels = 16;
 constexpr double kManyDenormals = 0.01, kManyDead = 0.01, kMostOfComponent = 0.9;
 constexpr int64_t kLargestLookedAt = 32 << 20;  // elements: a larger tensor is judged by its statistics
 
-std::string component_of(const std::string& name) {
-  return name.substr(0, name.find('.'));
-}
-
 bool is_float(const Record& record) {
   return record.dtype && is_floating(*record.dtype);
 }
@@ -66,6 +62,23 @@ int64_t dead_channels(const Values& values, const ChannelShape& shape) {
   return dead == shape.channels ? 0 : dead;  // all of them is a constant tensor
 }
 
+// Channels that stand at the end of the range for whatever goes in: behind a clamp, a sigmoid or a tanh.
+int64_t saturated_channels(const Values& values, const ChannelShape& shape, float least, float most) {
+  if (shape.channels < kManyChannels || shape.outer * shape.inner < kManyRows) return 0;
+  int64_t saturated = 0;
+  for (int64_t c = 0; c < shape.channels; ++c) {
+    const float end = values.v[static_cast<size_t>(c * shape.inner)];
+    if (end == 0 || (end != least && end != most)) continue;
+    bool all = true;
+    for (int64_t o = 0; all && o < shape.outer; ++o) {
+      const float* from = values.v.data() + (o * shape.channels + c) * shape.inner;
+      all = std::all_of(from, from + shape.inner, [end](float x) { return x == end; });
+    }
+    saturated += all;
+  }
+  return saturated;
+}
+
 bool has_equal_rows(const Values& values) {
   if (values.rows() < kManyRows || values.last() < kManyChannels) return false;
   const auto first = values.row(0);
@@ -107,7 +120,8 @@ class Examination {
 
   void count_dtypes() {
     for (const Record& record : run_.records())
-      if (record.role == Role::kOutput && is_float(record)) ++dtypes_[component_of(record.key.name)][*record.dtype];
+      if (record.role == Role::kOutput && is_float(record))
+        ++dtypes_[component_of_record(record.key.name)][*record.dtype];
   }
 
   void add_input(Inputs& inputs, const Record& record) {
@@ -166,7 +180,7 @@ class Examination {
 
   // A float32 path that became a lower precision on the way.
   void look_at_dtype(const Record& record) {
-    const auto& counts = dtypes_[component_of(record.key.name)];
+    const auto& counts = dtypes_[component_of_record(record.key.name)];
     int64_t all = 0;
     for (const auto& [dtype, count] : counts) all += count;
     const auto f32 = counts.find(DType::kF32);
@@ -190,18 +204,25 @@ class Examination {
       add(record, RunFinding::Severity::kWarning, "equal_rows",
           fmt::format("all {} rows are the same, and those that went in are not", values->rows()),
           "attention that sees one key alone, or an index that stands still");
-    const ChannelShape shape = channels_of(values->shape, component_of(record.key.name) == "vae");
+    const ChannelShape shape = channels_of(values->shape, component_of_record(record.key.name) == "vae");
     const int64_t dead = dead_channels(*values, shape), channels = shape.channels;
     if (inputs.varies && dead > 0 && static_cast<double>(dead) >= kManyDead * static_cast<double>(channels))
       add(record, RunFinding::Severity::kWarning, "dead_channels",
           fmt::format("{} of {} channels are zero everywhere", dead, channels),
           "part of a weight was not loaded, or the activation cuts them all off");
+    const int64_t saturated = saturated_channels(*values, shape, static_cast<float>(record.stats->min),
+                                                 static_cast<float>(record.stats->max));
+    if (inputs.varies && saturated > 0 && static_cast<double>(saturated) >= kManyDead * static_cast<double>(channels))
+      add(record, RunFinding::Severity::kWarning, "saturated",
+          fmt::format("{} of {} channels stand at {:.4g} or {:.4g}, the ends of the range, everywhere", saturated,
+                      channels, record.stats->min, record.stats->max),
+          "what goes into the clamp, sigmoid or tanh is too large: a scale or a norm before it is missing");
   }
 
   // Once for each kind and component; later ones are counted.
   void add(const Record& record, RunFinding::Severity severity, const char* check, std::string explanation,
            std::string hint) {
-    const std::string group = std::string(check) + " " + component_of(record.key.name);
+    const std::string group = std::string(check) + " " + component_of_record(record.key.name);
     const auto [at, is_new] = groups_.try_emplace(group, health_.findings.size());
     if (!is_new) {
       ++health_.findings[at->second].others;
@@ -220,6 +241,10 @@ class Examination {
 
 }  // namespace
 
+std::string component_of_record(const std::string& name) {
+  return name.substr(0, name.find('.'));
+}
+
 double largest_usual(std::string_view name) {
   const std::string_view component = name.substr(0, name.find('.'));
   if (component == "transformer") return 1e9;
@@ -232,7 +257,9 @@ double largest_usual(std::string_view name) {
 RunHealth examine_run(const Run& run) {
   if (run.records().empty())
     fail(Code::kBadInput, "health", "the run " + run.id() + " holds no records", {.hint = "lockstep runs show"});
-  return Examination(run).examine();
+  RunHealth health = Examination(run).examine();
+  add_watched(run, health);
+  return health;
 }
 
 Json json_from(const RunHealth& health, const Run& run) {
@@ -252,11 +279,25 @@ Json json_from(const RunHealth& health, const Run& run) {
           {"file", finding.where.file}, {"line", finding.where.line}, {"function", finding.where.function}};
     findings.push_back(std::move(json));
   }
+  Json attention = Json::array();
+  for (const AttentionSeen& seen : health.attention) {
+    Json heads = Json::array();
+    for (const AttentionSeen::Head& head : seen.heads)
+      heads.push_back({{"entropy", head.entropy}, {"sink", head.sink}});
+    attention.push_back({{"name", seen.name},
+                         {"calls", seen.calls},
+                         {"axes", {"batch", "heads", "tokens", "head size"}},
+                         {"q", seen.q},
+                         {"k", seen.k},
+                         {"v", seen.v},
+                         {"heads", std::move(heads)}});
+  }
   return {{"run", run.id()},
           {"records", health.records},
           {"looked_into", health.looked_into},
           {"healthy", health.findings.empty()},
-          {"findings", std::move(findings)}};
+          {"findings", std::move(findings)},
+          {"attention", std::move(attention)}};
 }
 
 }  // namespace lockstep

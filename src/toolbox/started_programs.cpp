@@ -8,19 +8,20 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <map>
 #include <set>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "base/interrupt.h"
 #include "base/names.h"
+#include "base/strict_stream.h"
 
 namespace lockstep {
 namespace {
 
 constexpr uint64_t kMostProcessRecordBytes = 64 << 20;
-constexpr size_t kMostMapLines = 100'000;
+constexpr size_t kMostMapBytes = 16 << 20;
 
 // A debugged program has a session of its own: what it started and left behind is still in it.
 std::vector<ProcessFacts> children_of(const ProcessFacts& program, const std::vector<ProcessFacts>& all) {
@@ -40,11 +41,10 @@ std::vector<ProcessFacts> children_of(const ProcessFacts& program, const std::ve
 
 void add_programs(const fs::path& folder, const char* kind, const char* file, const char* ticks_field,
                   const std::vector<ProcessFacts>& all, std::vector<StartedProgram>& out) {
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+  for (const fs::directory_entry& entry : folder_entries(folder, "kill-all")) {
     check_interrupt("kill-all");
-    if (auto process = process_in(it->path() / file, ticks_field); process && process->pid != ::getpid())
-      out.push_back({kind, it->path().filename().string(), *process, children_of(*process, all)});
+    if (auto process = process_in(entry.path() / file, ticks_field); process && process->pid != ::getpid())
+      out.push_back({kind, entry.path().filename().string(), *process, children_of(*process, all)});
   }
 }
 
@@ -59,9 +59,8 @@ const std::map<std::string, std::vector<std::string>>& framework_files() {
 
 std::vector<std::string> loaded_frameworks(pid_t pid, const std::vector<std::string>& asked) {
   std::set<std::string> found;
-  std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
-  std::string line;
-  for (size_t lines = 0; lines < kMostMapLines && std::getline(maps, line); ++lines)
+  std::istringstream maps = strict_text(process_file(pid, "maps", kMostMapBytes).value_or(""));
+  for (std::string line; std::getline(maps, line);)
     for (const std::string& framework : asked)
       for (const std::string& file : framework_files().at(framework))
         if (line.find(file) != std::string::npos) found.insert(framework);
@@ -96,7 +95,8 @@ std::optional<ProcessFacts> process_in(const fs::path& file, const char* ticks_f
       return std::nullopt;
     std::optional<ProcessFacts> facts = process_facts(static_cast<pid_t>(pid->get<uint64_t>()));
     return facts && facts->start_ticks == ticks->get<uint64_t>() ? facts : std::nullopt;
-  } catch (const Error&) {  // none, or one that cannot be read: nothing is ended for it
+  } catch (const Error& error) {  // none, or one that makes no sense: nothing is ended for it
+    if (system_refused(error)) throw;
     return std::nullopt;
   }
 }

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 
 #include "compare/comparison.h"
 #include "compare/map_proposal.h"
@@ -131,6 +133,22 @@ TEST(Evidence, AContainerAndItsOnlyLayerDoNotLoseTheirPartner) {
   }
 }
 
+// A port without the activation's module: what is left over is its convolution, whose layer inside has the partner.
+TEST(Evidence, ALayerThatIsKnownByItsValuesTakesNoOtherPartner) {
+  RunMaker reference, port;
+  const Values x = noise({4, 6}, 1), skipped = noise({4, 8}, 2), normed = noise({4, 6}, 3), active = noise({4, 6}, 4),
+               out = noise({4, 8}, 5);
+  reference.in("net.res.conv_shortcut", x).add("net.res.conv_shortcut", skipped);
+  reference.in("net.res.norm", x).add("net.res.norm", normed);
+  reference.in("net.res.nonlinearity", normed).add("net.res.nonlinearity", active);
+  reference.in("net.res.conv", active).add("net.res.conv", out);
+  port.in("m.res.norm", x).add("m.res.norm", normed);
+  port.in("m.res.conv", active).add("m.res.conv", out);
+  port.in("m.res.skip", x).in("m.res.skip.inner", x).add("m.res.skip.inner", skipped).add("m.res.skip", skipped);
+  for (const auto& [mine, of] : partners_of(reference, port)) EXPECT_NE(of, "net.res.nonlinearity") << mine;
+  EXPECT_EQ(compared(reference, port).verdict, "match");
+}
+
 TEST(Evidence, PassesInAnotherOrderAreFoundByContent) {
   RunMaker reference, port;
   const Values cond = noise({4, 6}, 1), uncond = noise({4, 6}, 2);
@@ -158,34 +176,50 @@ TEST(Evidence, ATensorHardlyBeyondItsLimitWhoseConsumersAgreeIsHarmless) {
   EXPECT_EQ(text.find("a bug there"), std::string::npos) << text;
 }
 
-TEST(Evidence, ANormIsJudgedByItsOwnInputs) {
+Values layer_normed(const Values& of, double eps) {
+  Values out = of;
+  for (int64_t row = 0; row < of.rows(); ++row) {
+    double mean = 0, var = 0;
+    for (const float v : of.row(row)) mean += v;
+    mean /= static_cast<double>(of.last());
+    for (const float v : of.row(row)) var += (v - mean) * (v - mean);
+    var /= static_cast<double>(of.last());
+    for (float& v : out.row(row)) v = static_cast<float>((v - mean) / std::sqrt(var + eps));
+  }
+  return out;
+}
+
+// A norm among neighbours that carry larger errors of their own; what comes after it agrees where `after` says so.
+Comparison with_a_norm(const std::function<Values(const Values&)>& own_norm, bool after) {
   RunMaker reference, port;
-  Values x = noise({16, 64}, 1, 0.7f);
-  const auto normed = [](const Values& of, double eps) {
-    Values out = of;
-    for (int64_t row = 0; row < of.rows(); ++row) {
-      double mean = 0, var = 0;
-      for (const float v : of.row(row)) mean += v;
-      mean /= static_cast<double>(of.last());
-      for (const float v : of.row(row)) var += (v - mean) * (v - mean);
-      var /= static_cast<double>(of.last());
-      for (float& v : out.row(row)) v = static_cast<float>((v - mean) / std::sqrt(var + eps));
-    }
-    return out;
-  };
-  // Neighbours carry larger errors of their own.
   for (int i = 0; i < 4; ++i) {
     const Values other = noise({16, 64}, 20u + static_cast<unsigned>(i));
     reference.add("net.other" + std::to_string(i), other);
     port.add("net.other" + std::to_string(i), with_rounding(other, 30u + static_cast<unsigned>(i), 1.5e-6f));
   }
-  const Values own = with_rounding(x, 5);
-  reference.in("net.norm", x).add("net.norm", normed(x, 1e-6));
-  port.in("net.norm", own).add("net.norm", normed(own, 1e-5));
-  const Comparison result = compared(reference, port);
-  ASSERT_EQ(result.verdict, "mismatch");
-  EXPECT_EQ(result.first->stage, "net.norm");
-  EXPECT_EQ(synthetic::first_cause(result), "norm.eps");
+  const Values x = noise({16, 64}, 1, 0.7f), own = with_rounding(x, 5), last = noise({16, 64}, 9);
+  reference.in("net.norm", x).add("net.norm", layer_normed(x, 1e-6));
+  port.in("net.norm", own).add("net.norm", own_norm(own));
+  if (after) reference.add("net.last", last), port.add("net.last", with_rounding(last, 6));
+  return compared(reference, port);
+}
+
+TEST(Evidence, ANormIsJudgedByItsOwnInputs) {
+  for (const bool after : {false, true}) {
+    const Comparison result = with_a_norm([](const Values& x) { return layer_normed(x, 1e-5); }, after);
+    ASSERT_EQ(result.verdict, "mismatch");
+    EXPECT_EQ(result.first->stage, "net.norm");
+    EXPECT_EQ(synthetic::first_cause(result), "norm.eps");
+  }
+}
+
+TEST(Evidence, WhatAStageMakesIsHarmlessWhereNoCauseExplainsItAndNothingFollows) {
+  const auto noisy = [](const Values& x) { return with_rounding(layer_normed(x, 1e-6), 7, 1e-5f); };
+  const Comparison result = with_a_norm(noisy, true);
+  EXPECT_EQ(result.verdict, "match");
+  EXPECT_EQ(std::count_if(result.results.begin(), result.results.end(),
+                          [](const PairResult& each) { return each.made_here && each.harmless; }),
+            1);
 }
 
 TEST(Evidence, AProgramThatFailedIsNoMatch) {

@@ -73,7 +73,10 @@ class Browser:
                 return answer["result"]
 
     def open(self, path):
-        self._call("Page.navigate", url=f"file://{path}")
+        self.open_url(f"file://{path}")
+
+    def open_url(self, url):
+        self._call("Page.navigate", url=url)
         while self._message().get("method") != "Page.loadEventFired":
             pass
 

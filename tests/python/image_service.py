@@ -58,7 +58,7 @@ class ImageServer:
     def openai(self, **options):
         import openai
 
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=self.token, **{"max_retries": 0, "timeout": 120, **options})
+        return openai.OpenAI(base_url=f"{self.url}/v1", **{"api_key": self.token, "max_retries": 0, "timeout": 120, **options})
 
     def request(self, method, path, body=None, headers=None, timeout=120):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)

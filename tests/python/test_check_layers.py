@@ -65,6 +65,13 @@ def test_other_ways_to_print_fail(tree, way):
     assert check(tree({"ops/say.cpp": 'void say() { print("{}", x); print_error("{}", x); file.write(1, x); snprintf(x, 1, x); }\n'}))[0] == 0
 
 
+@pytest.mark.parametrize("way", ["std::ifstream file(path)", "std::istringstream parts(text)", "std::ifstream in{path}"])
+def test_streams_that_swallow_failures_fail(tree, way):
+    status, text = check(tree({"ops/read.cpp": f"void read() {{ {way}; }}\n"}))
+    assert status == 1 and "strict_file()" in text
+    assert check(tree({"ops/read.cpp": "void read() { std::ifstream file = strict_file(path); }\n"}))[0] == 0
+
+
 def test_a_list_out_of_order_is_refused(tree):
     status, text = check(tree({"base/ok.h": ""}, layers="tensor: base\nbase:\n"))
     assert status != 0 and "not listed above" in text

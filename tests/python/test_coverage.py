@@ -85,6 +85,39 @@ def test_lines_are_told(tmp_path, python):
     assert 10 in functions["<module>"]["lines_run"], "the body of a class runs with its module"
 
 
+LATE = """\
+def known(x):
+    y = x + 1
+    return y
+
+def late(x):
+    if x == 900:
+        x = known(x)
+    return x
+
+def stream():
+    for i in range(600):
+        yield i
+    yield -1
+
+for i in range(1000):
+    known(i)
+    late(i)
+list(stream())
+late(900)
+"""
+
+
+@pytest.mark.parametrize("python", _PYTHONS.values(), ids=_PYTHONS)
+def test_a_line_that_first_runs_late_is_seen(tmp_path, python):
+    """Tracing ends for a function when all of its lines were seen, and not before."""
+    _, functions, _ = covered(tmp_path, "--lines", script=LATE, python=python)
+    assert functions["late"]["lines_run"] == functions["late"]["lines"] == [6, 7, 8]
+    assert functions["known"]["lines_run"] == [2, 3] and functions["known"]["calls"] == 1002
+    assert functions["stream"]["lines_run"] == functions["stream"]["lines"] == [11, 12, 13]
+    assert functions["<module>"]["lines_run"] == [1, 5, 10, 15, 16, 17, 18, 19]
+
+
 def test_a_program_that_fails_is_told_until_there(tmp_path):
     _, functions, done = covered(tmp_path, script="def f():\n    raise ValueError('x')\nf()\n", status=3)
     assert functions["f"]["calls"] == 1 and "ValueError: x" in done.stderr and "failed" in done.stderr

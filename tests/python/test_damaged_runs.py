@@ -1,6 +1,7 @@
 """A comparison looks at the bytes, and what it could not look at is in its verdict."""
 
 import json
+import os
 import pathlib
 import shutil
 import sys
@@ -133,3 +134,27 @@ def test_a_manifest_that_says_odd_things_is_read_or_refused(pair, field, value, 
     for words in (("compare", *pair), ("runs", "show", pair[1])):
         done = run(*words)
         assert done.returncode in (0, 1, 2) and "bug of ours" not in done.stderr, done.stderr
+
+
+PIECES = ["run.json", "records.jsonl", "weights.jsonl", "process.json", "output.log", "lock", "coverage", "tensors", "operations", "weights"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+@pytest.mark.parametrize("piece", [*PIECES, "a tensor"])
+def test_a_pipe_or_a_folder_in_a_file_s_place_is_never_waited_for(pair, piece, kind):
+    """Opening a pipe that nobody writes to waits for ever."""
+    place = file_of(pair[1], "second") if piece == "a tensor" else pair[1] / piece
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+    os.mkfifo(place) if kind == "pipe" else place.mkdir()
+    home = pair[1].parent / "home"
+    (home / "runs").mkdir(parents=True)
+    shutil.copytree(pair[0], home / "runs" / "good")
+    (home / "runs" / "bad").symlink_to(pair[1])
+    for words in (["compare", *pair], ["runs", "show", pair[1], "--verify"], ["health", pair[1]], ["runs", "list"], ["clean", "--dry-run"], ["kill-all", "--dry-run"]):
+        done = run("--home", home, *words, timeout=20)
+        assert done.returncode in (0, 1, 2, 3), (words, done.stderr)
+        assert done.returncode < 2 or "lockstep: [" in done.stderr, (words, done.stderr)
+        assert words[0] != "compare" or done.returncode != 0 or piece not in ("records.jsonl", "a tensor", "tensors"), done.stdout

@@ -123,6 +123,10 @@ def test_every_tool_is_listed_and_called(home, transport, mode):
             await call("compare", reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
             assert "do not diverge" in await call("zoom", fails=True, reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
             assert (await call("coverage", program=[sys.executable, "-c", "pass"]))["exit_code"] == 0
+            profiled = await call("profile", program=[sys.executable, "-c", "pass"])
+            assert profiled["exit_code"] == 0 and profiled["calls"] == 0
+            assert (await call("profile_compare", reference=profiled["run"], candidate=profiled["run"]))["stages"] == []
+            assert "--packages" in await call("prune", fails=True, program=[sys.executable, "-c", "pass"], dry_run=True)
             assert "no records" in await call("runs_health", fails=True, run=recorded["run"])
             assert (await call("clean", keep_last=1000))["removed"] is False
             assert (await call("kill-all"))["done"] is False

@@ -54,6 +54,7 @@ LIES = {
     "not kept": lambda answer: answer["tensors"][2].update(state="unread"),
     "a count": lambda answer: answer["notes"].append("3 tensors of yours have no partner, 3 names; the first is x"),
     "harmless": lambda answer: answer["notes"].append("net.block.other: 7 floors, a little beyond its limit: harmless"),
+    "beyond a limit that it keeps": lambda answer: answer["notes"].append("net.block.norm: 0.9 floors, a little beyond its limit, and everything made from it agrees: harmless"),
     "a bug beside a match": lambda answer: answer["growth"].update(words="the error begins at net.block: a bug there"),
     "a tensor that is not there": lambda answer: answer["tensors"][1]["partner"].update(name="nobody"),
 }

@@ -23,7 +23,7 @@ def run(tmp_path, *words, status=0):
     return done
 
 
-LESSONS = ["compare", "debug", "coverage", "agents"]
+LESSONS = ["compare", "debug", "coverage", "prune", "agents"]
 
 
 @pytest.mark.parametrize("lesson", LESSONS)

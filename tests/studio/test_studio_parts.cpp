@@ -163,13 +163,8 @@ TEST(Preview, MapsThePredictedCleanLatentToColours) {
   // One token of one channel: four latents. The clean one is latent - sigma * velocity.
   const Tensor latents = Tensor::from<float>({1, 1, 4}, {1.5f, 2.0f, -1.0f, 0.0f});
   const Tensor velocity = Tensor::from<float>({1, 1, 4}, {1.0f, 2.0f, 0.0f, 0.0f});
-  const WatchedStep step{.request = 0,
-                         .step = 1,
-                         .steps = 2,
-                         .latents = latents,
-                         .velocity = velocity,
-                         .sigma = 0.5f,
-                         .grid = {1, 1, 1}};
+  const WatchedStep step{
+      .request = 0, .step = 1, .steps = 2, .latents = latents, .velocity = velocity, .sigma = 0.5f, .grid = {1, 1, 1}};
   const PreviewMap map{{{100.0f, -50.0f, 0.0f}}, {10.0f, 100.0f, 7.0f}};
   const Tensor pixels = preview_pixels(step, map);
   ASSERT_EQ(pixels.shape(), (Shape{2, 2, 3}));

@@ -31,12 +31,32 @@ for i in range(150):
 
 FEW_RECORDS = RECORDS.replace("150", "5")
 
+BLOCK = """
+import torch
+
+class Block(torch.nn.Module):
+    def forward(self, x):
+        doubled = x * 2
+        return doubled - 1
+
+print(Block()(torch.arange(4.0)).sum().item())
+"""
+
 MESSAGES = [
     {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "faults", "version": "1"}}},
     {"jsonrpc": "2.0", "method": "notifications/initialized"},
     {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
     {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "runs_list", "arguments": {}}},
 ]
+EDITOR = [
+    {"seq": 1, "type": "request", "command": "initialize", "arguments": {"adapterID": "lockstep", "clientID": "faults"}},
+    {"seq": 2, "type": "request", "command": "disconnect", "arguments": {}},
+]
+
+
+def framed(message):
+    text = json.dumps(message)
+    return f"Content-Length: {len(text)}\r\n\r\n{text}"
 
 
 def png(width, height):
@@ -73,6 +93,18 @@ def inputs(folder):
     (folder / "stages.py").write_text("import numpy as np\nfrom lockstep import checkpoint\nfor i in range(3):\n    checkpoint(f'stage.{i}', np.full((4, 5), 1 + (i == 1), 'f4'))\n")
     (folder / "steps.py").write_text("import time\nfor i in range(3):\n    print(i)\n")
     (folder / "messages").write_text("".join(json.dumps(message) + "\n" for message in MESSAGES))
+    (folder / "editor").write_bytes("".join(framed(message) for message in EDITOR).encode())
+    (folder / "stages").write_text(f"#!/bin/sh\nexec '{sys.executable}' few.py\n")
+    (folder / "stages").chmod(0o755)
+
+
+def traced_runs(folder):
+    """Two runs of one block, of which one adds where the other subtracts, with their operations."""
+    for name, text in (("right", BLOCK), ("wrong", BLOCK.replace("doubled - 1", "doubled + 1"))):
+        (folder / f"{name}.py").write_text(text)
+        made = plain(folder, "--quiet", "record", "--inputs", "--operations", "Block", "--name", name, "--", sys.executable, f"{name}.py")
+        if made.returncode != 0:
+            raise SystemExit(f"no run to zoom into: {made.stderr}")
 
 
 @dataclasses.dataclass
@@ -88,6 +120,7 @@ class Command:
     answers: bool = False  # prints an answer a line: each is the usual one, or says that the call failed
     during: object = None  # (bench, ended) -> what is wrong while it runs, or None
     after: object = None  # (bench): puts away what it has left running
+    prepare: object = None  # (folder): makes what it needs besides the inputs that all have
     slow: bool = False  # a second or more, so not of the sample; and allocations by place
 
 
@@ -181,6 +214,10 @@ COMMANDS = [
     Command("compare report", ["--quiet", "compare", "good", "bad", "--report", "made.html"], status=1),
     Command("record true", ["record", "--", "true"], own_failure=125, records=True),
     Command("record", ["record", "--", sys.executable, "few.py"], own_failure=125, records=True, slow=True),
+    Command("reference", ["reference", "generate", "--python", "./stages", "--prompt", "a red circle"], records=True, slow=True),
+    Command("reference edit", ["reference", "edit", "--python", "./stages", "--input-image", "picture.png"], records=True, slow=True),
+    Command("zoom", ["--json", "zoom", "latest:right", "latest:wrong"], status=1, prepare=traced_runs, slow=True),
+    Command("dap", ["dap"], stdin="editor", beside=("home/service",), after=end_sessions, slow=True),
     Command("serve stop", ["serve", "--stop"]),
     Command("serve", ["serve"], during=use_service, slow=True),
     Command("debug sessions", ["--json", "debug", "sessions"], beside=("home/sessions", "home/service"), after=end_sessions, slow=True),

@@ -1,5 +1,6 @@
 """A program that stops before main() and is forked for every call that shall fail: see shim.c."""
 
+import ctypes
 import dataclasses
 import os
 import select
@@ -15,6 +16,11 @@ def build_shim(folder):
     shim = folder / "faults.so"
     subprocess.run([os.environ.get("CC", "cc"), "-O1", "-fPIC", "-shared", "-o", shim, ROOT / "tools" / "faults" / "shim.c", "-ldl"], check=True)
     return shim
+
+
+def keep_addresses():
+    """A place has the same address each time, so that it can be known again in another process."""
+    ctypes.CDLL(None).personality(0x0040000)  # ADDR_NO_RANDOMIZE
 
 
 @dataclasses.dataclass
@@ -34,7 +40,7 @@ class ForkServer:
         (out / "stdin").write_bytes(b"")
         here, there = os.pipe(), os.pipe()
         environment = {**environment_of(folder), "LD_PRELOAD": str(shim), "LOCKSTEP_FAULT_SERVER": f"{here[0]}:{there[1]}", "LOCKSTEP_FAULT_OUT": str(out)}
-        self.process = subprocess.Popen([PROGRAM, *words], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(here[0], there[1]))
+        self.process = subprocess.Popen([PROGRAM, *words], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(here[0], there[1]), preexec_fn=keep_addresses)
         os.close(here[0]), os.close(there[1])
         self.to, self.from_, self.said = here[1], there[0], b""
 

@@ -7,11 +7,14 @@ for times and ids) or it ends with its status for failures, with words, and ever
 the usual status stands for what the program itself did, as in `record`, the words are enough. Never a signal, a hang, a half-written file, a lost record, a wrong verdict or another status.
 
     tools/faults/inject.py [--sample N] [--seed S] [--only COMMAND] [--kind KIND] [--from N] [--jobs N] [--part K/N]
-                           [--places] [--trace]
+                           [--places [--known FILE]] [--lasting] [--trace]
 
 --sample draws N points of all, by seed. --jobs: how many are tried at a time.
---part 1/4 tries every fourth piece of the work, from the first on, so that it can be done in four sittings. --places fails, of allocations from one place of the program, the first alone
-(always so for commands that take a second). --trace shows where a call came from that ended badly.
+--part 1/4 tries every fourth piece of the work, from the first on, so that it can be done in four sittings. --places fails, of
+allocations from one place of the program (a stack of ten calls), the first alone, whichever command it is of; commands that
+take a second always fail the first of their own alone. --known FILE leaves out the places in that file and adds those that were
+tried, for the next sitting. --lasting fails the n-th call and all after it. --trace shows where a
+call came from that ended badly.
 """
 
 import argparse
@@ -73,8 +76,12 @@ def restore(folder, state):
     for key in sorted(state):
         if key in now and now[key] == state[key]:
             continue
+        if isinstance(now.get(key), str):
+            (folder / key).unlink()
         if state[key] is None:
             (folder / key).mkdir()
+        elif isinstance(state[key], str):
+            (folder / key).symlink_to(state[key].removeprefix("-> "))
         else:
             (folder / key).write_bytes(state[key])
 
@@ -106,6 +113,8 @@ class Bench:
         self.out = self.folder.with_suffix(".out")
         self.shim = shim
         shutil.copytree(original, self.folder)
+        if command.prepare:
+            command.prepare(self.folder)
         self.before = state_of(self.folder)
         self.known = {key: comparable(key, content) for key, content in self.before.items()}
         self.server = ForkServer(shim, command.words, self.folder, self.out)
@@ -226,7 +235,7 @@ class Bench:
         return None
 
     def places(self, kind):
-        """The number of the first call from each place."""
+        """Each place, with the number of the first call from it."""
         self.run(kind, "places", 60 * WAIT_SECS)
         restore(self.folder, self.before)
         seen = array.array("I")
@@ -235,25 +244,24 @@ class Bench:
         first = {}
         for call, place in enumerate(seen, 1):
             first.setdefault(place, call)
-        return sorted(first.values())
+        return first
 
     def plan(self, kinds, places, begin):
-        """Pieces of work: (kind, numbers of calls, whether it goes on behind them until the command gets through)."""
-        pieces = []
+        """The calls of each kind, with their places where they go by place; and how many make a piece of work."""
+        calls = {}
         for kind in kinds:
-            by_place = kind == "allocate" and (places or self.command.slow)
-            numbers = [call for call in (self.places(kind) if by_place else range(1, self.calls[kind] + 1)) if call >= begin]
-            size = max(1, int(PIECE_SECS / self.usual_secs))
-            cut = [numbers[at : at + size] for at in range(0, len(numbers), size)] or [[]]
-            pieces += [(kind, piece, piece is cut[-1] and not by_place) for piece in cut]
-        return pieces
+            if kind == "allocate" and (places or self.command.slow):
+                calls[kind] = {place: call for place, call in self.places(kind).items() if call >= begin}
+            else:
+                calls[kind] = [call for call in range(1, self.calls[kind] + 1) if call >= begin]
+        return calls, max(1, int(PIECE_SECS / self.usual_secs))
 
-    def try_piece(self, kind, numbers, goes_on, begin):
+    def try_piece(self, kind, numbers, goes_on, begin, lasting):
         tried, found = 0, []
 
         def hits(n):
             nonlocal tried
-            hit, wrong = self.problem(kind, n)
+            hit, wrong = self.problem(kind, f"{n}+" if lasting else n)
             tried += hit
             if wrong:
                 found.append(wrong)
@@ -323,42 +331,62 @@ def plan_of(number, kinds, places, begin):
         return str(why)
 
 
-def tried_piece(number, piece, begin):
+def tried_piece(number, piece, *how):
     try:
-        return worker.bench(COMMANDS[number]).try_piece(*piece, begin)
+        return worker.bench(COMMANDS[number]).try_piece(*piece, *how)
     except Unsteady as why:
         return 0, [str(why)]
+
+
+def pieces_of(plan, known, part, parts):
+    """Of this part of the work, without places that are known, which become so: (kind, numbers of calls, whether it goes on behind
+    them until the command gets through)."""
+    pieces = []
+    for kind, calls in plan[0].items():
+        by_place = isinstance(calls, dict)
+        places = {call: place for place, call in calls.items() if known is None or place not in known} if by_place else {}
+        numbers = sorted(places) if by_place else calls
+        cut = [numbers[at : at + plan[1]] for at in range(0, len(numbers), plan[1])] or [[]]
+        pieces += [(kind, piece, piece is cut[-1] and not by_place, [places[call] for call in piece if by_place]) for piece in cut]
+    pieces = pieces[part - 1 :: parts]
+    for piece in pieces if known is not None else []:
+        known.update(piece[3])
+    return [piece[:3] for piece in pieces]
 
 
 def whole(arguments, kinds, begun_with):
     """Every point of every command that was asked for: (how many, what is wrong)."""
     numbers = [i for i, command in enumerate(COMMANDS) if not arguments.only or command.name in arguments.only.split(",")]
     part, parts = map(int, arguments.part.split("/"))
-    points, found, left = collections.Counter(), collections.defaultdict(list), collections.Counter()
-    # The slow ones first, so that none of them is alone at the end.
-    numbers.sort(key=lambda number: not COMMANDS[number].slow)
+    points, found, left = collections.defaultdict(collections.Counter), collections.defaultdict(list), collections.Counter()
+    # The quick ones first: what places they share with others is tried with them.
+    numbers.sort(key=lambda number: COMMANDS[number].slow)
+    listed = pathlib.Path(arguments.known) if arguments.known else None
+    known = set(json.loads(listed.read_text()) if listed and listed.exists() else ()) if arguments.places else None
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, initializer=begin_worker, initargs=begun_with) as pool:
-        pending = {pool.submit(plan_of, number, kinds, arguments.places, arguments.begin): number for number in numbers}
-        planned = set(pending)
-        while pending:
-            done, _ = concurrent.futures.wait(pending, return_when=concurrent.futures.FIRST_COMPLETED)
-            for one in done:
-                number = pending.pop(one)
-                name = COMMANDS[number].name
-                if one in planned and not isinstance(one.result(), str):
-                    for piece in one.result()[part - 1 :: parts]:
-                        pending[pool.submit(tried_piece, number, piece, arguments.begin)] = number
-                        left[name] += 1
-                    continue
-                tried, wrong = (0, [one.result()]) if one in planned else one.result()
-                left[name] -= one not in planned
-                points[name] += tried
-                found[name] += wrong
-                for what in wrong:
-                    print(what, flush=True)
-                if left[name] == 0:
-                    print(f"{name}: {points[name]} points, {len(found[name])} wrong", flush=True)
-    return points.total(), [what for one in found.values() for what in one]
+        pending = {}
+        for number, plan in zip(numbers, pool.map(plan_of, numbers, *([one] * len(numbers) for one in (kinds, arguments.places, arguments.begin)))):
+            if isinstance(plan, str):
+                print(plan, flush=True)
+                found[COMMANDS[number].name].append(plan)
+                continue
+            for piece in pieces_of(plan, known, part, parts):
+                pending[pool.submit(tried_piece, number, piece, arguments.begin, arguments.lasting)] = (COMMANDS[number].name, piece[0])
+                left[COMMANDS[number].name] += 1
+        for one in concurrent.futures.as_completed(pending):
+            name, kind = pending[one]
+            tried, wrong = one.result()
+            left[name] -= 1
+            points[name][kind] += tried
+            found[name] += wrong
+            for what in wrong:
+                print(what, flush=True)
+            if left[name] == 0:
+                by_kind = ", ".join(f"{kind} {count}" for kind, count in points[name].items() if count)
+                print(f"{name}: {points[name].total()} points, {len(found[name])} wrong ({by_kind})", flush=True)
+    if listed and known:
+        listed.write_text(json.dumps(sorted(known)))
+    return sum(one.total() for one in points.values()), [what for one in found.values() for what in one]
 
 
 def main():
@@ -371,6 +399,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--places", action="store_true")
+    parser.add_argument("--known", default="")
+    parser.add_argument("--lasting", action="store_true")
     parser.add_argument("--trace", action="store_true")
     arguments = parser.parse_args()
     kinds = [kind for kind in KINDS if not arguments.kind or kind in arguments.kind.split(",")]

@@ -4,7 +4,8 @@
 // is forked that runs main() with the N-th call of that kind failing (later ones succeed), its output in files of the
 // folder LOCKSTEP_FAULT_OUT. On the second descriptor "pid P" says that it runs and "end STATUS HIT CALLS..." how it
 // ended: the status as of waitpid, whether the call was reached, and how many calls of each kind there were. So a point
-// costs a fork and not the loading of every library. "places" instead of a number fails nothing and writes a hash of the call stack of every call
+// costs a fork and not the loading of every library. "N+" fails the N-th call and all after it, as where the memory is gone
+// for good. "places" instead of a number fails nothing and writes a hash of the call stack of every call
 // to the file "places": two calls from one place can be told from calls from two.
 //
 // LOCKSTEP_FAULT_TRACE=1 prints where the failed call came from.
@@ -46,7 +47,7 @@ struct shared {
 
 static enum kind watched_kind = kNone;
 static long failing_call;
-static int armed, traces, notes_places;
+static int armed, traces, notes_places, lasts;
 static struct shared* shared;
 static __thread int inside __attribute__((tls_model("initial-exec")));
 
@@ -67,9 +68,9 @@ static int fails(enum kind kind) {
     shared->places[call - 1] = place();
     inside = 0;
   }
-  if (call != failing_call) return 0;
+  if (lasts ? call < failing_call : call != failing_call) return 0;
   atomic_store(&shared->hit, 1);
-  if (traces) {
+  if (traces && call == failing_call) {
     inside = 1;
     void* frames[40];
     backtrace_symbols_fd(frames, backtrace(frames, 40), STDERR_FILENO);
@@ -125,6 +126,7 @@ static void serve(int from, int to, const char* folder) {
       redirect(folder, "stdin", 0), redirect(folder, "stdout", 1), redirect(folder, "stderr", 2);
       notes_places = places;
       failing_call = places ? -1 : atol(which);
+      lasts = strchr(which, '+') != NULL;
       watched_kind = named;
       armed = 1;
       return;
@@ -228,6 +230,10 @@ DIR* opendir(const char* path) {
   REAL(DIR*, "opendir", const char*);
   return fails(kOpen) ? (errno = EMFILE, (DIR*)0) : real(path);
 }
+DIR* fdopendir(int fd) {
+  REAL(DIR*, "fdopendir", int);
+  return fails(kOpen) ? (errno = EMFILE, (DIR*)0) : real(fd);
+}
 int pipe2(int ends[2], int flags) { return fails(kOpen) ? (errno = EMFILE, -1) : (int)syscall(SYS_pipe2, ends, flags); }
 int pipe(int ends[2]) { return pipe2(ends, 0); }
 int dup(int fd) { return fails(kOpen) ? (errno = EMFILE, -1) : (int)syscall(SYS_dup, fd); }
@@ -240,6 +246,10 @@ size_t fread(void* to, size_t size, size_t count, FILE* file) {
 char* fgets(char* to, int bytes, FILE* file) {
   REAL(char*, "fgets", char*, int, FILE*);
   return fails(kRead) ? (errno = EIO, (char*)0) : real(to, bytes, file);
+}
+struct dirent* readdir(DIR* folder) {
+  REAL(struct dirent*, "readdir", DIR*);
+  return fails(kRead) ? (errno = EIO, (struct dirent*)0) : real(folder);
 }
 struct dirent64* readdir64(DIR* folder) {
   REAL(struct dirent64*, "readdir64", DIR*);

@@ -12,12 +12,33 @@ def _start_coverage(kind):
     coverage.start(os.path.join(os.environ["LOCKSTEP_RUN"], "coverage"), kind == "lines")
 
 
+def _start_profiler(evaluate):
+    from lockstep import profiler
+
+    profiler.start(os.path.join(os.environ["LOCKSTEP_RUN"], "profile"), evaluate)
+
+
+def _start_pruning():
+    from lockstep import pruning
+
+    folder = os.path.join(os.environ["LOCKSTEP_RUN"], "prune")
+    if os.environ["LOCKSTEP_PRUNE"] == "watch":
+        pruning.watch(folder)
+    else:
+        pruning.use_copy(os.environ["LOCKSTEP_PRUNE"], folder)
+
+
 def _start_recorder():
     from lockstep import _session
     from lockstep.recorder import install
 
-    if _session.asked_for():  # not where no run could be made
-        install()
+    if not _session.asked_for():  # where no run could be made
+        return
+    recorder = install()
+    if os.environ.get("LOCKSTEP_HEALTH"):
+        from lockstep import health_watch
+
+        health_watch.start(os.path.join(os.environ["LOCKSTEP_RUN"], "health"), recorder)
 
 
 def _run_next_sitecustomize():
@@ -33,7 +54,7 @@ def _run_next_sitecustomize():
 
 
 # Behind everything else: a lockstep that the program's own environment has installed comes first.
-if os.environ.get("LOCKSTEP_RECORD_MODULES") or os.environ.get("LOCKSTEP_COVERAGE"):
+if any(os.environ.get(f"LOCKSTEP_{what}") for what in ("RECORD_MODULES", "COVERAGE", "PROFILE", "PRUNE")):
     sys.path.append(os.path.dirname(os.path.dirname(_here)))
 if os.environ.get("LOCKSTEP_RECORD_MODULES"):
     try:
@@ -45,6 +66,16 @@ if os.environ.get("LOCKSTEP_COVERAGE") and os.environ.get("LOCKSTEP_RUN"):
         _start_coverage(os.environ["LOCKSTEP_COVERAGE"])
     except Exception as error:
         sys.stderr.write(f"lockstep: what runs is not counted: {error}\n")
+if os.environ.get("LOCKSTEP_PROFILE") and os.environ.get("LOCKSTEP_RUN"):
+    try:
+        _start_profiler(os.environ["LOCKSTEP_PROFILE"])
+    except Exception as error:
+        sys.stderr.write(f"lockstep: nothing is timed: {error}\n")
+if os.environ.get("LOCKSTEP_PRUNE") and os.environ.get("LOCKSTEP_RUN"):
+    try:
+        _start_pruning()
+    except Exception as error:
+        sys.stderr.write(f"lockstep: what the program needs is not known: {error}\n")
 import importlib.util  # noqa: E402  after the recorder, so that a broken one cannot stop us here
 
 _run_next_sitecustomize()

@@ -52,6 +52,10 @@ class ModuleNames:
             return type(module).__name__
         return entry[1]
 
+    def full_name_of(self, module, parent=None):
+        """A name for any module, whether its outputs are worth recording or not."""
+        return self.name_of(module, parent) or self._unnamed.get(id(module)) or type(module).__name__
+
     def weights_of(self, module):
         return self._framework.weights(module)
 

@@ -33,7 +33,6 @@ void search_additional_stage(Case& failing, Findings& out);
 void search_affine(Case& failing, Findings& out);
 void search_attention(Case& failing, Findings& out);
 void search_capture(Case& failing, Findings& out);
-void search_chain(Case& failing, Findings& out);
 void search_channelwise(Case& failing, Findings& out);
 void search_conditioning(Case& failing, Findings& out);
 void search_convolution(Case& failing, Findings& out);

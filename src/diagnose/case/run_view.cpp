@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "base/error.h"
+#include "base/strict_stream.h"
 #include "capture/run_reader.h"
 #include "diagnose/case/weight_source.h"
 #include "io/npy.h"
@@ -61,7 +61,10 @@ std::shared_ptr<const WeightSource> add_weights(const fs::path& folder, Json& he
   auto kept = std::make_shared<RecordedWeights>(folder);
   bool all_kept = true;
   constexpr size_t kMostWeights = 100000;
-  std::ifstream file(folder / "weights.jsonl", std::ios::binary);
+  const fs::path listed = folder / "weights.jsonl";
+  std::error_code none;
+  if (!fs::is_regular_file(listed, none)) return nullptr;  // a pipe would be waited for
+  std::ifstream file = strict_file(listed, std::ios::binary);
   std::string line;
   for (size_t i = 0; i < kMostWeights && std::getline(file, line); ++i) {
     const auto record = line.size() <= kMaxRecordBytes ? record_from_line(line) : std::nullopt;

@@ -128,6 +128,11 @@ std::vector<size_t> Structure::records_inside(const std::string& module, size_t 
   return out;
 }
 
+bool is_same_tensor(const RunView& run, size_t a, size_t b) {
+  const RecordedTensor &x = run.records[a], &y = run.records[b];
+  return a == b || (!x.checksum.empty() && x.checksum == y.checksum && x.dtype == y.dtype);
+}
+
 size_t first_with_these_values(const RunView& run, size_t record) {
   constexpr size_t kNearRecords = 64;  // looked through: a value is handed on at once
   size_t out = record;

@@ -40,6 +40,9 @@ std::string parent_of(const std::string& name);          // "" at the root
 std::string leaf_of(const std::string& name);
 bool is_inside(const std::string& name, const std::string& module);  // strictly below
 
+// One tensor at two places: handed on, or given to the next.
+bool is_same_tensor(const RunView& run, size_t a, size_t b);
+
 // The earliest record of the reference with the very same values: `attn` hands on what `attn.to_out.0` gave.
 size_t first_with_these_values(const RunView& run, size_t record);
 

@@ -118,7 +118,9 @@ Finding describe(Case& failing, const ChannelSearch& search, const Formula& r, c
       set("residual.sign", fmt::format("the sign of {} is wrong", search.label(term.item)));
     else
       set(alone ? Cause("affine.scale") : Cause("residual.factor"),
-          fmt::format("{} counts {} times, not {}", search.label(term.item), search.words(kr), search.words(kc)));
+          kr.is(1) ? fmt::format("use {} without the factor {}", search.label(term.item), search.words(kc))
+                   : fmt::format("multiply {} by {}, not by {}", search.label(term.item), search.words(kr),
+                                 search.words(kc)));
     return out;
   }
   if (r.offset.is_vector() && c.offset.is(0))

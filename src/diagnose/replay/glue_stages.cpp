@@ -42,6 +42,30 @@ VectorPart part_like(StageSources& in, size_t record, const std::vector<double>&
   return best;
 }
 
+// The source `at` in the place of another.
+template <typename Form>
+std::function<Flat(Sources)> with_source(const Form& own, size_t place, size_t at) {
+  return [own, place, at](Sources from) {
+    std::vector<const Flat*> moved(from.begin(), from.end());
+    moved[place] = from[at];
+    return own(moved);
+  };
+}
+
+// The same part of another vector that is cut into as many: the other stream's.
+template <typename Form>
+void add_other_vectors(StageSources& in, size_t record, const VectorPart& own_part, size_t place, Cause cause,
+                       const Form& own, Stage& out) {
+  const int64_t size = in.size(own_part.record);
+  for (const size_t other : in.vectors(record, size / static_cast<int64_t>(own_part.parts)))
+    if (other != own_part.record && in.size(other) == size && out.from.size() < 6) {
+      out.from.push_back(other);
+      out.edits.push_back({cause, fmt::format("the same with {}", in.name(other)),
+                           fmt::format("take {}", in.name(own_part.record)), 0.87,
+                           with_source(own, place, out.from.size() - 1)});
+    }
+}
+
 const float* part_of(const Flat& vector, size_t part, size_t width) {
   return vector.data() + part * width;
 }
@@ -205,6 +229,8 @@ Stage gated_stage(const StageSources& in, size_t gate, size_t up, size_t f, int6
       [](double (*act)(double), double x, double by) { return static_cast<float>(act(x * by)); });
   add("activation.product_missing", fmt::format("{} + {}", name, u), 0.85, f,
       [](double (*act)(double), double x, double by) { return static_cast<float>(act(x) + by); });
+  add("activation.added", fmt::format("{} of both, and their product", name), 0.85, f,
+      [](double (*act)(double), double x, double by) { return static_cast<float>(act(x) * act(by)); });
   for (size_t other = 0; other < functions.size() && f != 0; ++other)
     if (other != f && (other == 0 || functions[other].is_activation))
       add(other == 0 ? Cause("activation.missing") : Cause("activation.kind"),
@@ -240,14 +266,16 @@ std::optional<Stage> find_modulation(StageSources& in, size_t record) {
     const Modulation own{width, scale.part, shift.part};
     const Flat* given[] = {&x, &in.values(scale.record)};
     if (!in.explains(flat_distance(own(given), y))) continue;
-    return Stage{.from = {source, scale.record},
-                 .kind = "modulation",
-                 .place = "",
-                 .formula = fmt::format("{} * (1 + part {} of {}) + part {} of {}", in.name(source), scale.part + 1,
-                                        scale.parts, shift.part + 1, scale.parts),
-                 .apply = own,
-                 .work = 2 * in.size(record),
-                 .edits = modulation_edits(own, scale.parts, in.name(source))};
+    Stage out{.from = {source, scale.record},
+              .kind = "modulation",
+              .place = "",
+              .formula = fmt::format("{} * (1 + part {} of {}) + part {} of {}", in.name(source), scale.part + 1,
+                                     scale.parts, shift.part + 1, scale.parts),
+              .apply = own,
+              .work = 2 * in.size(record),
+              .edits = modulation_edits(own, scale.parts, in.name(source))};
+    add_other_vectors(in, record, scale, 1, "modulate.other_part", own, out);
+    return out;
   }
   return std::nullopt;
 }
@@ -300,6 +328,7 @@ std::optional<Stage> find_sum(StageSources& in, size_t record) {
                                other.factor = factor;
                                return other(from);
                              }});
+      if (gate) add_other_vectors(in, record, gate, 2, "gate.other_part", own, out);
       // Another tensor in the stream's place: it becomes one more source.
       for (const size_t other : in.near(record, in.size(record)))
         if (other != stream && other != branch && out.from.size() < 8) {
@@ -307,11 +336,7 @@ std::optional<Stage> find_sum(StageSources& in, size_t record) {
           out.from.push_back(other);
           out.edits.push_back({"residual.other_input",
                                fmt::format("{} + {}{}", in.name(other), gate ? "gate * " : "", b), "add " + a, 0.85,
-                               [own, at](Sources from) {
-                                 std::vector<const Flat*> moved(from.begin(), from.end());
-                                 moved[0] = from[at];
-                                 return own(moved);
-                               }});
+                               with_source(own, 0, at)});
         }
       return out;
     }
@@ -366,16 +391,37 @@ std::optional<Stage> find_part(StageSources& in, size_t record) {
   return std::nullopt;
 }
 
+Stage handed_stage(StageSources& in, size_t record) {
+  const auto values = std::make_shared<const Flat>(in.values(record));
+  const std::string name = in.name(record);
+  const auto times = [values](double factor) {
+    Flat out = *values;
+    for (float& x : out) x = static_cast<float>(factor * x);
+    return out;
+  };
+  Stage out{.record = record,
+            .kind = "given",
+            .place = place_of_code(name),
+            .formula = name + " as it is",
+            .apply = [values](Sources) { return *values; },
+            .work = in.size(record),
+            .is_recorded = true};
+  const int64_t width = in.width(record);
+  const double root = std::sqrt(static_cast<double>(width));
+  for (const auto& [factor, words] : {std::pair{root, "sqrt"}, {1 / root, "1/sqrt"}})
+    out.edits.push_back({"affine.scale", fmt::format("{} times {}({})", name, words, width), "remove the factor", 0.85,
+                         [times, factor = factor](Sources) { return times(factor); }});
+  out.numbers.push_back({"affine.scale", name + " times", "remove the factor",
+                         [times](Sources, double factor) { return times(factor); }});
+  return out;
+}
+
 Stage given_stage(StageSources& in, size_t record) {
   const auto values = std::make_shared<const Flat>(in.values(record));
   const size_t width = static_cast<size_t>(in.width(record));
   const std::string name = in.name(record);
-  Stage out{.record = record,
-            .kind = "given",
-            .place = place_of_code(name),
-            .formula = name,
-            .apply = [values](Sources) { return *values; },
-            .work = in.size(record)};
+  Stage out = handed_stage(in, record);
+  out.is_recorded = false;
   const auto add = [&](Cause cause, std::string yours, std::string fix, auto&& move) {
     out.edits.push_back({cause, std::move(yours), std::move(fix), 1.0, [=](Sources) {
                            Flat moved = *values;

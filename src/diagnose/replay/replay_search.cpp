@@ -73,9 +73,9 @@ struct Explained {
 
 class Search {
  public:
-  // `exactly`: of so many tensors that it may be, nothing less is an answer.
-  Search(Case& failing, StageGraph& graph, std::vector<size_t> targets, bool exactly)
-      : failing_(failing), graph_(graph), targets_(std::move(targets)), exactly_(exactly), budget_(kMostWork) {}
+  // `likely`: what it is taken to be. For any other tensor that it may be, of many, nothing but the last digits counts.
+  Search(Case& failing, StageGraph& graph, std::vector<size_t> targets, size_t likely)
+      : failing_(failing), graph_(graph), targets_(std::move(targets)), likely_(likely), budget_(kMostWork) {}
 
   std::optional<Explained> best() {
     std::vector<Group> groups = groups_of(graph_.stages());
@@ -84,14 +84,19 @@ class Search {
                           [&](const Group& group) { return graph_.stages()[group[0]].edits.size() < kFewEdits; });
     for (const bool rare : {false, true})
       for (const Group& group : groups) try_group(group, rare);
-    for (const Group& group : groups)
-      for (size_t i = 0; !best_ && i < graph_.stages()[group[0]].numbers.size(); ++i) solve(group, i);
+    const auto solve_all = [&](bool recorded) {
+      for (const Group& group : groups)
+        for (size_t i = 0; !best_ && i < graph_.stages()[group[0]].numbers.size(); ++i)
+          if (graph_.stages()[group[0]].is_recorded == recorded) solve(group, i);
+    };
+    solve_all(false);
     // Weights are loaded one by one: a mistake there may be one layer's.
     for (const Group& group : groups)
       for (const size_t stage : group)
         for (size_t edit = 0; !best_ && group.size() > 1 && edit < graph_.stages()[stage].edits.size(); ++edit)
           if (graph_.stages()[stage].edits[edit].blame == Blame::kWeights && budget_.spend(graph_.work_of({stage})))
             consider({stage}, edit);
+    solve_all(true);  // a factor on the way to a stage says less than one of the stage's own
     return best_;
   }
 
@@ -118,7 +123,8 @@ class Search {
     const std::map<size_t, Flat> made = graph_.replay(changes);
     for (const size_t target : targets_)
       if (const auto values = made.find(target); values != made.end())
-        take({group[0], edit, target, flat_distance(values->second, failing_.c.v), first.complexity, changes.size()});
+        take({group[0], edit, target, flat_distance(values->second, graph_.sources().bad()), first.complexity,
+              changes.size()});
   }
 
   // On a grid of all sizes first, then ever closer.
@@ -140,7 +146,7 @@ class Search {
       const std::map<size_t, Flat> made = graph_.replay(changes);
       for (const size_t target : targets_)
         if (const auto values = made.find(target); values != made.end())
-          if (const double residual = flat_distance(values->second, failing_.c.v); residual < best.residual)
+          if (const double residual = flat_distance(values->second, graph_.sources().bad()); residual < best.residual)
             best.residual = residual, best.target = target, best.number = x;
     };
     for (double x = 1e-8; x < 1e4; x *= x < 1e-3 ? 10 : 1.3) consider_number(x);
@@ -152,9 +158,9 @@ class Search {
   }
 
   void take(const Explained& found) {
-    const bool fits =
-        exactly_ ? found.residual <= 2 * failing_.tolerance
-                 : failing_.explains_candidate(found.residual) && failing_.is_better(found.residual, failing_.error);
+    const bool fits = found.target != likely_ ? found.residual <= 2 * failing_.tolerance
+                                              : failing_.explains_candidate(found.residual) &&
+                                                    failing_.is_better(found.residual, failing_.error);
     if (!fits) return;
     const bool alike = best_ && found.residual < kAlike * best_->residual && best_->residual < kAlike * found.residual;
     if (best_ && (alike ? found.complexity >= best_->complexity : found.residual >= best_->residual)) return;
@@ -164,7 +170,7 @@ class Search {
   Case& failing_;
   StageGraph& graph_;
   std::vector<size_t> targets_;
-  bool exactly_;
+  size_t likely_;
   Budget budget_;
   std::optional<Explained> best_;
 };
@@ -193,32 +199,37 @@ Finding finding_of(StageGraph& graph, const Explained& found, double reference) 
   } else {
     edit = stage.edits[found.edit];
   }
-  return {
-      .cause = edit.cause,
-      .explanation = fmt::format("{} is not in your run; reference: {}; yours, to give what it gave: {}{}",
-                                 graph.sources().name(stage.record), stage.formula, edit.yours,
-                                 found.members > 1 ? fmt::format(" (there and in {} more)", found.members - 1) : ""),
-      .fix = edit.fix,
-      .look_at = graph.sources().run().records[stage.record].key.name,
-      .residual_reference = reference,
-      .residual = found.residual,
-      .complexity = edit.complexity,
-      .blame = edit.blame};
+  return {.cause = edit.cause,
+          .explanation = fmt::format(
+              "{}reference: {}; yours, to give what it gave: {}{}",
+              stage.is_recorded ? "" : graph.sources().name(stage.record) + " is not in your run; ", stage.formula,
+              edit.yours, found.members > 1 ? fmt::format(" (there and in {} more)", found.members - 1) : ""),
+          .fix = edit.fix,
+          .look_at = graph.sources().run().records[stage.record].key.name,
+          .residual_reference = reference,
+          .residual = found.residual,
+          .complexity = edit.complexity,
+          .blame = edit.blame};
 }
 
-Replayed searched(Case& failing, const std::vector<size_t>& targets, bool exactly) {
+Replayed searched(Case& failing, const std::vector<size_t>& targets, size_t likely) {
   Replayed out;
   StageGraph graph(failing, targets);
-  for (const Stage& stage : graph.stages()) out.stages.push_back(graph.sources().name(stage.record));
-  for (const size_t leaf : graph.leaves()) out.starts.push_back(graph.sources().name(leaf));
+  if (likely != SIZE_MAX) likely = graph.sources().origin(likely);
   double reference = 0;
   const std::vector<size_t> replayed = replayed_targets(graph, failing, reference);
-  out.is_replayed = !replayed.empty();
   if (replayed.empty()) return out;
-  if (const auto found = Search(failing, graph, replayed, exactly).best()) {
+  out.target = likely;
+  if (const auto found = Search(failing, graph, replayed, likely).best()) {
     out.target = found->target;
     out.finding = finding_of(graph, *found, reference);
   }
+  out.is_replayed = std::find(replayed.begin(), replayed.end(), out.target) != replayed.end();
+  const std::set<size_t> makers = graph.makers_of(out.target);
+  for (const Stage& stage : graph.stages())
+    if (makers.contains(stage.record) && !stage.is_recorded) out.stages.push_back(graph.sources().name(stage.record));
+  for (const size_t leaf : graph.leaves())
+    if (makers.contains(leaf)) out.starts.push_back(graph.sources().name(leaf));
   return out;
 }
 
@@ -226,11 +237,12 @@ Replayed searched(Case& failing, const std::vector<size_t>& targets, bool exactl
 
 Replayed search_stages_between(Case& failing) {
   if (failing.r.empty() || failing.r.size() != failing.c.size() || !std::isfinite(failing.error)) return {};
-  return searched(failing, {failing.reference_record()}, false);
+  return searched(failing, {failing.reference_record()}, failing.reference_record());
 }
 
-Replayed search_partner(Case& failing, const std::vector<size_t>& targets) {
-  return failing.c.empty() || targets.empty() ? Replayed{} : searched(failing, targets, true);
+Replayed search_partner(Case& failing, std::vector<size_t> targets, size_t likely) {
+  if (likely != SIZE_MAX) targets.push_back(likely);
+  return failing.c.empty() || targets.empty() ? Replayed{} : searched(failing, targets, likely);
 }
 
 }  // namespace lockstep

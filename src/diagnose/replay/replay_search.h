@@ -19,7 +19,8 @@ struct Replayed {
 
 Replayed search_stages_between(Case& failing);
 
-// A tensor of the candidate's whose partner is not known: with one stage done otherwise, it is one of `targets`.
-Replayed search_partner(Case& failing, const std::vector<size_t>& targets);
+// A tensor of the candidate's whose partner is not sure: with one stage done otherwise, it is one of `targets` to the
+// last digits, or the `likely` one as well as an explanation must be (SIZE_MAX: none is likely).
+Replayed search_partner(Case& failing, std::vector<size_t> targets, size_t likely);
 
 }  // namespace lockstep

@@ -13,9 +13,10 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostLinearWork = int64_t{1} << 28;
+constexpr int64_t kMostLinearWork = int64_t{1} << 29;
 constexpr size_t kMostOtherWeights = 16;
-constexpr double kFarOff = 1e-2;  // in a first look at a few elements
+constexpr int64_t kMostOtherElements = int64_t{1} << 25;  // of the other weights of one layer together
+constexpr double kFarOff = 1e-2;                          // in a first look at a few elements
 
 std::function<Flat(Sources)> each_element(size_t function) {
   return [function](Sources from) {
@@ -43,10 +44,10 @@ std::vector<std::string> weights_beside(const StageSources& in, const std::strin
   while (!layer.empty() && place_of_code(leaf_of(layer)) != "#") layer = parent_of(layer);
   if (layer.empty()) layer = module.substr(0, module.find('.'));  // no list of layers: all of the model
   if (!source) return out;
+  const size_t most = std::min(kMostOtherWeights, static_cast<size_t>(kMostOtherElements / checked_numel(shape)));
   const auto& shapes = source->shapes();
   for (auto it = shapes.lower_bound(layer + "."); it != shapes.end() && it->first.starts_with(layer + "."); ++it)
-    if (it->second == shape && it->first != module + ".weight" && it->first.ends_with(".weight") &&
-        out.size() < kMostOtherWeights)
+    if (it->second == shape && it->first != module + ".weight" && it->first.ends_with(".weight") && out.size() < most)
       out.push_back(it->first);
   return out;
 }
@@ -112,12 +113,11 @@ std::optional<Stage> find_linear(StageSources& in, size_t record) {
   const size_t input = only_input(in, record);
   if (input == SIZE_MAX || in.size(input) == 0) return std::nullopt;
   const std::string& module = in.failing().structure().site(record).module;
-  const Values* weight = in.weight(module + ".weight");
-  if (!weight || weight->rank() != 2) return std::nullopt;
-  const int64_t n = weight->shape[0], k = weight->shape[1], rows = in.size(input) / k;
+  const auto w = in.weight(module + ".weight");
+  if (!w || w->rank() != 2) return std::nullopt;
+  const int64_t n = w->shape[0], k = w->shape[1], rows = in.size(input) / k;
   if (in.width(input) != k || rows * n != in.size(record) || rows * n * k > kMostLinearWork) return std::nullopt;
-  const auto w = std::make_shared<const Values>(*weight);
-  const Values* of_bias = in.weight(module + ".bias");
+  const auto of_bias = in.weight(module + ".bias");
   const Flat b = of_bias ? of_bias->v : Flat();
   const auto with = [](std::shared_ptr<const Values> matrix, Flat bias) {
     return [=](Sources from) { return row_product(*from[0], *matrix, bias); };
@@ -136,11 +136,10 @@ std::optional<Stage> find_linear(StageSources& in, size_t record) {
     out.edits.push_back({"linear.transposed_weight", "x W + b", fmt::format("transpose {}.weight", module), 0.8,
                          with(std::make_shared<const Values>(permuted(*w, {1, 0})), b), Blame::kWeights});
   for (const std::string& name : weights_beside(in, module, w->shape)) {
-    const Values* other = in.weight(name);
-    if (!other) continue;
-    const auto matrix = std::make_shared<const Values>(*other);
+    const auto matrix = in.weight(name);
+    if (!matrix) continue;
     const std::string layer = parent_of(name);
-    const Values* their_bias = in.weight(layer + ".bias");
+    const auto their_bias = in.weight(layer + ".bias");
     const std::string yours = fmt::format("x W^T with {}", name), fix = fmt::format("load {}.weight", module);
     out.edits.push_back({"linear.other_weight", yours, fix, 0.85, with(matrix, b), Blame::kWeights});
     if (!b.empty() && their_bias && their_bias->v.size() == b.size())
@@ -157,13 +156,12 @@ std::optional<Stage> find_embedding(StageSources& in, size_t record) {
   const std::string& module = structure.site(record).module;
   if (in.run().records[record].role != Role::kOutput || module.empty() || structure.is_container(module))
     return std::nullopt;
-  const Values* table = in.weight(module + ".weight");
+  const auto rows = in.weight(module + ".weight");
   const auto given = structure.records_of(module, Role::kInput, record);
-  if (!table || table->rank() != 2 || given.size() != 1 || given[0] > record) return std::nullopt;
+  if (!rows || rows->rank() != 2 || given.size() != 1 || given[0] > record) return std::nullopt;
   const RecordedTensor& ids = in.run().records[given[0]];
-  const int64_t width = table->last();
+  const int64_t width = rows->last();
   if (!ids.load || is_floating(ids.dtype) || checked_numel(ids.shape) * width != in.size(record)) return std::nullopt;
-  const auto rows = std::make_shared<const Values>(*table);
   // Ids of so small a vocabulary are exact as floats.
   const auto look_up = [rows](int shift, float factor) {
     return [=](Sources from) {
@@ -199,9 +197,9 @@ std::optional<Stage> find_norm(StageSources& in, size_t record) {
   NormForm norm;
   norm.span = static_cast<size_t>(last);
   for (const char* name : {".weight", ".gamma"})
-    if (const Values* weight = in.weight(module + name); weight && weight->size() == last && !norm.weight.size())
+    if (const auto weight = in.weight(module + name); weight && weight->size() == last && !norm.weight.size())
       norm.weight = weight->v;
-  if (const Values* bias = in.weight(module + ".bias"); bias && bias->size() == last) norm.bias = bias->v;
+  if (const auto bias = in.weight(module + ".bias"); bias && bias->size() == last) norm.bias = bias->v;
   if (input == SIZE_MAX || in.size(input) != in.size(record) || last < 2) return std::nullopt;
   const Flat &x = in.values(input), &y = in.values(record);
   for (const NormKind kind : {NormKind::kLayer, NormKind::kRms, NormKind::kUnit})
@@ -216,6 +214,14 @@ std::optional<Stage> find_norm(StageSources& in, size_t record) {
                 .apply = norm,
                 .work = 8 * in.size(record)};
       add_norm_edits(module, norm, out.edits);
+      if (!norm.weight.empty())
+        for (const std::string& name : weights_beside(in, module, {last}))
+          if (const auto weight = in.weight(name)) {
+            NormForm other = norm;
+            other.weight = weight->v;
+            out.edits.push_back({"norm.other_weight", fmt::format("{}(x) times {}", kind_name(kind), name),
+                                 fmt::format("load {}.weight", module), 0.85, other, Blame::kWeights});
+          }
       out.numbers.push_back({"norm.eps", fmt::format("{}(x) with eps", kind_name(kind)),
                              fmt::format("use eps {:g}", eps), [norm](Sources from, double wrong) {
                                NormForm other = norm;

@@ -41,6 +41,7 @@ struct Stage {
   int64_t work = 0;  // multiplications
   std::vector<StageEdit> edits = {};
   std::vector<StageNumber> numbers = {};
+  bool is_recorded = false;  // by the candidate too: the stage is what happens to it afterwards
 };
 
 // "layers.0.attn" → "layers.#.attn": what all layers share.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "base/interrupt.h"
 #include "measure/residual.h"
@@ -9,9 +10,10 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostStages = 320, kMostNear = 24;
-constexpr int64_t kMostElements = int64_t{1} << 21;  // of a tensor that is replayed
-constexpr int64_t kMostWeight = int64_t{1} << 24;
+constexpr size_t kMostStages = 320, kMostSampledStages = 24, kMostNear = 24, kMostBefore = 512;
+constexpr int64_t kMostElements = int64_t{1} << 21;  // of a tensor that is replayed as a whole
+constexpr int64_t kMostTokens = 12;                  // of one that is not
+constexpr int64_t kMostWeight = int64_t{1} << 27;
 
 }  // namespace
 
@@ -34,26 +36,58 @@ double flat_distance(const Flat& made, const Flat& recorded) {
   return apart.relative();
 }
 
+StageSources::StageSources(Case& failing) : failing_(failing), tokens_(failing.c.rows()), bad_(failing.c.v) {
+  if (tokens_ <= kMostTokens) return;
+  // Large is what the bad tensor is made from: it may itself be the narrow end of a model.
+  bool large = failing.c.size() > kMostElements;
+  for (size_t i = failing.reference_record(), seen = 0; i-- > 0 && seen < kMostBefore && !large; ++seen) {
+    const Shape& shape = run().records[i].shape;
+    const int64_t size = checked_numel(shape);
+    large =
+        size > kMostElements && size / shape.back() % tokens_ == 0 && same_call(run(), i, failing.reference_record());
+  }
+  if (!large) return;
+  sample_ = sample_indices(tokens_, kMostTokens);
+  bad_ = take_rows(failing.c, sample_).v;
+}
+
+bool StageSources::has_tokens(const RecordedTensor& tensor) const {
+  const int64_t rows = checked_numel(tensor.shape) / std::max<int64_t>(1, tensor.shape.back());
+  return is_sampled() && rows >= tokens_ && rows % tokens_ == 0;
+}
+
 const Flat& StageSources::values(size_t record) {
   const auto [found, is_new] = values_.try_emplace(record);
-  if (is_new && run().records[record].load) found->second = values_from(run().records[record].load()).v;
+  const RecordedTensor& tensor = run().records[record];
+  if (!is_new || !tensor.load) return found->second;
+  if (!has_tokens(tensor)) {
+    found->second = values_from(tensor.load()).v;
+    return found->second;
+  }
+  const Tensor whole = tensor.load().contiguous();
+  const Tensor tokens = whole.reshape({tokens_, whole.numel() / tokens_});
+  for (const int64_t token : sample_) {
+    const Values row = values_from(tokens.slice(0, token, token + 1));
+    found->second.insert(found->second.end(), row.v.begin(), row.v.end());
+  }
   return found->second;
 }
 
-const Values* StageSources::weight(const std::string& name) {
+std::shared_ptr<const Values> StageSources::weight(const std::string& name) {
   const auto [found, is_new] = weights_.try_emplace(name);
   const auto& source = failing_.weights_c ? failing_.weights_c : failing_.weights_r;
   if (is_new && source)
     if (const auto known = source->shapes().find(name);
         known != source->shapes().end() && checked_numel(known->second) <= kMostWeight)
-      found->second = source->find(name);
-  return found->second ? &*found->second : nullptr;
+      if (auto values = source->find(name)) found->second = std::make_shared<const Values>(std::move(*values));
+  return found->second;
 }
 
 int64_t StageSources::size(size_t record) const {
   const RecordedTensor& tensor = run().records[record];
   if (!tensor.load || !is_floating(tensor.dtype) || tensor.shape.empty()) return 0;
   const int64_t size = checked_numel(tensor.shape);
+  if (has_tokens(tensor)) return size / tokens_ * static_cast<int64_t>(sample_.size());
   return size <= kMostElements ? size : 0;
 }
 
@@ -117,7 +151,8 @@ StageGraph::StageGraph(Case& failing, const std::vector<size_t>& targets) : in_(
   for (const size_t target : targets) targets_.insert(in_.origin(target));
   std::set<size_t> waiting = targets_, seen;
   std::map<size_t, Stage> found;
-  while (!waiting.empty() && found.size() < kMostStages) {
+  const size_t most = in_.is_sampled() ? kMostSampledStages : kMostStages;
+  while (!waiting.empty() && found.size() < most) {
     const size_t record = *waiting.rbegin();  // the latest first
     waiting.erase(record);
     if (!seen.insert(record).second) continue;
@@ -126,7 +161,8 @@ StageGraph::StageGraph(Case& failing, const std::vector<size_t>& targets) : in_(
     std::optional<Stage> stage = known ? std::nullopt : find(record);
     if (!stage) {
       leaves_.push_back(record);
-      if (!known && in_.size(record) > 0 && !targets_.contains(record)) found.emplace(record, given_stage(in_, record));
+      if (in_.size(record) > 0 && !targets_.contains(record))
+        found.emplace(record, known ? handed_stage(in_, record) : given_stage(in_, record));
       continue;
     }
     for (size_t& from : stage->from) waiting.insert(from = in_.origin(from));
@@ -140,6 +176,13 @@ std::vector<size_t> StageGraph::targets() const {
   std::vector<size_t> out;
   for (const Stage& stage : stages_)
     if (targets_.contains(stage.record)) out.push_back(stage.record);
+  return out;
+}
+
+std::set<size_t> StageGraph::makers_of(size_t record) const {
+  std::set<size_t> out{record};
+  for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage)  // what is made later is seen first
+    if (out.contains(stage->record)) out.insert(stage->from.begin(), stage->from.end());
   return out;
 }
 
@@ -158,8 +201,13 @@ bool StageGraph::is_known(size_t record) const {
 std::optional<Stage> StageGraph::find(size_t record) {
   const RecordedTensor& tensor = in_.run().records[record];
   if (in_.size(record) == 0) return std::nullopt;
-  for (const auto finder : {find_linear, find_embedding, find_norm, find_function, find_modulation, find_attention,
-                            find_sum, find_product, find_guidance, find_part})
+  using Finder = std::optional<Stage> (*)(StageSources&, size_t);
+  static constexpr Finder kOfTokens[] = {find_linear,     find_norm, find_function,
+                                         find_modulation, find_sum,  find_product};
+  static constexpr Finder kOfAll[] = {find_linear,    find_embedding, find_norm,    find_function, find_modulation,
+                                      find_attention, find_sum,       find_product, find_guidance, find_part};
+  const std::span<const Finder> finders = in_.is_sampled() ? std::span<const Finder>(kOfTokens) : kOfAll;
+  for (const Finder finder : finders)
     if (std::optional<Stage> stage = finder(in_, record)) {
       stage->record = record;
       if (stage->place.empty())

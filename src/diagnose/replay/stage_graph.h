@@ -2,6 +2,7 @@
 // read off the reference's record and replayed with some of them done otherwise.
 #pragma once
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,16 +13,19 @@
 
 namespace lockstep {
 
-// The records and weights that stages are read from.
+// The records and weights that stages are read from. Tensors of a large model are read at a few tokens: then only
+// stages that make a token from a token can be replayed.
 class StageSources {
  public:
-  explicit StageSources(Case& failing) : failing_(failing) {}
+  explicit StageSources(Case& failing);
 
   Case& failing() const { return failing_; }
   const RunView& run() const { return failing_.reference_run(); }
-  const Flat& values(size_t record);              // of the reference
-  const Values* weight(const std::string& name);  // null: there is none
-  int64_t size(size_t record) const;              // 0: not a tensor of floats whose values were kept
+  bool is_sampled() const { return !sample_.empty(); }
+  const Flat& values(size_t record);                              // of the reference
+  const Flat& bad() const { return bad_; }                        // the candidate's bad tensor
+  std::shared_ptr<const Values> weight(const std::string& name);  // null: there is none
+  int64_t size(size_t record) const;                              // 0: not a tensor of floats whose values were kept
   int64_t width(size_t record) const { return run().records[record].shape.back(); }
   size_t origin(size_t record) const;  // the earliest record of the same values
   std::string name(size_t record) const;
@@ -33,10 +37,15 @@ class StageSources {
   void set_tolerance(double tolerance) { tolerance_ = tolerance; }
 
  private:
+  bool has_tokens(const RecordedTensor& tensor) const;
+
   Case& failing_;
   double tolerance_ = kFit;
+  int64_t tokens_ = 0;           // of the bad tensor
+  std::vector<int64_t> sample_;  // those that are read; empty: whole tensors are
+  Flat bad_;
   std::map<size_t, Flat> values_;
-  std::map<std::string, std::optional<Values>> weights_;
+  std::map<std::string, std::shared_ptr<const Values>> weights_;
 };
 
 // Each looks at one record and says how it is made, where it is made in that way.
@@ -52,6 +61,8 @@ std::optional<Stage> find_part(StageSources& in, size_t record);
 std::optional<Stage> find_guidance(StageSources& in, size_t record);
 // A tensor of which nothing is known but its values, and which the candidate did not record: it may lie otherwise.
 Stage given_stage(StageSources& in, size_t record);
+// A tensor that both recorded and that agrees: it may be scaled on its way to those that use it.
+Stage handed_stage(StageSources& in, size_t record);
 
 // A record that is a function of each element of another: which of `element_functions`, of what.
 struct FunctionOf {
@@ -66,7 +77,8 @@ class StageGraph {
 
   const std::vector<Stage>& stages() const { return stages_; }  // in the order in which they run
   const std::vector<size_t>& leaves() const { return leaves_; }
-  std::vector<size_t> targets() const;  // those that can be made
+  std::vector<size_t> targets() const;              // those that can be made
+  std::set<size_t> makers_of(size_t record) const;  // it, and the records that it is made from
   StageSources& sources() { return in_; }
 
   struct Change {

@@ -76,8 +76,8 @@ Captioner::Captioner(const Stages& stages)
 std::string Captioner::describe(const Tensor& rgb, const GenerateRequest& request) const {
   const VisionInput input = processor_.patches({rgb});
   const int64_t image_token = tower_->config().image_token;
-  std::vector<int64_t> ids =
-      tokenize_caption_request(*tokenizer_, request.english_caption, input.grids[0].rows(tower_->config()), image_token);
+  std::vector<int64_t> ids = tokenize_caption_request(*tokenizer_, request.english_caption,
+                                                      input.grids[0].rows(tower_->config()), image_token);
   const size_t asked = ids.size();
   const Execution stage{.backend = stages_.backend(), .dtype = stages_.dtype()};  // not offered: a pass for each token
   const Ctx ctx(stage, "text_encoder");
@@ -92,11 +92,11 @@ std::string Captioner::describe(const Tensor& rgb, const GenerateRequest& reques
   for (const models::TextPosition& place : places)
     next_place = std::max(next_place, *std::max_element(place.begin(), place.end()) + 1);
   Tensor hidden = model_->forward({.ids = ids,
-                                  .image_rows = tower_->forward(input.patches, input.grids, ctx),
-                                  .image_token = image_token,
-                                  .positions = places,
-                                  .cache = &cache},
-                                 ctx);
+                                   .image_rows = tower_->forward(input.patches, input.grids, ctx),
+                                   .image_token = image_token,
+                                   .positions = places,
+                                   .cache = &cache},
+                                  ctx);
   const int most = rehearsing() ? 2 : kMostCaptionTokens;
   stages_.report("caption", 0, most);
   for (int written = 0; written < most; ++written) {

@@ -35,10 +35,11 @@ std::vector<GenerateRequest> with_captions(const Stages& stages, const std::vect
 std::vector<Embeddings> encode_layered_prompts(const Stages& stages, const std::vector<GenerateRequest>& requests) {
   const auto tokenizer = stages.tokenizer();
   const auto encoder = stages.text_encoder();
-  return embed_all(
-      stages, requests, [&](const GenerateRequest& request, const std::string& prompt, std::string_view pass) {
-        return embed_prompt(stages, *encoder, tokenize_whole_prompt(*tokenizer, prompt), request.max_prompt_tokens, pass);
-      });
+  return embed_all(stages, requests,
+                   [&](const GenerateRequest& request, const std::string& prompt, std::string_view pass) {
+                     return embed_prompt(stages, *encoder, tokenize_whole_prompt(*tokenizer, prompt),
+                                         request.max_prompt_tokens, pass);
+                   });
 }
 
 }  // namespace

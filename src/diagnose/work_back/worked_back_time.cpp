@@ -1,4 +1,4 @@
-#include "diagnose/chain/worked_back_time.h"
+#include "diagnose/work_back/worked_back_time.h"
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // A timestep that was not recorded, read back from its embedding of sines and cosines.
 #pragma once
-#include "diagnose/chain/work_back.h"
+#include "diagnose/work_back/work_back.h"
 
 namespace lockstep {
 

@@ -1,12 +1,12 @@
-#include "diagnose/chain/work_back.h"
+#include "diagnose/work_back/work_back.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "diagnose/case/thresholds.h"
-#include "diagnose/chain/worked_back_time.h"
 #include "diagnose/linear/inverse_linear.h"
 #include "diagnose/linear/linear_probe.h"
+#include "diagnose/work_back/worked_back_time.h"
 
 namespace lockstep {
 namespace {

@@ -1,0 +1,112 @@
+"""What a twin session costs beside recording both programs: the same two programs, in turns, both at the same time.
+
+    python benchmarks/twin_cost.py [--runs 3] [--layers 8] [--steps 4]
+
+Processor seconds are what the two programs count themselves; wall seconds are from the start of both to the end of both, without
+what starting Python and importing torch takes.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PROGRAM = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
+SOURCE = """import time, torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = torch.nn.LayerNorm(1024), torch.nn.Linear(1024, 4096), torch.nn.Linear(4096, 1024)
+    def forward(self, x):
+        return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(Block() for _ in range(LAYERS))
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+net, x = Net(), torch.randn(256, 1024)
+with torch.no_grad():
+    wall, cpu = time.perf_counter(), time.process_time()
+    for step in range(STEPS):
+        x = net(x) * 0.5
+    print("COST", time.perf_counter() - wall, time.process_time() - cpu, flush=True)
+"""
+
+
+def costs(text):
+    return [float(word) for word in next(line for line in text.splitlines() if line.startswith("COST")).split()[1:]]
+
+
+def both(pairs):
+    """Wall seconds of the longer, processor seconds of both."""
+    return max(wall for wall, _ in pairs), sum(cpu for _, cpu in pairs)
+
+
+def bare(scripts, environment, folder):
+    started = [subprocess.Popen([sys.executable, script], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) for script in scripts]
+    return both([costs(one.communicate()[0]) for one in started])
+
+
+def recorded(scripts, environment, folder):
+    started = [subprocess.Popen([PROGRAM, "record", "--", sys.executable, script], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for script in scripts]
+    return both([costs(one.communicate()[0]) for one in started])
+
+
+def debug(environment, folder, *words):
+    done = subprocess.run([PROGRAM, "--json", "debug", "twin", *map(str, words)], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def twin(scripts, environment, folder):
+    debug(environment, folder, "start", *scripts, "--python", sys.executable)
+    answer = debug(environment, folder, "continue", "--until-divergence")
+    while any(answer[side]["state"] == "running" for side in ("reference", "candidate")):
+        answer = debug(environment, folder, "wait")
+    assert answer["candidate"]["state"] == "ended", answer
+    assert answer["comparison"]["worst"] == 0
+    return both([costs(pathlib.Path(answer[side]["output"]).read_text()) for side in ("reference", "candidate")])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=4)
+    options = parser.parse_args()
+    ways = {"bare": bare, "recorded": recorded, "twin": twin}
+    found = {name: [] for name in ways}
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "LOCKSTEP_HOME": str(pathlib.Path(folder) / "home"), "OMP_NUM_THREADS": "1"}
+        scripts = []
+        for name in ("reference", "candidate"):
+            scripts.append(pathlib.Path(folder) / f"{name}.py")
+            scripts[-1].write_text(SOURCE.replace("LAYERS", str(options.layers)).replace("STEPS", str(options.steps)))
+        try:
+            for _ in range(options.runs):
+                for name, way in ways.items():
+                    found[name].append(way(scripts, environment, folder))
+        finally:
+            subprocess.run([PROGRAM, "serve", "--stop"], env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    best = {name: [min(one[i] for one in values) for i in (0, 1)] for name, values in found.items()}
+    for name, (wall, cpu) in best.items():
+        print(f"{name:<10} {wall:6.2f} s, processor {cpu:6.2f} s")
+    for index, what in enumerate(("wall", "processor")):
+        print(f"twin against recording both, {what}: x{best['twin'][index] / best['recorded'][index]:.3f} (bar x1.10)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+#include "toolbox/pruned_tree.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr uint64_t kMostFileBytes = 1ULL << 30;
+
+[[noreturn]] void refuse(const fs::path& relative, const std::string& why) {
+  fail(Code::kBadInput, "prune", "'" + relative.string() + "' cannot be written into the copy: " + why);
+}
+
+}  // namespace
+
+PrunedTree::PrunedTree(const fs::path& destination) : destination_(fs::absolute(destination).lexically_normal()) {
+  if (destination_.filename().empty()) destination_ = destination_.parent_path();
+  std::error_code error;
+  if (fs::symlink_status(destination_, error).type() != fs::file_type::not_found)
+    fail(Code::kBadInput, "prune", destination_.string() + " exists",
+         {.expected = "a folder that does not exist yet", .hint = "another --into"});
+  fs::create_directories(destination_.parent_path(), error);
+  std::string name =
+      (destination_.parent_path() / ("." + destination_.filename().string() + ".pruning-XXXXXX")).string();
+  if (!::mkdtemp(name.data()))
+    fail(Code::kIo, "prune", "no folder can be made beside " + destination_.string() + ": " + std::strerror(errno));
+  path_ = name;
+  ::chmod(name.c_str(), 0777 & ~0022);
+  root_ = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (root_ < 0) fail(Code::kIo, "prune", name + ": " + std::strerror(errno));
+}
+
+PrunedTree::~PrunedTree() {
+  if (root_ >= 0) ::close(root_);
+  std::error_code ignored;
+  if (!kept_) fs::remove_all(path_, ignored);
+}
+
+int PrunedTree::folder_of(const fs::path& relative, bool make) const {
+  if (relative.is_absolute() || relative.filename().empty()) refuse(relative, "it is no relative path");
+  int folder = ::fcntl(root_, F_DUPFD_CLOEXEC, 0);
+  for (const fs::path& part : relative.parent_path()) {
+    if (part == ".." || part == "." || part.empty()) {
+      ::close(folder);
+      refuse(relative, "it leaves the folder");
+    }
+    if (make && ::mkdirat(folder, part.c_str(), 0777) != 0 && errno != EEXIST) {
+      const std::string why = std::strerror(errno);
+      ::close(folder);
+      fail(Code::kIo, "prune", (path_ / relative).string() + ": " + why);
+    }
+    const int inner = ::openat(folder, part.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    const int why = errno;
+    ::close(folder);
+    if (inner < 0 && (make || why != ENOENT)) refuse(relative, "a link or a file stands in its way");
+    if (inner < 0) return -1;
+    folder = inner;
+  }
+  return folder;
+}
+
+bool PrunedTree::has(const fs::path& relative) const {
+  const int folder = folder_of(relative, false);
+  if (folder < 0) return false;
+  const bool there = ::faccessat(folder, relative.filename().c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  ::close(folder);
+  return there;
+}
+
+void PrunedTree::write(const fs::path& relative, std::string_view text) {
+  const std::string name = relative.filename().string();
+  if (name == ".." || name == ".") refuse(relative, "it leaves the folder");
+  const int folder = folder_of(relative, true);
+  const int file = ::openat(folder, name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+  const int why = errno;
+  ::close(folder);
+  if (file < 0 && (why == ELOOP || why == EISDIR)) refuse(relative, "a link or a folder stands in its place");
+  if (file < 0) fail(Code::kIo, "prune", (path_ / relative).string() + ": " + std::strerror(why));
+  while (!text.empty()) {
+    const ssize_t n = ::write(file, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      const std::string reason = std::strerror(errno);
+      ::close(file);
+      fail(Code::kIo, "prune", (path_ / relative).string() + ": " + reason);
+    }
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  ::close(file);
+}
+
+void PrunedTree::remove(const fs::path& relative) {
+  const int folder = folder_of(relative, false);
+  if (folder < 0) return;
+  ::unlinkat(folder, relative.filename().c_str(), 0);
+  ::close(folder);
+}
+
+void PrunedTree::keep() {
+  // RENAME_NOREPLACE: what came there meanwhile is somebody else's.
+  if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, destination_.c_str(), RENAME_NOREPLACE) != 0)
+    fail(Code::kIo, "prune", destination_.string() + " could not be made: " + std::strerror(errno));
+  kept_ = true;
+}
+
+bool read_inside(const fs::path& root, const fs::path& file, std::string& text) {
+  std::error_code error;
+  const fs::path real_root = fs::canonical(root, error);
+  if (error) return false;
+  const fs::path real = fs::canonical(file, error);
+  if (error || !fs::is_regular_file(real, error)) return false;
+  const auto [end, ignored] = std::mismatch(real_root.begin(), real_root.end(), real.begin(), real.end());
+  if (end != real_root.end()) return false;
+  try {
+    text = read_text(real, kMostFileBytes);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+int64_t lines_in(std::string_view text) {
+  return std::count(text.begin(), text.end(), '\n') + (!text.empty() && text.back() != '\n');
+}
+
+}  // namespace lockstep
