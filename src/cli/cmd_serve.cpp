@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/number_text.h"
+#include "base/strict_stream.h"
 #include "base/text.h"
 #include "capture/store.h"
 #include "cli/app.h"
@@ -71,7 +72,7 @@ std::string token_for(const ServeArguments& arguments) {
 std::vector<std::string> keys_in(const std::string& file) {
   std::vector<std::string> keys;
   if (file.empty()) return keys;
-  std::istringstream lines(token_in(file));
+  std::istringstream lines = strict_text(token_in(file));
   for (std::string line; std::getline(lines, line);) {
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
     if (line.empty()) continue;
