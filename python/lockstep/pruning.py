@@ -94,7 +94,9 @@ def use_copy(description, folder):
         told = json.load(file)
     copy, originals = told["copy"], told["originals"]
     notes = _Notes(folder, "missing")
-    sys.meta_path.insert(0, _PrunedFinder(copy, originals, notes))
+    # Behind the recorder's own finder, which asks the others and then watches what they find.
+    first = next((index + 1 for index, finder in enumerate(sys.meta_path) if type(finder).__module__ == "lockstep._import_hook"), 0)
+    sys.meta_path.insert(first, _PrunedFinder(copy, originals, notes))
 
     def hook(event, arguments):
         """A file that the copy does not have and the original has."""
