@@ -72,12 +72,14 @@ class HealthWatch:
             return
 
         @functools.wraps(original)
-        def attention(q, k, v, *args, **kwargs):
-            out = original(q, k, v, *args, **kwargs)
+        def attention(*args, **kwargs):
+            out = original(*args, **kwargs)
             if not getattr(self._busy, "on", False) and not self.recorder.is_traced():
                 self._busy.on = True
                 try:
-                    facts = statistics(q, k, args, kwargs)
+                    given = dict(zip(("q", "k", "v"), args))
+                    q, k, v = (given[name] if name in given else kwargs.get(whole, kwargs.get(name)) for name, whole in (("q", "query"), ("k", "key"), ("v", "value")))
+                    facts = statistics(q, k, args[3:], kwargs)
                     if facts is not None:
                         shapes = {name: list(one.shape) for name, one in (("q", q), ("k", k), ("v", v))}
                         self.note("attention", name=self.holder() or attribute, where=self.place(), **shapes, **facts)

@@ -143,7 +143,7 @@ class _Cutter:
                     self._function(child, end)
                 elif isinstance(child, ast.ClassDef):
                     self._class(child)
-                elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                elif isinstance(child, ast.If) and _is_for_checkers(child.test):
                     self._replace(child.body, f"raise NotImplementedError({f'{self.place}:{child.lineno}'!r})", child.lineno)
                     for inner in child.orelse:
                         self.visit(ast.Module([inner], []), None)
@@ -202,6 +202,13 @@ class _Cutter:
             start -= 1
         if start < first:
             self.cuts.append((start, first - 1, []))
+
+
+def _is_for_checkers(test):
+    """TYPE_CHECKING, or that or an environment's wish to import everything at once."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+        return _is_for_checkers(test.values[0]) and all(isinstance(one, ast.Name) and "SLOW_IMPORT" in one.id for one in test.values[1:])
+    return isinstance(test, (ast.Name, ast.Attribute)) and (getattr(test, "id", None) or test.attr) == "TYPE_CHECKING"
 
 
 def _docstring(node):

@@ -233,21 +233,23 @@ class Pruning {
         if (end != std::string::npos && end - from < 200) add_definers(log.substr(from, end - from), found);
       }
     if (restore(found)) return true;
-    std::set<FileName> again;
+    // One by one: of the first traceback, which tells the cause, the innermost file that was cut; else of any other.
     const std::string copy = copy_folder().string() + "/";
-    for (size_t at = log.find(copy); at != std::string::npos; at = log.find(copy, at + 1)) {
-      const size_t from = at + copy.size(), end = log.find('"', from);
-      if (end == std::string::npos || end - from > 1000) continue;
-      const fs::path inside = log.substr(from, end - from);
-      const FileName name{inside.begin()->string(), inside.lexically_relative(*inside.begin()).string()};
-      const auto file = plan_->files.find(name);
-      if (file == plan_->files.end() || file->second.bodies_cut == 0) continue;
-      whole_.insert(name);
-      report_.restored.push_back(name.first + "/" + name.second);
-      again.insert(name);
-    }
-    copy_again(again);
-    return !again.empty();
+    const size_t caused = log.find("\n\nThe above exception was the direct cause");
+    for (const std::string& part : {log.substr(0, caused), log})
+      for (size_t at = part.rfind(copy); at != std::string::npos && at > 0; at = part.rfind(copy, at - 1)) {
+        const size_t from = at + copy.size(), end = part.find_first_of("\"\n", from);
+        if (end == std::string::npos || end - from > 1000) continue;
+        const fs::path inside = part.substr(from, end - from);
+        const FileName name{inside.begin()->string(), inside.lexically_relative(*inside.begin()).string()};
+        const auto file = plan_->files.find(name);
+        if (file == plan_->files.end() || !file->second.code || !request_.functions || !whole_.insert(name).second)
+          continue;
+        report_.restored.push_back(name.first + "/" + name.second);
+        copy_again({name});
+        return true;
+      }
+    return false;
   }
 
   void add_definers(const std::string& name, std::vector<fs::path>& found) const {

@@ -100,7 +100,7 @@ with torch.no_grad():
 def watched(tmp_path, source):
     (tmp_path / "port.py").write_text(source)
     home = ["--home", tmp_path / "home"]
-    done = subprocess.run([PROGRAM, *home, "record", "--health", "--inputs", "--", sys.executable, "port.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([PROGRAM, *home, "record", "--health", "--inputs", "--", sys.executable, "port.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     shown = subprocess.run([PROGRAM, *home, "--json", "health", "latest"], capture_output=True, text=True)
     answer = json.loads(shown.stdout)
@@ -110,7 +110,8 @@ def watched(tmp_path, source):
 
 
 def test_heads_by_entropy_and_sink(tmp_path):
-    answer, _ = watched(tmp_path, ATTENTION.replace("PLANTED", "q[:, 2] *= 40"))
+    named = ATTENTION.replace("scaled_dot_product_attention(q, k, v)", "scaled_dot_product_attention(key=k, value=v, query=q)")
+    answer, _ = watched(tmp_path, named.replace("PLANTED", "q[:, 2] *= 40"))
     (attention,) = answer["attention"]
     assert answer["findings"] == [] and attention["q"] == [1, 4, 24, 8] and attention["axes"] == ["batch", "heads", "tokens", "head size"]
     entropy = [head["entropy"] for head in attention["heads"]]
