@@ -60,6 +60,7 @@ def take(home, started, folder, width, scheme):
         page = one.open(f"runs/{good}?tensor={seq}")
         heat_is_there(page)
         page.wait_for_timeout(1500)
+        page.evaluate("document.querySelectorAll('.head > div > .mono.dim').forEach(e => e.remove())")  # a path of this machine
         save(page, folder, "tensor", width)
         page = one.open(f"compare?reference={good}&candidate={port}")
         heat_is_there(page, "figure:nth-child(3) ls-heat")
@@ -87,6 +88,7 @@ def take(home, started, folder, width, scheme):
         page = one.open("server")
         expect(page.get_by_text("compiler")).to_be_visible()
         page.wait_for_timeout(5000)
+        page.evaluate("document.querySelectorAll('dd').forEach(e => e.textContent.includes('/') && e.previousElementSibling.textContent === 'python' && (e.textContent = e.textContent.split(' (')[0]))")
         save(page, folder, "server", width)
 
 

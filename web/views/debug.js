@@ -54,6 +54,8 @@ class SessionList {
 
 const STEPS = [["continue", "Continue", "F5", "c"], ["next", "Next line", "F10", "n"], ["step", "Into", "F11", "i"], ["finish", "Out", "Shift-F11", "o"], ["pause", "Pause", "F6", "p"]];
 
+const TURNS = new Set(["stack", "vars", "eval", "picture", "complete"]);
+
 export class SessionView {
   constructor(box, address) {
     this.id = address.id, this.frame = Number(address.params.frame || 0), this.status = null;
@@ -73,8 +75,15 @@ export class SessionView {
   close() { this.closed = true, this.stopWatching(), this.parts.forEach(p => p.close?.()); }
   address(now) { this.setFrame(Number(now.params.frame || 0)); }
   get stopped() { return this.status?.state === "stopped"; }
-  ask(name, args) { return read(`debug/${name}`, {session: this.id, ...args}); }
-  tell(name, args) { return write(`debug/${name}`, {session: this.id, ...args}); }
+  // The stopped thread answers one question at a time, and refuses a second one meanwhile.
+  inTurn(name, run) {
+    if (!TURNS.has(name)) return run();
+    const answer = (this.turn || Promise.resolve()).then(run);
+    this.turn = answer.catch(() => {});
+    return answer;
+  }
+  ask(name, args) { return this.inTurn(name, () => read(`debug/${name}`, {session: this.id, ...args})); }
+  tell(name, args) { return this.inTurn(name, () => write(`debug/${name}`, {session: this.id, ...args})); }
   async load() {
     try { this.show(await this.ask("status")); } catch (error) {
       this.problem.replaceChildren(failureCard(error, () => this.load()));
