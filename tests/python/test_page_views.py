@@ -177,7 +177,7 @@ def test_a_program_is_stopped_and_looked_into(view, place):
     expect(page.locator(".line.now.outer")).to_contain_text("total += square(i)")
     page.get_by_label("evaluate", exact=True).fill("total, i")
     page.keyboard.press("Enter")
-    expect(page.locator(".console")).to_contain_text("(0, 0)")
+    expect(page.locator(".console")).to_contain_text("0, 0")
     page.get_by_label("expression to watch").fill("i * 100")
     page.keyboard.press("Enter")
     expect(page.get_by_label("Watch")).to_contain_text("0")
