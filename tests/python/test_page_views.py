@@ -177,20 +177,20 @@ def test_a_program_is_stopped_and_looked_into(view, place):
     expect(page.locator(".line.now.outer")).to_contain_text("total += square(i)")
     page.get_by_label("evaluate", exact=True).fill("total, i")
     page.keyboard.press("Enter")
-    expect(page.locator(".console")).to_contain_text("(0, 0)")
+    expect(page.locator(".console")).to_contain_text("0, 0")
     page.get_by_label("expression to watch").fill("i * 100")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("Watch")).to_contain_text("0")
+    expect(page.locator("section[aria-label=Watch]")).to_contain_text("0")
     page.get_by_role("button", name="Continue").click()
-    expect(page.get_by_label("output")).to_contain_text("step 0 0")
+    expect(page.locator("pre.output")).to_contain_text("step 0 0")
     page.get_by_label("breakpoint at line 3").click()
-    page.get_by_label("Breakpoints").get_by_role("button", name="Why?").first.click()
-    expect(page.get_by_label("Breakpoints").locator(".card")).to_be_visible()
+    page.locator("section[aria-label=Breakpoints]").get_by_role("button", name="Why?").first.click()
+    expect(page.locator("section[aria-label=Breakpoints]").locator(".card")).to_be_visible()
     for number in (8, 3):
         page.get_by_label(f"breakpoint at line {number}").click()
     page.get_by_role("button", name="Continue").click()
     # What a program prints is text, whatever it looks like.
-    expect(page.get_by_label("output")).to_contain_text("<b>done</b> 14")
+    expect(page.locator("pre.output")).to_contain_text("<b>done</b> 14")
     expect(page.locator(".debug .head")).to_contain_text("ended")
 
 
