@@ -159,7 +159,7 @@ def streams(server, folder, options):
 def batches(server, folder, options):
     print("8 pictures of the embedded model as one batch, against 8 alone")
     with tempfile.TemporaryDirectory() as other:
-        single = ImageServer(other, *options.server, "--batch-tokens", 0)
+        single = ImageServer(other, "--batch-tokens", 0, threads=options.server)
         try:
             ways = {"together": server, "alone": single}
             times = {name: [] for name in ways}
@@ -225,7 +225,7 @@ def main():
     options.server = ("--device", "cpu", "--threads", options.threads)
     for name in options.parts or PARTS:
         with tempfile.TemporaryDirectory() as folder:
-            server = ImageServer(folder, *options.server)
+            server = ImageServer(folder, threads=options.server)
             try:
                 PARTS[name](server, folder, options)
             finally:

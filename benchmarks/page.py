@@ -187,8 +187,8 @@ def preview(started, home, base, rounds):
     for _ in range(max(2, rounds // 3)):
         page.evaluate(DRAWN)
         page.get_by_role("button", name="Draw").click()
-        wait_until(lambda: "job=" in page.url)
-        job = page.url.split("job=")[1].split("&")[0]
+        wait_until(lambda: "job=" in page.evaluate("location.href"))
+        job = page.evaluate("location.href").split("job=")[1].split("&")[0]
         wait_until(lambda: page.locator(".live-words").inner_text().find("drawn in") >= 0, 120)
         delays += [p["at"] - heard[(job, p["step"])] for p in page.evaluate("window.previews()") if (job, p["step"]) in heard]
         page.reload(wait_until="commit")

@@ -4,8 +4,12 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <mutex>
+#include <new>
 
 #include "base/error.h"
 
@@ -208,11 +212,43 @@ std::string line_from_record(const Record& record) {
   return out;
 }
 
+namespace {
+
+// Parsers keep their memory for the next line. Not one a thread: the system ends the program where it has no memory for
+// the note that a thread's own object is to be destroyed.
+std::mutex idle_mutex;
+std::array<std::unique_ptr<simdjson::dom::parser>, 64> idle_parsers;
+size_t idle_count = 0;
+
+class BorrowedParser {
+ public:
+  BorrowedParser() {
+    // Only tried: in the child of a fork nobody may be left to unlock it.
+    if (const std::unique_lock lock(idle_mutex, std::try_to_lock); lock && idle_count > 0)
+      parser_ = std::move(idle_parsers[--idle_count]);
+    if (!parser_) parser_ = std::make_unique<simdjson::dom::parser>();
+  }
+  ~BorrowedParser() {
+    if (const std::unique_lock lock(idle_mutex, std::try_to_lock); lock && idle_count < idle_parsers.size())
+      idle_parsers[idle_count++] = std::move(parser_);
+  }
+  BorrowedParser(const BorrowedParser&) = delete;
+  BorrowedParser& operator=(const BorrowedParser&) = delete;
+  simdjson::dom::parser* operator->() { return parser_.get(); }
+
+ private:
+  std::unique_ptr<simdjson::dom::parser> parser_;
+};
+
+}  // namespace
+
 std::optional<Record> record_from_line(std::string_view line) {
   if (line.empty() || line.size() > kMaxRecordBytes) return std::nullopt;
-  static thread_local simdjson::dom::parser parser;
+  BorrowedParser parser;
   element parsed;
-  if (parser.parse(line.data(), line.size()).get(parsed) != simdjson::SUCCESS) return std::nullopt;
+  const simdjson::error_code error = parser->parse(line.data(), line.size()).get(parsed);
+  if (error == simdjson::MEMALLOC) throw std::bad_alloc();  // it says nothing about the line
+  if (error != simdjson::SUCCESS) return std::nullopt;
   object fields;
   std::string_view name;
   if (parsed.get(fields) != simdjson::SUCCESS || fields["name"].get(name) != simdjson::SUCCESS) return std::nullopt;

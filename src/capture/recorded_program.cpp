@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <new>
 
 #include "base/error.h"
 #include "base/process.h"
@@ -261,6 +262,8 @@ void make_latest(const Store& store, const std::string& name, const fs::path& ru
   try {
     store.point_latest(name, run);
     store.archive_older(name, 1);
+  } catch (const std::bad_alloc&) {
+    say("[runs] the run is not the latest of its name: the system has no more memory to give");
   } catch (const std::exception& error) {
     // The program runs: an older run that stays where it is must not end its recording, nor must a lack of memory.
     say(error.what());

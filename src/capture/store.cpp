@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
+#include <new>
 #include <random>
 #include <set>
 
@@ -195,17 +196,27 @@ uint64_t Store::remove(const fs::path& run) const {
 
 void Store::discard(const fs::path& path) const {
   const fs::path trash = home_ / "trash";
-  fs::path going = path;
+  const bool outside = path.parent_path() != trash;
+  const fs::path going = outside ? trash / (path.filename().string() + "-" + new_id()) : path;
+  struct RemovedWhenEmpty {
+    const fs::path& folder;
+    ~RemovedWhenEmpty() {
+      std::error_code not_empty;
+      fs::remove(folder, not_empty);
+    }
+  } const removed{trash};  // whatever comes of the rest
   std::error_code error;
-  if (path.parent_path() != trash) {
+  if (outside) {
     fs::create_directories(trash, error);
-    if (!error) fs::rename(path, going = trash / (path.filename().string() + "-" + new_id()), error);
+    if (!error) fs::rename(path, going, error);
   }
   const bool in_trash = !error;
-  if (in_trash) fs::remove_all(going, error);
-  if (in_trash && error) fs::remove_all(going, error);  // it is no run any more: what fails once is tried again
-  std::error_code not_empty;
-  fs::remove(trash, not_empty);  // where there is nothing in it, whatever came of the rest
+  // It is no run any more: what fails once is tried again.
+  for (int attempt = 0; in_trash && attempt < 2 && (attempt == 0 || error); ++attempt) try {
+      fs::remove_all(going, error);
+    } catch (const std::bad_alloc&) {
+      error = std::make_error_code(std::errc::not_enough_memory);
+    }
   if (error && in_trash)
     fail(Code::kIo, "remove", fmt::format("a part of {} is left: {}", going.string(), error.message()),
          {.hint = "lockstep clean"});

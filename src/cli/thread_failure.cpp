@@ -1,6 +1,6 @@
-// OpenMP ends the program with status 1 and words of its own where the system starts no more threads, and there is no
-// way to ask it beforehand. Its calls come through here: one that fails is tried again, and one that keeps failing is
-// an error of ours like any other.
+// OpenMP ends the program with status 1 and words of its own where the system starts no more threads or gives it no
+// memory, and there is no way to ask it beforehand. Its calls come through here: a thread that does not start is tried
+// again, and what keeps failing is an error of ours like any other. Status 1 would say that two things differ.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -49,6 +49,18 @@ extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* 
       "threads (OMP_NUM_THREADS=1)\n";
   static_cast<void>(!::write(STDERR_FILENO, kWords.data(), kWords.size()));
   std::exit(lockstep::exit_status(lockstep::Code::kMemory));
+}
+
+extern "C" __attribute__((visibility("default"))) void exit(int status) noexcept {
+  if (is_openmp(__builtin_return_address(0))) {
+    constexpr std::string_view kWords =
+        "lockstep: [memory] the system has no more memory to give; try a higher limit (ulimit -v), or fewer threads "
+        "(OMP_NUM_THREADS=1)\n";
+    static_cast<void>(!::write(STDERR_FILENO, kWords.data(), kWords.size()));
+    ::_exit(lockstep::exit_status(lockstep::Code::kMemory));  // other threads may be anywhere
+  }
+  reinterpret_cast<void (*)(int)>(::dlsym(RTLD_NEXT, "exit"))(status);
+  __builtin_unreachable();
 }
 
 #endif

@@ -15,7 +15,7 @@ namespace {
 // Strengths, in the unit of a name's last word that is the same (1.5).
 constexpr double kContent = 9, kContentDigits = 4;  // equal; and more the more digits agree
 constexpr double kSimilarContent = 4, kOtherContent = -1;
-constexpr double kKnownContent = 3;  // alike enough to know a tensor by
+constexpr double kKnownContent = 3;     // alike enough to know a tensor by
 constexpr double kAlikeContent = 0.7;   // farther apart than this there is no likeness
 constexpr double kMoved = -0.5;         // equal in another order of axes
 constexpr double kEqualElsewhere = -3;  // these differ, and one of them is equal to another
@@ -174,8 +174,8 @@ class Matcher {
   }
 
   // Two layers that have nothing in common, one of which is known elsewhere by its values, are no pair, whatever place
-  // and order say. Calls that hold others may hand on the wrong tensor; so may a layer that is known by its weights, its
-  // name or by what it is given.
+  // and order say. Calls that hold others may hand on the wrong tensor; so may a layer that is known by its weights,
+  // its name or by what it is given.
   void forget_what_content_refutes() {
     std::vector<double> best_r(r_.nodes.size()), best_c(c_.nodes.size());
     for (const Thought& thought : thoughts_) {
@@ -300,7 +300,8 @@ class Matcher {
     double score = 0;
     const auto after = by_order_.upper_bound(a.made), at = by_order_.lower_bound(a.made);
     if (after != by_order_.end()) score += agrees(after->second, first_of_partner(after->second) > first_c);
-    if (at != by_order_.begin()) score += agrees(std::prev(at)->second, first_of_partner(std::prev(at)->second) < first_c);
+    if (at != by_order_.begin())
+      score += agrees(std::prev(at)->second, first_of_partner(std::prev(at)->second) < first_c);
     return score;
   }
   size_t first_of_partner(size_t r) const { return c_.nodes[partner_r_[r]].first; }

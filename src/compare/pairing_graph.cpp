@@ -94,7 +94,8 @@ PairingGraph pairing_graph(const RunView& run, const std::vector<size_t>& record
       }
       PairingNode node;
       node.name = module, node.input = input, node.first = node.made = i;
-      while (record.role == Role::kOutput && node.made > 0 && same_results(run, structure, node.made - 1, i)) --node.made;
+      while (record.role == Role::kOutput && node.made > 0 && same_results(run, structure, node.made - 1, i))
+        --node.made;
       node.by_hand = record.role == Role::kCheckpoint || record.role == Role::kVariable;
       node.segments = segments_of(module);
       generalise(module, node.pattern, node.numbers);

@@ -305,6 +305,9 @@ HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler, B
     listening = fd;
   });
   const auto refuse_or_go_on = [guard, body_handler, limits](const httplib::Request& from, httplib::Response& to) {
+    // Answers are whole: the library would cut a refusal into the pieces that a client without a token asks for, and
+    // thousands of them fit into a head.
+    const_cast<httplib::Request&>(from).ranges.clear();
     if (const auto refused = guard(request_from(from))) {
       answer_with(*refused, to);
       to.set_header("Connection", "close");

@@ -331,7 +331,7 @@ std::optional<HttpResponse> RestServer::refused(const HttpRequest& request) {
   if (has_body) {
     const auto length = length_of(request.header("content-length"));
     if (request.header_count("content-length") != 1 || !length)
-      return error_response(Code::kBadInput, "[http] Content-Length is missing", 411);
+      return error_response(Code::kBadInput, "[http] Content-Length is missing, or no number", 411);
     if (const uint64_t most = body_limit(request, HttpLimits{}.body_bytes); static_cast<uint64_t>(*length) > most)
       return error_response(
           Code::kMemory, "[http] the body is too large; expected at most " + std::to_string(most >> 20) + " MiB", 413);

@@ -231,9 +231,12 @@ void Studio::draw_once(const std::vector<PictureTask>& tasks) {
   settings.batch_tokens = options_.batch_tokens;
   std::string why;
   if (!backend_) backend_ = choose_backend(options_.device, options_.threads, model.folder, settings, requests, why);
-  const std::string shape = shape_of(first) + fmt::format("|{}", tasks.size());
-  uint64_t& need = needs_[shape];
-  if (need == 0) {
+  // The length of a prompt hardly counts, and a rehearsal for every length would cost more than it tells.
+  const std::string shape = fmt::format("{}|{}x{}|{}|{}|{}|{}|{}|{}", first.request.model, first.request.first.width,
+                                        first.request.first.height, first.request.first.guided(),
+                                        dtype_name(settings.dtype), first.request.quantize, first.request.tiling,
+                                        tasks.size(), requests.front().pictures.empty() ? "" : first.id);
+  if (!needs_.contains(shape)) {
     if (needs_.size() > 1000) needs_.clear();
     const uint64_t before = backend_->memory().in_use_bytes;
     const uint64_t peak = memory_need(model.folder, *backend_, settings, requests).bytes;

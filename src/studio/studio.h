@@ -1,6 +1,7 @@
 // Pictures on request: models that stay loaded, one queue, one thread that draws, and everybody who waits. The same
 // pipeline as `lockstep generate` and `lockstep edit`.
 #pragma once
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -119,7 +120,7 @@ class Studio {
   std::vector<std::string> order_;  // of jobs, as they came
   size_t running_ = 0;
   double secs_a_unit_ = 0;  // of work, by what was drawn lately
-  bool stopping_ = false;
+  std::atomic<bool> stopping_{false};
   std::thread worker_;
 };
 

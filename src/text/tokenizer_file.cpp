@@ -4,6 +4,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <new>
 #include <optional>
 
 #include "base/error.h"
@@ -84,6 +85,7 @@ class Document {
            fmt::format("{} is not valid JSON: Empty: no JSON found", origin));  // simdjson would copy from null
     simdjson::error_code error = parser_.allocate(json.size() + 1, kMaxDepth);
     if (error == simdjson::SUCCESS) error = parser_.parse(json.data(), json.size(), true).get(root_);
+    if (error == simdjson::MEMALLOC) throw std::bad_alloc();
     if (error != simdjson::SUCCESS)
       fail(Code::kCorrupt, kOperation, fmt::format("{} is not valid JSON: {}", origin, simdjson::error_message(error)));
   }

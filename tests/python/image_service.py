@@ -18,10 +18,10 @@ THREADS = ("--device", "cpu", "--threads", "1")  # several wait for each other o
 
 
 class ImageServer:
-    def __init__(self, folder, *options, environment=None):
+    def __init__(self, folder, *options, environment=None, threads=THREADS):
         self.folder = pathlib.Path(folder)
         self.home = self.folder / "home"
-        self.options = options
+        self.options = (*threads, *options)
         self.environment = {**os.environ, "LOCKSTEP_HOME": str(self.home), **(environment or {})}
         self.process = None
         self.start()
@@ -30,7 +30,7 @@ class ImageServer:
         facts = self.home / "service" / "service.json"
         facts.unlink(missing_ok=True)
         self.log = (self.folder / "server.log").open("ab")
-        self.process = subprocess.Popen([PROGRAM, "serve", *THREADS, *map(str, self.options)], env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen([PROGRAM, "serve", *map(str, self.options)], env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
 
         def ready():
             assert self.process.poll() is None, (self.folder / "server.log").read_text()

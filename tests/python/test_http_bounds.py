@@ -1,5 +1,6 @@
 """What a client without the token can make the service do: nothing that lasts."""
 
+import json
 import pathlib
 import resource
 import socket
@@ -146,6 +147,16 @@ def test_a_refused_expectation_has_one_answer(home):
     assert received.count(b"HTTP/1.1 ") == 1 and received.startswith(b"HTTP/1.1 401 "), received
     received = answer(home, request_line("POST", "/v1/debug/clear") + b"Expect: 200-maybe\r\nContent-Length: 2\r\n\r\n{}")
     assert received.count(b"HTTP/1.1 ") == 1 and received.startswith(b"HTTP/1.1 417 "), received
+
+
+@pytest.mark.parametrize("token", [True, False])
+def test_no_answer_is_cut_into_ranges(home, token):
+    """A line of ranges was answered with forty times as much."""
+    authorization = f"Authorization: Bearer {home.token()}\r\n".encode() if token else b""
+    ranges = b"Range: bytes=" + b",".join([b"0-70"] * 1500) + b"\r\n\r\n"
+    received = answer(home, request_line() + authorization + ranges)
+    assert received.split(b"\r\n")[0].split()[1] == (b"400" if token else b"401"), received[:200]
+    assert len(received) < 2000 and json.loads(received.partition(b"\r\n\r\n")[2])["error"], received[:500]
 
 
 def test_those_who_dawdle_make_room(home):

@@ -45,7 +45,7 @@ def test_a_picture_is_drawn_watched_and_kept(view, place):
     page.evaluate("""new MutationObserver(() => { const p = document.querySelector('img.preview'); if (p?.dataset.step && !seen.includes(p.dataset.step)) seen.push(p.dataset.step); })
         .observe(document.body, {subtree: true, childList: true, attributes: true})""")
     ask(page, "three green stars", Steps=12, Seed=7)
-    wait_until(lambda: "job=" in page.url)
+    wait_until(lambda: "job=" in page.evaluate("location.href"))
     expect(page.locator(".live-words")).to_contain_text("drawn in", timeout=120_000)
     assert len(page.evaluate("seen")) >= 1, "a preview was on screen while it was drawn"
     seen.dispose()
@@ -138,6 +138,6 @@ def test_two_tabs_share_one_stream(started, place):
         expect(second.locator(".drawn", has_text="a blue square")).to_have_count(1, timeout=120_000)
         assert streams == []
         first.close()
-        wait_until(lambda: len(streams) == 1)
+        wait_until(lambda: (second.wait_for_timeout(20), len(streams) == 1)[1])
         ask(second, "a yellow star", Steps=4)
         expect(second.locator(".drawn", has_text="a yellow star")).to_have_count(1, timeout=120_000)

@@ -59,7 +59,7 @@ def test_runs_are_listed_and_opened(view, place):
     page.get_by_label("filter runs").fill("port")
     expect(rows).to_have_count(1)
     expect(page.get_by_text("1 of 2")).to_be_visible()
-    assert "filter=port" in page.url, "what one sees is in the address"
+    assert "filter=port" in page.evaluate("location.href"), "what one sees is in the address"
     page.keyboard.press("Escape")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
@@ -86,14 +86,14 @@ def test_a_tensor_is_looked_into(view, place):
     page.locator("ls-heat .frame").focus()
     page.keyboard.press("+")
     wait_until(lambda: page.locator("ls-heat figcaption").inner_text() != first)
-    assert "rows" in page.locator("ls-heat figcaption").inner_text() and "window=" in page.url
-    shown = page.url
+    assert "rows" in page.locator("ls-heat figcaption").inner_text() and "window=" in page.evaluate("location.href")
+    shown = page.evaluate("location.href")
     page.locator("ls-heat .frame").hover()
     expect(page.locator("ls-heat .value")).to_contain_text("row")
     # The address restores the very part that is seen.
     page.reload()
     wait_until(lambda: cells(page) > 10)
-    assert page.url == shown and "rows" in page.locator("ls-heat figcaption").inner_text()
+    assert page.evaluate("location.href") == shown and "rows" in page.locator("ls-heat figcaption").inner_text()
     # Over the steps: the same tensor at each, and keys that go between them.
     expect(page.get_by_text("Over the steps")).to_be_visible()
     before = page.evaluate("location.hash")
@@ -111,7 +111,7 @@ def test_two_runs_part(view, place):
     page = view.open(f"compare?reference={a}&candidate={b}")
     expect(page.locator("#verdict")).to_have_text("Mismatch")
     expect(page.locator(".divergence")).to_contain_text("initial_latents_packed")
-    wait_until(lambda: "row=" in page.url)
+    wait_until(lambda: "row=" in page.evaluate("location.href"))
     wait_until(lambda: cells(page, "figure:nth-child(3) ls-heat canvas") > 10)
     at = lambda: int(page.evaluate("new URLSearchParams(location.hash.split('?')[1]).get('row')"))  # noqa: E731
     first = at()
@@ -152,7 +152,7 @@ def test_a_map_is_saved_and_used(started, place):
             page.locator(".map-rules tbody tr").last.get_by_label("reference").fill("*")
             page.get_by_label("name of the map file").fill("mine")
             page.get_by_role("button", name="Save and compare").click()
-            wait_until(lambda: "map=" in page.url)
+            wait_until(lambda: "map=" in page.evaluate("location.href"))
             expect(page.locator("#verdict")).to_have_text("Match")
             assert json.loads((place.home / "maps" / "mine.json").read_text())["rules"]
             one.check()

@@ -8,11 +8,11 @@ namespace {
 TEST(OpenApi, HasEveryOperationUnderItsMethod) {
   const Json document = openapi_document();
   for (const Operation& operation : operations()) {
-    const std::string path = "/v1/" + joined_name(operation, '/');
+    const std::string path = route_of(operation);
     ASSERT_TRUE(document["paths"].contains(path)) << path;
     const Json& item = document["paths"][path];
     EXPECT_TRUE(item.contains(operation.reads ? "get" : "post")) << path;
-    EXPECT_EQ(item.size(), 1u) << path;
+    EXPECT_EQ(item.size(), operation.route == "/v1/jobs" ? 2u : 1u) << path;  // listed and created
   }
 }
 
@@ -23,6 +23,8 @@ TEST(OpenApi, ErrorsHaveOneForm) {
   EXPECT_EQ(body["code"], "conflict");
   EXPECT_EQ(body["message"], "[vars] it runs");
   EXPECT_EQ(body["hint"], "pause");
+  EXPECT_EQ(body["type"], "invalid_request_error");
+  EXPECT_TRUE(body["param"].is_null());
 }
 
 }  // namespace

@@ -218,6 +218,8 @@ COMMANDS = [
     Command("reference edit", ["reference", "edit", "--python", "./stages", "--input-image", "picture.png"], records=True, slow=True),
     Command("zoom", ["--json", "zoom", "latest:right", "latest:wrong"], status=1, prepare=traced_runs, slow=True),
     Command("dap", ["dap"], stdin="editor", beside=("home/service",), after=end_sessions, slow=True),
+    Command("prune", ["prune", "--dry-run", "--packages", "json", "--", sys.executable, "steps.py"], records=True, slow=True),
+    Command("profile compare", ["profile", "compare", "good", "bad"], status=2, slow=True),  # no profiles: it says so
     Command("serve stop", ["serve", "--stop"]),
     Command("serve", ["serve"], during=use_service, slow=True),
     Command("debug sessions", ["--json", "debug", "sessions"], beside=("home/sessions", "home/service"), after=end_sessions, slow=True),

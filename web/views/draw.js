@@ -97,7 +97,7 @@ class DrawView {
     this.go.disabled = true, this.problem.replaceChildren();
     try {
       const job = await write("jobs", body);
-      this.jobs.set(job.id, job), this.drawAll(), this.showLive(job.id);
+      this.update(job), this.showLive(job.id);
     } catch (error) {
       this.problem.replaceChildren(failureCard(error));
       this.fields[error.param]?.focus();
@@ -107,7 +107,13 @@ class DrawView {
   async cancel(id) {
     try { this.update(await write(`jobs/${id}/cancel`)); } catch (error) { this.problem.replaceChildren(failureCard(error)); }
   }
-  update(job) { this.jobs.set(job.id, {...this.jobs.get(job.id), ...job}), this.drawAll(), job.id === this.shown && this.showLive(job.id); }
+  // The newest is in front.
+  update(job) {
+    if (this.jobs.has(job.id)) this.jobs.set(job.id, {...this.jobs.get(job.id), ...job});
+    else this.jobs = new Map([[job.id, job], ...this.jobs]);
+    this.drawAll();
+    if (job.id === this.shown) this.showLive(job.id);
+  }
   // Sets the form to what a picture was drawn with.
   use(job, seed) {
     for (const name of ["prompt", "negative_prompt", "model", "size", "steps", "guidance", "output_format"]) if (job[name] !== undefined) this.fields[name].value = job[name];
