@@ -1,4 +1,4 @@
-// Layer: base with rest/multipart.cpp
+// Layer: tensor with rest/multipart.cpp
 // Fuzzes forms that a client sends: refused, or the same parts however the bytes arrive, and nothing left on disk.
 #include "rest/multipart.h"
 

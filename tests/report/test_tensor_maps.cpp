@@ -9,32 +9,42 @@
 namespace lockstep {
 namespace {
 
-// The signed bytes of a map, decoded by a table of our own.
-std::vector<int> cells_of(const Json& map) {
-  const std::string text = map.at("cells").get<std::string>();
-  const std::string alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::vector<int> out;
-  for (size_t i = 0; i + 3 < text.size(); i += 4) {
-    uint32_t word = 0;
-    int bytes = 3;
-    for (size_t k = 0; k < 4; ++k) {
-      if (text[i + k] == '=') --bytes;
-      word = word << 6 | static_cast<uint32_t>(text[i + k] == '=' ? 0 : alphabet.find(text[i + k]));
-    }
-    for (int k = 0; k < bytes; ++k) out.push_back(static_cast<int8_t>(word >> (16 - 8 * k) & 0xFF));
+// Maps of one pair, with the block that their cells lie in.
+struct Maps {
+  MapBlock block;
+  Json json;
+
+  Maps(const Tensor& reference, const std::optional<Tensor>& candidate, int64_t side = kLargestMap.side) {
+    json = block.add(reference, candidate, {side, kLargestMap.levels, kLargestMap.bins});
   }
-  return out;
-}
+  // 0: reference, 1: candidate, 2: difference. Maps of one shape follow each other; others say where they begin.
+  std::vector<int> cells(size_t which) const {
+    const bool joint = json.at("size").size() == 1;
+    const Json& size = json.at("size").at(joint ? 0 : which);
+    const size_t count = size.at(0).get<size_t>() * size.at(1).get<size_t>();
+    const std::string bytes = block.bytes().substr(size.at(4).get<size_t>() + (joint ? which * count : 0), count);
+    std::vector<int> out;
+    for (const char byte : bytes) out.push_back(static_cast<int8_t>(byte));
+    return out;
+  }
+  double limit(size_t which) const { return json.at("limits").at(which).get<double>(); }
+  // Of a histogram's bin, as the page reads it: a logarithm in a byte.
+  int64_t count(size_t side, size_t bin) const {
+    const Json& histogram = json.at("histogram");
+    const size_t at = histogram.at(3).get<size_t>() + side * histogram.at(4).get<size_t>() + bin;
+    return std::lround(std::expm1(static_cast<uint8_t>(block.bytes().at(at)) / 12.0));
+  }
+};
 
 TEST(TensorMaps, SmallTensorsAreShownElementByElement) {
   const Tensor a = Tensor::from<float>({2, 3}, {0, 1, 2, -4, 0.5, 4});
   const Tensor b = Tensor::from<float>({2, 3}, {0, 1, 2, -4, 0.5, 6});
-  const Json maps = tensor_maps(a, b, kLargestMap);
-  EXPECT_EQ(maps["reference"]["limit"], 4);
-  EXPECT_EQ(cells_of(maps["reference"]), (std::vector<int>{0, 32, 64, -127, 16, 127}));
-  EXPECT_EQ(cells_of(maps["candidate"])[5], 127);  // clamped to the reference's scale
-  EXPECT_EQ(cells_of(maps["difference"]), (std::vector<int>{0, 0, 0, 0, 0, 127}));
-  EXPECT_EQ(maps["difference"]["limit"], 2);
+  const Maps maps(a, b);
+  EXPECT_EQ(maps.limit(0), 4);
+  EXPECT_EQ(maps.cells(0), (std::vector<int>{0, 32, 64, -127, 16, 127}));
+  EXPECT_EQ(maps.cells(1)[5], 127);  // clamped to the reference's scale
+  EXPECT_EQ(maps.cells(2), (std::vector<int>{0, 0, 0, 0, 0, 127}));
+  EXPECT_EQ(maps.limit(2), 2);
 }
 
 TEST(TensorMaps, ACellIsTheValueFarthestFromZero) {
@@ -42,68 +52,67 @@ TEST(TensorMaps, ACellIsTheValueFarthestFromZero) {
   std::vector<float> values(static_cast<size_t>(rows * columns), 0.25f);
   values[static_cast<size_t>(0 * columns + 699)] = -8;
   values[static_cast<size_t>(999 * columns + 0)] = 4;
-  const Json map = tensor_maps(Tensor::from<float>({10, 100, 700}, values), std::nullopt, 20)["reference"];
-  EXPECT_EQ(map["rows"], rows);
-  EXPECT_EQ(map["columns"], columns);
-  const std::vector<int> cells = cells_of(map);
+  const Maps maps(Tensor::from<float>({10, 100, 700}, values), std::nullopt, 20);
+  EXPECT_EQ(maps.json["size"][0][2], rows);
+  EXPECT_EQ(maps.json["size"][0][3], columns);
+  const std::vector<int> cells = maps.cells(0);
   ASSERT_EQ(cells.size(), 400u);
   for (size_t i = 0; i < cells.size(); ++i) EXPECT_EQ(cells[i], i == 19 ? -127 : i == 380 ? 64 : 4) << i;
 }
 
 TEST(TensorMaps, StridesAndDtypesAreHonoured) {
   const Tensor a = Tensor::from<float>({2, 3}, {0, 1, 2, -4, 0.5, 4});
-  const Json turned = tensor_maps(a.permute({1, 0}), std::nullopt, kLargestMap);
-  EXPECT_EQ(cells_of(turned["reference"]), (std::vector<int>{0, -127, 32, 16, 64, 127}));
-  EXPECT_EQ(tensor_maps(a.to(DType::kBF16), a.to(DType::kF64), kLargestMap)["difference"]["limit"], 0);
+  EXPECT_EQ(Maps(a.permute({1, 0}), std::nullopt).cells(0), (std::vector<int>{0, -127, 32, 16, 64, 127}));
+  EXPECT_EQ(Maps(a.to(DType::kBF16), a.to(DType::kF64)).limit(2), 0);
 }
 
 TEST(TensorMaps, WhatIsNotFiniteIsMarkedAndTheSameOnBothSidesIsNoDifference) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   const Tensor a = Tensor::from<float>({4}, {nan, inf, 1, 2}), b = Tensor::from<float>({4}, {nan, inf, nan, 2});
-  const Json maps = tensor_maps(a, b, kLargestMap);
-  EXPECT_EQ(cells_of(maps["reference"]), (std::vector<int>{-128, -128, 64, 127}));
-  EXPECT_EQ(cells_of(maps["difference"]), (std::vector<int>{0, 0, -128, 0}));
-  EXPECT_EQ(maps["histogram"]["low"], 1);
+  const Maps maps(a, b);
+  EXPECT_EQ(maps.cells(0), (std::vector<int>{-128, -128, 64, 127}));
+  EXPECT_EQ(maps.cells(2), (std::vector<int>{0, 0, -128, 0}));
+  EXPECT_EQ(maps.json["histogram"][0], 1);
   const Tensor none = Tensor::from<float>({2}, {nan, inf});
-  EXPECT_TRUE(tensor_maps(none, none, kLargestMap)["histogram"].is_null());
+  EXPECT_FALSE(Maps(none, none).json.contains("histogram"));
 }
 
 TEST(TensorMaps, HistogramsCountBothSidesOverOneRange) {
-  const Json both = tensor_maps(Tensor::from<float>({4}, {0, 0, 0, 10}), Tensor::from<float>({4}, {0, 5, 20, 20}),
-                                kLargestMap)["histogram"];
-  EXPECT_EQ(both["low"], 0);
-  EXPECT_EQ(both["high"], 20);
-  EXPECT_EQ(both["reference"][0], 3);
-  EXPECT_EQ(both["candidate"][63], 2);
-  EXPECT_EQ(both["reference"][32], 1);
+  const Maps both(Tensor::from<float>({4}, {0, 0, 0, 10}), Tensor::from<float>({4}, {0, 5, 20, 20}));
+  EXPECT_EQ(both.json["histogram"][0], 0);
+  EXPECT_EQ(both.json["histogram"][1], 20);
+  EXPECT_EQ(both.count(0, 0), 3);
+  EXPECT_EQ(both.count(1, 63), 2);
+  EXPECT_EQ(both.count(0, 32), 1);
   std::vector<float> many(3 << 20);
   std::iota(many.begin(), many.end(), 0.0f);
-  const Json large = tensor_maps(Tensor::from<float>({3 << 10, 1 << 10}, many), std::nullopt, 16)["histogram"];
-  EXPECT_EQ(large["sampled"], true);
+  const Maps large(Tensor::from<float>({3 << 10, 1 << 10}, many), std::nullopt, 16);
+  EXPECT_EQ(large.json["histogram"][2], true);
   int64_t counted = 0;
-  for (const Json& bin : large["reference"]) counted += bin.get<int64_t>();
-  EXPECT_EQ(counted, 1 << 18);
+  for (size_t bin = 0; bin < kLargestMap.bins; ++bin) counted += large.count(0, bin);
+  EXPECT_NEAR(static_cast<double>(counted), 1 << 18, 0.05 * (1 << 18));  // a byte's logarithm holds 8 %
 }
 
 TEST(TensorMaps, OddShapes) {
-  EXPECT_TRUE(tensor_maps(Tensor::empty(DType::kF32, {0, 4}), std::nullopt, 16).is_null());
-  EXPECT_EQ(cells_of(tensor_maps(Tensor::from<float>({}, {3}), std::nullopt, 16)["reference"]),
-            (std::vector<int>{127}));
-  const Json other = tensor_maps(Tensor::from<float>({2}, {1, 2}), Tensor::from<float>({1, 3}, {1, 2, 3}), 16);
-  EXPECT_FALSE(other.contains("difference"));
-  EXPECT_EQ(other["candidate"]["columns"], 3);
+  EXPECT_TRUE(Maps(Tensor::empty(DType::kF32, {0, 4}), std::nullopt, 16).json.is_null());
+  EXPECT_EQ(Maps(Tensor::from<float>({}, {3}), std::nullopt, 16).cells(0), (std::vector<int>{127}));
+  const Maps other(Tensor::from<float>({2}, {1, 2}), Tensor::from<float>({1, 3}, {1, 2, 3}), 16);
+  EXPECT_EQ(other.json["limits"].size(), 2u);  // no difference
+  EXPECT_EQ(other.json["size"][1][3], 3);
 }
 
 TEST(TensorMaps, ThousandsOfTensorsFitAPage) {
+  constexpr int64_t kSmallest = 12;
   for (const int64_t maps : {1, 100, 3000, 9000, 30000}) {
-    const int64_t side = map_side(maps);
-    EXPECT_GE(side, kSmallestMap);
-    EXPECT_LE(side, kLargestMap);
-    if (side > kSmallestMap) {
-      EXPECT_LE(maps * side * side * 4 / 3, 13 << 20) << maps;
+    const MapForm form = map_form(maps);
+    EXPECT_GE(form.side, kSmallest);
+    EXPECT_LE(form.side, kLargestMap.side);
+    const double bits = form.levels == kLargestMap.levels ? 7 : 3.9;
+    if (form.side > kSmallest) {
+      EXPECT_LE(static_cast<double>(maps * form.side * form.side) * bits, 12e6) << maps;
     }
   }
-  EXPECT_GE(map_side(9000), 24);  // 3,000 pairs that differ
+  EXPECT_GE(map_form(9000).side, 16);  // 3,000 pairs that differ
 }
 
 }  // namespace
