@@ -48,7 +48,7 @@ struct Operation {
   std::string result;  // fields of the answer: "session:string state:string stop?:object"; see result_schema
   bool reads = false;  // changes nothing: GET in REST, a read-only tool in MCP
   bool slow = false;   // may take long, beside those that take max_wait: few are served at a time
-  std::vector<std::string> examples{};  // command lines
+  std::vector<std::string> examples{};  // command lines; of what the terminal lacks, those of curl
   std::string route{};                  // in REST, where its name does not say it: "/v1/jobs/{id}/cancel"
   std::string binary{};  // field of the answer that is bytes: base64 in JSON; over HTTP raw, for who accepts them so
   Json (*call)(Service& service, const Json& arguments, CallControl& control) = nullptr;

@@ -69,17 +69,20 @@ std::vector<Operation> map_file_operations() {
            .arguments = {},
            .result = "maps:objects",
            .reads = true,
+           .examples = {"curl -H @key \"$(cat url)/v1/maps/list\""},
            .call = &maps_list},
           {.name = "maps show",
            .help = "a saved map file",
            .arguments = {name},
            .result = "path:string map:object",
            .reads = true,
+           .examples = {"curl -H @key \"$(cat url)/v1/maps/show?name=port\""},
            .call = &maps_show},
           {.name = "maps save",
            .help = "save a map of names; compare takes its path",
            .arguments = {name, {.name = "map", .help = "the map file's text: {\"rules\": [...]}", .required = true}},
            .result = "path:string rules:integer",
+           .examples = {"curl -H @key -H 'Content-Type: application/json' \"$(cat url)/v1/maps/save\" -d @map.json"},
            .call = &maps_save}};
 }
 

@@ -90,6 +90,7 @@ std::vector<Operation> source_line_operations() {
            .result = "reference:object candidate:object",
            .reads = true,
            .slow = true,
+           .examples = {"curl -H @key \"$(cat url)/v1/compare/source?reference=latest:good&candidate=latest:port\""},
            .call = &compare_source}};
 }
 

@@ -192,6 +192,7 @@ std::vector<Operation> tensor_view_operations() {
        .result =
            "run:string name:string status:string path:string columns:strings rows:array total:integer from:integer",
        .reads = true,
+       .examples = {"curl -H @key \"$(cat url)/v1/runs/tensors?run=latest&limit=20\""},
        .call = &runs_tensors},
       {.name = "tensors slice",
        .help = "a tensor or a slice of it as bytes, little-endian and packed",
@@ -202,6 +203,7 @@ std::vector<Operation> tensor_view_operations() {
                                        .choices = {"stored", "f32"}}}),
        .result = form + "bytes:string",
        .reads = true,
+       .examples = {"curl -H @key \"$(cat url)/v1/tensors/slice?run=latest&name=image&slice=[0]\""},
        .binary = "bytes",
        .call = &tensors_slice},
       {.name = "tensors heat",
@@ -210,6 +212,7 @@ std::vector<Operation> tensor_view_operations() {
        .result = form + "rows:integer columns:integer top:integer left:integer window_rows:integer "
                         "window_columns:integer height:integer width:integer limit:any sampled:boolean cells:string",
        .reads = true,
+       .examples = {"curl -H @key \"$(cat url)/v1/tensors/heat?run=latest&name=noise_pred&step=0\""},
        .binary = "cells",
        .call = &tensors_heat},
       {.name = "tensors histogram",
@@ -218,6 +221,7 @@ std::vector<Operation> tensor_view_operations() {
            {slice, {.name = "bins", .type = kInteger, .help = "bars", .standard = 64, .least = 1, .most = 4096}}),
        .result = form + "low:any high:any sampled:boolean counts:array",
        .reads = true,
+       .examples = {"curl -H @key \"$(cat url)/v1/tensors/histogram?run=latest&name=noise_pred&step=0\""},
        .call = &tensors_histogram},
       {.name = "tensors channels",
        .help = "statistics of each slice of a tensor along one axis",
@@ -231,6 +235,7 @@ std::vector<Operation> tensor_view_operations() {
        .result = form + "axis:integer indices:array mean:array std:array min:array max:array bad:array sampled:boolean",
        .reads = true,
        .slow = true,
+       .examples = {"curl -H @key \"$(cat url)/v1/tensors/channels?run=latest&name=noise_pred&step=0&axis=-1\""},
        .call = &tensors_channels},
   };
 }
