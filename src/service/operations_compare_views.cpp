@@ -282,7 +282,8 @@ std::vector<Operation> compare_view_operations() {
        .result = "entries:objects sources:array missing:strings notes:strings",
        .reads = true,
        .slow = true,
-       .examples = {"curl -H @key \"$(cat url)/v1/compare/ledger?reference=latest:good&candidate=latest:port\""},
+       .examples = {"curl -H @key \"$(cat "
+                    "url)/v1/compare/ledger?reference=latest:good&candidate=latest:port&substituted=latest:fed\""},
        .call = &compare_ledger},
       {.name = "compare rows",
        .help = "two compared runs as a table: one short row a pair, and what has no partner",

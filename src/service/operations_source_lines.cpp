@@ -84,14 +84,15 @@ std::vector<Operation> source_line_operations() {
                        .most = 1e9});
   arguments.push_back(
       {.name = "around", .type = kInteger, .help = "lines before and after", .standard = 6, .least = 0, .most = 100});
-  return {{.name = "compare source",
-           .help = "the lines of both programs that made a pair of tensors",
-           .arguments = std::move(arguments),
-           .result = "reference:object candidate:object",
-           .reads = true,
-           .slow = true,
-           .examples = {"curl -H @key \"$(cat url)/v1/compare/source?reference=latest:good&candidate=latest:port\""},
-           .call = &compare_source}};
+  return {
+      {.name = "compare source",
+       .help = "the lines of both programs that made a pair of tensors",
+       .arguments = std::move(arguments),
+       .result = "reference:object candidate:object",
+       .reads = true,
+       .slow = true,
+       .examples = {"curl -H @key \"$(cat url)/v1/compare/source?reference=latest:good&candidate=latest:port&row=0\""},
+       .call = &compare_source}};
 }
 
 }  // namespace lockstep

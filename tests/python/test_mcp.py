@@ -121,6 +121,26 @@ def test_every_tool_is_listed_and_called(home, transport, mode):
                 await call(f"tensors_{name}", path=str(home.folder / "a.npy"))
             await call("tensors_diff", reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
             await call("compare", reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
+            pair = {"reference": str(home.folder / "a.npy"), "candidate": str(home.folder / "a.npy")}
+            assert (await call("compare_rows", **pair))["total"] == 1
+            assert (await call("compare_tree", **pair))["verdict"] == "match"
+            assert (await call("compare_heat", row=0, **pair))["shape"] == [6]
+            assert "no such" in await call("compare_source", fails=True, row=7, **pair)
+            assert "picture" in await call("compare_picture", fails=True, **pair)
+            await call("compare_ledger", substituted=pair["reference"], **pair)
+            assert (await call("runs_tensors", run=pair["reference"]))["total"] == 1
+            for name in ("slice", "heat", "histogram", "channels"):
+                assert (await call(f"tensors_{name}", path=pair["reference"]))["shape"] == [6]
+            assert (await call("maps_save", name="port", map='{"rules": []}'))["rules"] == 0
+            assert len((await call("maps_list"))["maps"]) == 1
+            await call("maps_show", name="port")
+            assert (await call("doctor"))["version"]
+            assert (await call("models_list"))["data"]
+            await call("models_show", id="tiny")
+            drawn = await call("jobs_create", prompt="a red circle", size="64x64", steps=2)
+            await call("jobs_list")
+            await call("jobs_show", id=drawn["id"])
+            await call("jobs_cancel", id=drawn["id"])
             assert "do not diverge" in await call("zoom", fails=True, reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
             assert (await call("coverage", program=[sys.executable, "-c", "pass"]))["exit_code"] == 0
             profiled = await call("profile", program=[sys.executable, "-c", "pass"])
