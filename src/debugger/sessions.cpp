@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
+#include <thread>
 
 #include "base/error.h"
 #include "base/folder.h"
@@ -227,8 +229,15 @@ void Sessions::forget(const std::string& spec) {
       sessions_.erase(found);
     }
   }
-  std::error_code ignored;
-  fs::remove_all(folder, ignored);
+  // The session's own thread may still write its last lines, and a folder that is not empty stays.
+  constexpr int kAttempts = 50;
+  constexpr auto kPause = std::chrono::milliseconds(2);
+  std::error_code error;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    fs::remove_all(folder, error);
+    if (!error) return;
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 void Sessions::terminate_all() {
