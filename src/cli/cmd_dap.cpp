@@ -1,9 +1,11 @@
 // lockstep dap: the Debug Adapter Protocol over the sessions of the service, for editors.
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -31,11 +33,18 @@ class KnownService {
     const std::lock_guard lock(mutex_);
     known_.reset();
   }
+  // Whether the session was followed through another service before.
+  bool changed_hands(const std::string& session, pid_t holder) {
+    const std::lock_guard lock(mutex_);
+    const pid_t before = std::exchange(holders_[session], holder);
+    return before != 0 && before != holder;
+  }
 
  private:
   fs::path home_;
   std::mutex mutex_;
   std::optional<ServiceProcess> known_;
+  std::map<std::string, pid_t> holders_;  // of sessions that are followed
 };
 
 Json call_known(KnownService& service, const Operation& operation, const Json& given, CallControl& control) {
@@ -59,7 +68,9 @@ DapService dap_service(const std::shared_ptr<KnownService>& service) {
   };
   made.follow = [service](const std::string& session, int64_t after, const std::function<bool(const Json&)>& use,
                           const std::function<bool()>& cancelled) {
-    if (!follow_session(service->get(), session, after, use, cancelled)) service->forget();
+    const ServiceProcess now = service->get();
+    const int64_t from = service->changed_hands(session, now.pid) ? 0 : after;
+    if (!follow_session(now, session, from, use, cancelled)) service->forget();
   };
   return made;
 }

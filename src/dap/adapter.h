@@ -21,7 +21,8 @@ namespace lockstep {
 struct DapService {
   std::function<Json(const Operation&, const Json& arguments, CallControl&)> call;
   // Hands on what happens in a session after event number `after`, until `use` says false, `cancelled` says true, or
-  // there is nothing more to come.
+  // there is nothing more to come. A service that took the session over from another tells all it knows: it counts
+  // anew.
   std::function<void(const std::string& session, int64_t after, const std::function<bool(const Json& event)>& use,
                      const std::function<bool()>& cancelled)>
       follow;

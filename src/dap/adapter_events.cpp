@@ -55,7 +55,6 @@ void DapAdapter::follow(const std::string& session, int64_t after, int64_t epoch
           over);
     } catch (const std::exception&) {  // the service is gone; the next look for it starts another
     }
-    last = ended ? last : 0;  // another service counts anew
   }
   if (over() || ended) return;
   event("output", {{"category", "important"}, {"output", "lockstep: the service that holds the session is gone\n"}});
