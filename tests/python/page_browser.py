@@ -57,3 +57,18 @@ def tab(started, home, width=1280, height=860, scheme="light", **options):
         yield Tab(context, home)
     finally:
         context.close()
+
+
+@pytest.fixture(scope="module")
+def started():
+    """One browser for all tests of a file; `place` is the file's own service."""
+    with browser() as one:
+        yield one
+
+
+@pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["wide", "narrow"])
+def view(request, started, place):
+    width, scheme = request.param
+    with tab(started, place, width=width, scheme=scheme) as one:
+        yield one
+        one.check()

@@ -4,7 +4,7 @@ import io
 
 import pytest
 from debug_service import Home, wait_until
-from page_browser import browser, expect, needs_browser, tab
+from page_browser import expect, needs_browser, started, tab, view  # noqa: F401
 
 pytestmark = needs_browser
 
@@ -15,20 +15,6 @@ def place(tmp_path_factory):
     home.ensure()
     yield home
     home.close()
-
-
-@pytest.fixture(scope="module")
-def started():
-    with browser() as one:
-        yield one
-
-
-@pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["wide", "narrow"])
-def view(request, started, place):
-    width, scheme = request.param
-    with tab(started, place, width=width, scheme=scheme) as one:
-        yield one
-        one.check()
 
 
 def ask(page, prompt, **fields):
