@@ -4,14 +4,19 @@
     python benchmarks/cuda_peers.py vae FOLDER SIZE             decoding, eager bf16
     python benchmarks/cuda_peers.py text TOKENS                 the text encoder, eager bf16
     python benchmarks/cuda_peers.py step SIZE TEXT [compiled]   one pass of 60 layers
-    python benchmarks/cuda_peers.py picture MODEL SIZE STEPS    prompt to PNG with both guidance passes, blocks compiled
+    python benchmarks/cuda_peers.py picture MODEL SIZE STEPS    prompt to PNG with both guidance passes, blocks compiled; MODEL gives
+                                                                the tokenizer and the scheduler
+    python benchmarks/cuda_peers.py noise BENCH                 torch's CUDA numbers against those of BENCH, a bench_cuda_pictures
 
 Prints JSON lines: the median of 20 after warming up (3 for pictures).
 """
 import json
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import torch
 
@@ -107,10 +112,16 @@ def step(size, tokens, how="eager"):
 
 
 def picture(folder, size, steps):
-    """The folder bench_cuda_steps wrote, read by the official pipeline."""
-    from diffusers import QwenImagePipeline
+    from diffusers import FlowMatchEulerDiscreteScheduler, QwenImagePipeline
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2Tokenizer
 
-    pipe = QwenImagePipeline.from_pretrained(folder, torch_dtype=DTYPE).to(DEVICE)
+    text = {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+            "vocab_size": 152064, "max_position_embeddings": 128000,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}}
+    pipe = QwenImagePipeline(scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(folder, subfolder="scheduler"),
+                             vae=random_module(autoencoder),
+                             text_encoder=random_module(lambda: Qwen2_5_VLForConditionalGeneration(Qwen2_5_VLConfig(text_config=text))),
+                             tokenizer=Qwen2Tokenizer.from_pretrained(folder, subfolder="tokenizer"), transformer=transformer())
     pipe.set_progress_bar_config(disable=True)
     pipe.transformer.compile_repeated_blocks(fullgraph=True)
     draw = lambda count: pipe(prompt="a red circle left of a blue square", negative_prompt=" ", true_cfg_scale=4.0, width=size, height=size,  # noqa: E731
@@ -119,9 +130,26 @@ def picture(folder, size, steps):
     return timed(lambda: draw(steps), rounds=3, warm=0)
 
 
+def noise(bench):
+    """Bits of torch.randn on the card against ours: counts around every edge of torch's grid, three types, odd seeds."""
+    checked = different = 0
+    with tempfile.TemporaryDirectory() as home:
+        file = Path(home) / "noise"
+        for seed in [0, 7, 2**31, 2**40 + 3]:
+            for name, dtype in [("f32", torch.float32), ("bf16", torch.bfloat16), ("f16", torch.float16)]:
+                for count in [1, 255, 257, 4096, 65536, 270336, 1081345, 1 << 22]:
+                    subprocess.run([bench, "noise", str(seed), name, str(count), str(file)], check=True)
+                    ours = torch.frombuffer(bytearray(file.read_bytes()), dtype=dtype)
+                    theirs = torch.randn(count, device=DEVICE, dtype=dtype, generator=torch.Generator(DEVICE).manual_seed(seed)).cpu()
+                    bits = torch.int32 if dtype == torch.float32 else torch.int16
+                    different += int((ours.view(bits) != theirs.view(bits)).sum())
+                    checked += count
+    return {"values": checked, "bits_that_differ": different}
+
+
 def main():
     name, *rest = sys.argv[1:]
-    work = {"write-vae": write_vae, "vae": vae, "text": text, "step": step, "picture": picture}[name]
+    work = {"write-vae": write_vae, "vae": vae, "text": text, "step": step, "picture": picture, "noise": noise}[name]
     result = work(*[int(a) if a.isdigit() else a for a in rest])
     print(json.dumps({**result, "work": " ".join(["peer", *sys.argv[1:]]), "torch": torch.__version__}), flush=True)
 

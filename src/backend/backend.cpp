@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "base/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -33,6 +35,10 @@ void Backend::reset_peak() {
 }
 std::unique_ptr<Repeated> Backend::repeated(Body body) {
   return std::make_unique<RunEachTime>(std::move(body));
+}
+void Backend::torch_cuda_normals(uint64_t, Tensor&) {
+  fail(Code::kUnsupported, "noise", "torch's CUDA numbers are drawn on such a device",
+       {.got = description(), .hint = "--device cuda, or --noise torch"});
 }
 
 }  // namespace lockstep

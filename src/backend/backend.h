@@ -76,6 +76,9 @@ class Backend {
   virtual void gather(const GatherArgs& args) = 0;
   virtual void guidance(const GuidanceArgs& args) = 0;
   virtual void copy(const CopyArgs& args) = 0;
+
+  // What torch.randn draws on CUDA from a fresh generator with this seed. Of CUDA alone: it depends on the card.
+  virtual void torch_cuda_normals(uint64_t seed, Tensor& out);
 };
 
 // "reference", "cpu", "cuda" or "cuda:N". threads, for "cpu", 0: all the machine offers to this process.

@@ -30,6 +30,10 @@ inline Backend& fast() {
   return *backend;
 }
 
+inline bool on_a_device() {
+  return std::getenv("LOCKSTEP_TEST_BACKEND") != nullptr;
+}
+
 class Random {
  public:
   explicit Random(uint64_t seed) : engine_(seed) {}

@@ -34,9 +34,16 @@ TEST(BadInput, MisalignedStorage) {
   EXPECT_NE(message.find("not aligned"), std::string::npos) << message;
 }
 
+// The CPU refuses what a model never gives it; a device brings it into order first.
 TEST(BadInput, StridedLastAxis) {
-  const Tensor x = Tensor::zeros(DType::kF32, {4, 8}).transpose(0, 1);
+  const Tensor x = Random(4).tensor(DType::kF32, {4, 8}).transpose(0, 1);
   Tensor out = Tensor::zeros(DType::kF32, {8, 4});
+  if (on_a_device()) {
+    Tensor expected = out.clone();
+    reference().rms_norm({.x = x.contiguous(), .out = expected});
+    fast().rms_norm({.x = x, .out = out});
+    return expect_close(expected, out, tolerance(DType::kF32, 4), "strided");
+  }
   EXPECT_NE(message_of([&] { fast().rms_norm({.x = x, .out = out}); }).find("last axis must be contiguous"),
             std::string::npos);
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "backend/cases.h"
 #include "base/error.h"
 
 namespace lockstep::cpu {
@@ -60,6 +61,7 @@ class ForcedLevel : public ::testing::TestWithParam<Level> {};
 
 TEST_P(ForcedLevel, EveryKernelAgreesWithTheReference) {
   if (std::getenv("LOCKSTEP_TEST_FORCED_LEVEL")) GTEST_SKIP() << "already inside a forced process";
+  if (testing::on_a_device()) GTEST_SKIP() << "the backend under test is not the CPU's";
   if (GetParam() > best_level(read_facts())) GTEST_SKIP() << "this machine has no " << level_title(GetParam());
   if (GetParam() == active_level()) return;  // this process runs at that level, and these tests beside this one
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");

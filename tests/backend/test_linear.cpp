@@ -124,11 +124,34 @@ TEST_P(LinearKernel, QuantisedWeights) {
   Random random(6);
   for (const int bits : {2, 3, 4, 6, 8})
     for (const int group : {32, 64, 128})
-      for (const LinearDims d : {LinearDims{1, 5, 128}, LinearDims{7, 64, 256}, LinearDims{29, 131, 384}})
+      for (const LinearDims d :
+           {LinearDims{1, 5, 128}, LinearDims{7, 64, 256}, LinearDims{29, 131, 384}, LinearDims{101, 300, 1280}})
         expect_linear(random.tensor(GetParam(), {d.rows, d.k}),
                       quantised(random, GetParam() == DType::kF16 ? DType::kF16 : GetParam(), d.n, d.k, bits, group),
                       d.rows != 7, tolerance(GetParam(), d.k, Operands::kRounded),
                       "bits " + std::to_string(bits) + " group " + std::to_string(group));
+}
+
+TEST_P(LinearKernel, QuantisedWeightsWithWhatFollowsThem) {
+  Random random(12);
+  for (const int64_t rows : {int64_t{9}, int64_t{60}, int64_t{120}}) {
+    LinearWeight weight = quantised(random, GetParam(), 192, 512, 4, 64);
+    weight.bias = random.tensor(GetParam(), {192});
+    fast().prepare(weight, GetParam());
+    const Tensor x = random.tensor(GetParam(), {rows, 512}), residual = random.tensor(GetParam(), {rows, 192});
+    const Tolerance allowed = tolerance(GetParam(), 512, Operands::kRounded);
+    expect_agreement(GetParam(), {rows, 192}, allowed, "gelu", [&](Backend& b, Tensor& out) {
+      b.linear({.x = x, .weight = weight, .out = out, .activation = Activation::kGeluTanh});
+    });
+    expect_agreement(GetParam(), {rows, 192}, allowed, "residual", [&](Backend& b, Tensor& out) {
+      b.linear({.x = x, .weight = weight, .out = out, .residual = &residual});
+    });
+    expect_agreement(GetParam(), {rows, 192}, allowed, "into rows that are apart", [&](Backend& b, Tensor& out) {
+      Tensor wide = Tensor::zeros(out.dtype(), {rows, 400}), part = wide.slice(1, 0, 192);
+      b.linear({.x = x, .weight = weight, .out = part});
+      b.copy({.from = part, .to = out});
+    });
+  }
 }
 
 TEST_P(LinearKernel, QuantisedWeightsBeyondOnePanelBlock) {
@@ -175,6 +198,7 @@ TEST(LinearMixed, WeightsOfAnotherDtype) {
 }
 
 TEST(LinearThreads, OneAndTwoThreadsGiveTheSameBitsEachTime) {
+  if (on_a_device()) GTEST_SKIP() << "a device has no threads of ours";
   Random random(11);
   const Tensor x = random.tensor(DType::kBF16, {77, 640});
   const LinearWeight weight = quantised(random, DType::kBF16, 640, 640, 4, 64);

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 name=lockstep-device-test
 folder=build/$name
-programs=(test_backend bench_cuda_steps lockstep)
+programs=(test_backend bench_cuda_steps bench_cuda_pictures lockstep)
 [ -f build/bin/liblockstep_cuda.so ] || { echo "the CUDA part was not built: ./dev setup --cuda, then ./dev build" >&2; exit 3; }
 rm -rf "$folder"
 mkdir -p "$folder/bin" "$folder/lib" dist

@@ -125,11 +125,19 @@ class CudaBackend final : public Backend {
     into(args.out, dtype, [&](Tensor& out) {
       const View from = view(x), w = optional(weight), b = optional(bias), s = optional(scale), h = optional(shift);
       View to = view(out);
-      issue("layer_norm", {&x, &weight, &bias, &scale, &shift}, out, [&](Stream stream) {
-        const auto given = [](const Tensor& tensor, const View& v) { return tensor.defined() ? &v : nullptr; };
-        return device_->leaf().layer_norm(&from, &to, args.eps, given(weight, w), given(bias, b), given(scale, s),
-                                          given(shift, h), share, stream);
-      });
+      const auto given = [](const Tensor& tensor, const View& v) { return tensor.defined() ? &v : nullptr; };
+      const auto launch = [&](void* fp8, float* fp8_scales) {
+        return [&, fp8, fp8_scales](Stream stream) {
+          return device_->leaf().layer_norm(&from, &to, args.eps, given(weight, w), given(bias, b), given(scale, s),
+                                            given(shift, h), share, fp8, fp8_scales, stream);
+        };
+      };
+      if (args.scale && args.shift)
+        if (const cuda::Fp8Rows small = linear_.room_for_fp8(out); small.rows.defined())
+          if (device_->try_issue("layer_norm", {&x, &scale, &shift}, {&out, &small.rows, &small.scales}, rows_in(out),
+                                 launch(address(small.rows), static_cast<float*>(address(small.scales)))))
+            return linear_.remember(out, small);
+      issue("layer_norm", {&x, &weight, &bias, &scale, &shift}, out, launch(nullptr, nullptr));
     });
   }
 
@@ -263,6 +271,16 @@ class CudaBackend final : public Backend {
     issue("pixels", {&x}, args.out, [&](Stream stream) { return device_->leaf().pixels(&from, &to, stream); });
   }
 
+  void torch_cuda_normals(uint64_t seed, Tensor& out) override {
+    into(out, kernel_dtype(out), [&](Tensor& drawn) {
+      Tensor whole = drawn.is_contiguous() ? drawn : allocate(drawn.dtype(), drawn.shape());
+      View to = view(whole);
+      issue("noise", {}, whole,
+            [&](Stream stream) { return device_->leaf().philox_normals(device_->context(), seed, &to, stream); });
+      if (whole.storage() != drawn.storage()) copy({.from = whole, .to = drawn});
+    });
+  }
+
   void copy(const CopyArgs& args) override {
     if (args.from.shape() != args.to.shape())
       fail(Code::kBadInput, "copy", "shapes differ",
@@ -281,11 +299,22 @@ class CudaBackend final : public Backend {
   bool gated_norm(const cuda::GatedSum& sum, const LayerNormArgs& args, const Tensor& scale, const Tensor& shift) {
     const View x = view(sum.x), gate = view(sum.gate), y = view(sum.y), s = view(scale), h = view(shift);
     View total = view(sum.out), to = view(args.out);
-    return device_->try_issue("gated norm", {&sum.x, &sum.gate, &sum.y, &scale, &shift}, {&sum.out, &args.out},
-                              rows_in(sum.out), [&](Stream stream) {
-                                return device_->leaf().gated_norm(&x, &gate, &y, &total, &to, args.eps, &s, &h,
-                                                                  sum.rows_per_batch, stream);
-                              });
+    const auto launch = [&](void* fp8, float* fp8_scales) {
+      return [&, fp8, fp8_scales](Stream stream) {
+        return device_->leaf().gated_norm(&x, &gate, &y, &total, &to, args.eps, &s, &h, sum.rows_per_batch, fp8,
+                                          fp8_scales, stream);
+      };
+    };
+    const cuda::Fp8Rows small = linear_.room_for_fp8(args.out);
+    if (!small.rows.defined())
+      return device_->try_issue("gated norm", {&sum.x, &sum.gate, &sum.y, &scale, &shift}, {&sum.out, &args.out},
+                                rows_in(sum.out), launch(nullptr, nullptr));
+    if (!device_->try_issue("gated norm", {&sum.x, &sum.gate, &sum.y, &scale, &shift},
+                            {&sum.out, &args.out, &small.rows, &small.scales}, rows_in(sum.out),
+                            launch(address(small.rows), static_cast<float*>(address(small.scales)))))
+      return false;
+    linear_.remember(args.out, small);
+    return true;
   }
 
   // Dtypes that no model computes in.
@@ -298,6 +327,7 @@ class CudaBackend final : public Backend {
     return is_kernel_dtype(tensor.dtype()) ? tensor.dtype() : DType::kF32;
   }
   View view(const Tensor& tensor) const { return rehearsing() ? View{} : device_->view(tensor, "tensor"); }
+  void* address(const Tensor& tensor) const { return device_->address(tensor, "tensor"); }
   View optional(const Tensor& tensor) const { return tensor.defined() ? view(tensor) : View{}; }
 
   Tensor cast(const Tensor& tensor, DType dtype) {

@@ -1,14 +1,10 @@
 #include "backend/cuda/device.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "backend/cuda/library.h"
 #include "base/error.h"
-#include "base/mapped_reader.h"
 #include "tensor/rehearsal.h"
 
 namespace lockstep::cuda {
@@ -27,30 +23,6 @@ size_t block_bytes(size_t bytes) {
 }
 
 void* const kRehearsed = reinterpret_cast<void*>(uintptr_t{512});  // an address that nothing reads
-
-// A mapped file's pages, all at once rather than one fault after the other. Older systems do not know the request.
-void map_pages(const std::byte* from, size_t bytes) {
-#ifdef MADV_POPULATE_READ
-  constexpr uintptr_t kPage = 4096;
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(from) / kPage * kPage,
-                  end = reinterpret_cast<uintptr_t>(from) + bytes;
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
-#else
-  (void)from, (void)bytes;
-#endif
-}
-
-void copy_by_threads(std::byte* to, const std::byte* from, size_t bytes, const MappedReader* file = nullptr) {
-  constexpr int64_t kPiece = int64_t{1} << 20;
-  const int64_t count = static_cast<int64_t>(bytes);
-#pragma omp parallel for schedule(dynamic) if (count >= 4 * kPiece)
-  for (int64_t at = 0; at < count; at += kPiece) {
-    const size_t size = static_cast<size_t>(std::min(kPiece, count - at));
-    if (file && file->read({from + at, size}, to + at)) continue;
-    map_pages(from + at, size);
-    std::memcpy(to + at, from + at, size);
-  }
-}
 
 }  // namespace
 
@@ -131,6 +103,7 @@ std::shared_ptr<Device> Device::open(int index) {
           .got = std::to_string(device->facts_.major) + "." + std::to_string(device->facts_.minor),
           .hint = "--device cpu"});
   device->pool_ = std::make_shared<BlockPool>(*device);
+  device->transfers_ = std::make_unique<Transfers>(*device->leaf_, device->context_, device->place_);
   return device;
 }
 
@@ -138,10 +111,7 @@ Device::~Device() {
   if (!context_) return;
   deferred_.clear();
   pool_.reset();
-  for (void* buffer : pinned_)
-    if (buffer) leaf_->release_pinned(context_, buffer);
-  for (Event event : pinned_free_)
-    if (event) leaf_->destroy_event(context_, event);
+  transfers_.reset();
   for (Event event : spare_events_) leaf_->destroy_event(context_, event);
   leaf_->close(context_);
 }
@@ -153,7 +123,10 @@ bool Device::check(Outcome outcome, const char* operation) const {
     case Outcome::kUnsupported:
       return false;
     case Outcome::kNoMemory:
-      fail(Code::kMemory, operation, "no memory left on " + place_, {.got = leaf_->message()});
+      fail(Code::kMemory, operation, "no memory left on " + place_,
+           {.expected = "about 1 GB for CUDA and its libraries before any tensor",
+            .got = leaf_->message(),
+            .hint = "nvidia-smi for the programs that fill it, another cuda:N, or --device cpu"});
     case Outcome::kFailed:
       break;
   }
@@ -256,40 +229,18 @@ View Device::view(const Tensor& tensor, const char* operation) const {
   return view;
 }
 
-void Device::prepare_pinned() const {
-  if (pinned_[kPinnedBuffers - 1]) return;
-  for (int i = 0; i < kPinnedBuffers; ++i) {
-    check(leaf_->allocate_pinned(context_, kPinnedBytes, &pinned_[i]), "upload");
-    check(leaf_->create_event(context_, 0, &pinned_free_[i]), "upload");
-  }
-}
-
-// Through pinned buffers: while one travels, the next is filled.
 void Device::upload(const Tensor& host, Tensor& to) {
   if (capturing_) fail(Code::kInternal, "upload", "host memory inside a captured step");
   if (host.bytes() == 0 || rehearsing()) return;
-  prepare_pinned();
   ++storage_of(to, "upload").version;
-  const std::byte* from = host.contiguous_bytes().data();
-  std::byte* target = static_cast<std::byte*>(address(to, "upload"));
-  const Stream stream = leaf_->stream(context_, 0);  // in order with the kernels that use the block before and after
-  constexpr size_t kWorthOpening = size_t{4} << 20;
-  const MappedReader file(host.bytes() >= kWorthOpening ? from : nullptr);
-  int buffer = 0;
-  for (size_t at = 0; at < host.bytes(); at += kPinnedBytes, buffer = (buffer + 1) % kPinnedBuffers) {
-    const size_t size = std::min(kPinnedBytes, host.bytes() - at);
-    check(leaf_->wait_event_on_host(context_, pinned_free_[buffer]), "upload");
-    copy_by_threads(static_cast<std::byte*>(pinned_[buffer]), from + at, size, &file);
-    check(leaf_->copy(context_, target + at, pinned_[buffer], size, stream), "upload");
-    check(leaf_->record(context_, pinned_free_[buffer], stream), "upload");
-  }
+  // On the first queue: in order with the kernels that use the block before and after.
+  transfers_->send(host.contiguous_bytes().data(), static_cast<std::byte*>(address(to, "upload")), host.bytes(),
+                   leaf_->stream(context_, 0));
 }
 
 void Device::copy_to_host(const Tensor& from, void* to) {
   const Tensor host = from.host();
-  const std::byte* bytes = host.contiguous_bytes().data();
-  const MappedReader file(bytes);
-  copy_by_threads(static_cast<std::byte*>(to), bytes, host.bytes(), &file);
+  copy_by_threads(static_cast<std::byte*>(to), host.contiguous_bytes().data(), host.bytes());
 }
 
 std::shared_ptr<const std::byte> Device::download(const void* from, size_t bytes) {
@@ -297,25 +248,7 @@ std::shared_ptr<const std::byte> Device::download(const void* from, size_t bytes
   std::shared_ptr<std::byte> to = lockstep::allocate_bytes(bytes);
   if (bytes == 0 || rehearsing()) return to;
   if (capturing_) fail(Code::kInternal, "download", "host memory inside a captured step");
-  prepare_pinned();
-  const Stream stream = leaf_->stream(context_, 0);
-  // One piece travels while the one before it is copied out.
-  const auto piece = [&](size_t at) { return std::min(kPinnedBytes, bytes - at); };
-  const auto fetch = [&](size_t at, int buffer) {
-    check(leaf_->wait_event_on_host(context_, pinned_free_[buffer]), "download");
-    check(leaf_->copy(context_, pinned_[buffer], static_cast<const std::byte*>(from) + at, piece(at), stream),
-          "download");
-    check(leaf_->record(context_, pinned_free_[buffer], stream), "download");
-  };
-  int buffer = 0;
-  fetch(0, buffer);
-  for (size_t at = 0; at < bytes; at += kPinnedBytes) {
-    const int next = (buffer + 1) % kPinnedBuffers;
-    if (at + kPinnedBytes < bytes) fetch(at + kPinnedBytes, next);
-    check(leaf_->wait_event_on_host(context_, pinned_free_[buffer]), "download");
-    copy_by_threads(to.get() + at, static_cast<const std::byte*>(pinned_[buffer]), piece(at));
-    buffer = next;
-  }
+  transfers_->fetch(static_cast<const std::byte*>(from), to.get(), bytes, leaf_->stream(context_, 0));
   return to;
 }
 

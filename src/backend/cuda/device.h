@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/leaf.h"
+#include "backend/cuda/transfers.h"
 #include "tensor/storage.h"
 #include "tensor/tensor.h"
 
@@ -175,11 +176,7 @@ class Device : public std::enable_shared_from_this<Device> {
   std::vector<Measured> measured_;
   MemoryUse use_;
   uint64_t allocated_bytes_ = 0;
-  static constexpr int kPinnedBuffers = 4;
-  static constexpr size_t kPinnedBytes = size_t{32} << 20;
-  mutable void* pinned_[kPinnedBuffers] = {};
-  mutable Event pinned_free_[kPinnedBuffers] = {};
-  void prepare_pinned() const;
+  std::unique_ptr<Transfers> transfers_;
 };
 
 }  // namespace lockstep::cuda

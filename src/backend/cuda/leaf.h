@@ -6,7 +6,7 @@
 
 namespace lockstep::cuda {
 
-inline constexpr int kLeafVersion = 2;
+inline constexpr int kLeafVersion = 3;
 inline constexpr int kMostAxes = 8;
 inline constexpr const char* kLeafEntry = "lockstep_cuda_leaf";
 
@@ -84,6 +84,18 @@ struct QuantisedTask {
   int64_t n, k;
 };
 
+// Into how many parts of K packed_product cuts its work; 0: it does not do such products.
+inline int packed_parts_of(const QuantisedTask& task, int64_t rows) {
+  constexpr int64_t kMostRows = 128, kStep = 128, kFewestSteps = 4;
+  if (task.bits != 4 || rows > kMostRows || task.k % kStep != 0 || task.n > (int64_t{1} << 30)) return 0;
+  const int64_t columns = rows > 64 ? 64 : 128, blocks = (task.n + columns - 1) / columns, steps = task.k / kStep;
+  const int64_t room = rows > 16 ? 264 : 528;  // blocks that a large card runs at a time
+  int64_t parts = room / blocks < steps / kFewestSteps ? room / blocks : steps / kFewestSteps;
+  if (parts < 1) parts = 1;
+  const int64_t steps_a_part = (steps + parts - 1) / parts;
+  return static_cast<int>((steps + steps_a_part - 1) / steps_a_part);  // none without a step
+}
+
 struct Leaf {
   int version;
   const char* (*message)();  // of this thread's last failure
@@ -122,15 +134,20 @@ struct Leaf {
   Outcome (*unfold)(const ConvTask* task, void* columns, int64_t first_row, int64_t rows, Stream stream);
   Outcome (*dequantise)(const QuantisedTask* task, View* out, Stream stream);  // [N, K]
   Outcome (*quantised_rows)(const QuantisedTask* task, const View* x, const void* bias, View* out, Stream stream);
+  // `parts`: f32 [packed_parts_of, rows, N]
+  Outcome (*packed_product)(const QuantisedTask* task, const View* x, const void* bias, int gelu_tanh, float* parts,
+                            View* out, Stream stream);
   Outcome (*to_fp8_rows)(const View* x, void* out, float* scales, Stream stream);
   Outcome (*from_fp8_rows)(const void* rows, const float* scales, View* out, Stream stream);
 
   Outcome (*rms_norm)(const View* x, const View* weight, View* out, float eps, Stream stream);
+  // `fp8`, `fp8_scales`: null, or where the result goes a second time, as to_fp8_rows would make it.
   Outcome (*layer_norm)(const View* x, View* out, float eps, const View* weight, const View* bias, const View* scale,
-                        const View* shift, int64_t rows_per_batch, Stream stream);
+                        const View* shift, int64_t rows_per_batch, void* fp8, float* fp8_scales, Stream stream);
   // sum = x + gate * y, then its layer norm with scale and shift: two passes over the rows in one
   Outcome (*gated_norm)(const View* x, const View* gate, const View* y, View* sum, View* out, float eps,
-                        const View* scale, const View* shift, int64_t rows_per_batch, Stream stream);
+                        const View* scale, const View* shift, int64_t rows_per_batch, void* fp8, float* fp8_scales,
+                        Stream stream);
   Outcome (*channel_norm)(const View* x, const View* gamma, View* out, int silu, Stream stream);
   Outcome (*head_norm_rope)(const View* x, View* out, const View* weight, float eps, int style, const float* cos,
                             const float* sin, Stream stream);

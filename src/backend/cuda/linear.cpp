@@ -108,6 +108,7 @@ void Linear::prepare(LinearWeight& weight, DType activations) const {
     if (!device_->multiplies_fp8())
       fail(Code::kUnsupported, "linear", device_->place() + " does not multiply in fp8",
            {.expected = "compute capability 8.9 or later", .hint = "--quantize 8, or none"});
+    multiplies_fp8_ = true;
     const Fp8Rows rounded = to_fp8(up(weight.weight, DType::kBF16));
     placed(rounded.rows);
     made->scales = rounded.scales;
@@ -239,11 +240,19 @@ const Fp8Rows& Linear::rows_in_fp8(const Tensor& x) const {
                       last.version == version && last.offset == x.offset_bytes() && last.shape == x.shape();
     if (same && !rehearsing()) return last.made;
   }
-  Last& next = last_[next_last_];
+  last_[next_last_].made = {};  // its memory first
+  remember(x, to_fp8(x));
+  return last_[(next_last_ + last_.size() - 1) % last_.size()].made;
+}
+
+Fp8Rows Linear::room_for_fp8(const Tensor& x) const {
+  if (!multiplies_fp8_ || !x.is_contiguous() || x.numel() == 0) return {};
+  return {device_->allocate(DType::kF8E4M3, x.shape()), device_->allocate(DType::kF32, {row_count(x)})};
+}
+
+void Linear::remember(const Tensor& x, Fp8Rows rows) const {
+  last_[next_last_] = {x.storage(), device_->version(x), x.offset_bytes(), x.shape(), std::move(rows)};
   next_last_ = (next_last_ + 1) % last_.size();
-  next.made = {};  // its memory first
-  next = {x.storage(), version, x.offset_bytes(), x.shape(), to_fp8(x)};
-  return next.made;
 }
 
 void Linear::fp8(const Tensor& x, const DeviceLinear& weight, const Tensor& bias, Tensor& out, bool gelu,
@@ -278,7 +287,10 @@ void Linear::quantised(const Tensor& x, const LinearWeight& form, const DeviceLi
   task.group_size = form.group_size;
   task.n = n;
   task.k = k;
-  const bool few = row_count(x) <= kFewQuantisedRows && !gelu && !residual && out.dtype() == x.dtype();
+  // Unpacked values have more digits than f16 keeps, and no model computes in it: its products are made in f32.
+  const DType wide = x.dtype() == DType::kF16 ? DType::kF32 : x.dtype();
+  const bool few =
+      row_count(x) <= kFewQuantisedRows && !gelu && !residual && out.dtype() == x.dtype() && x.dtype() == wide;
   if (few) {
     if (rehearsing()) return;
     const View from = device_->view(x, "linear");
@@ -289,13 +301,27 @@ void Linear::quantised(const Tensor& x, const LinearWeight& form, const DeviceLi
     });
     return;
   }
-  Tensor dense = device_->allocate(x.dtype(), {n, k});
+  const bool packs = !residual && x.dtype() == DType::kBF16;
+  if (const int parts = packs ? cuda::packed_parts_of(task, row_count(x)) : 0; parts > 0) {
+    Tensor sums = device_->allocate(DType::kF32, {parts, row_count(x), n});
+    if (rehearsing()) return;
+    const View from = device_->view(x, "linear");
+    View to = device_->view(out, "linear");
+    if (device_->try_issue("linear", {&x, &weight.weight, &weight.scales, &weight.biases, &bias}, {&out, &sums},
+                           row_count(out), [&](Stream stream) {
+                             return device_->leaf().packed_product(
+                                 &task, &from, bias.defined() ? device_->address(bias, "linear") : nullptr, gelu,
+                                 static_cast<float*>(device_->address(sums, "linear")), &to, stream);
+                           }))
+      return;
+  }
+  Tensor dense = device_->allocate(wide, {n, k});
   if (!rehearsing()) {
     View to = device_->view(dense, "linear");
     device_->issue("linear", {&weight.weight}, {&dense}, row_count(out),
                    [&](Stream stream) { return device_->leaf().dequantise(&task, &to, stream); });
   }
-  product(x, dense, bias, out, gelu, residual);
+  product(cast(x, wide), dense, bias, out, gelu, residual);
 }
 
 void Linear::run(const LinearArgs& args) const {

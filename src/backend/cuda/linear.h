@@ -30,6 +30,11 @@ class Linear {
   void prepare(LinearWeight& weight, DType activations) const;
   void run(const LinearArgs& args) const;
 
+  // Where a kernel that makes rows for a product in fp8 may put them a second time, in e4m3; undefined while no weight
+  // is in fp8. Once the kernel is on the queue, remember() keeps them for the products of `x`.
+  Fp8Rows room_for_fp8(const Tensor& x) const;
+  void remember(const Tensor& x, Fp8Rows rows) const;
+
   // x [rows, K] and w [N, K], both contiguous in their last axis: y = x w^T + bias, for the convolutions too.
   void product(const Tensor& x, const Tensor& w, const Tensor& bias, Tensor& out, bool gelu,
                const Tensor* residual) const;
@@ -60,6 +65,7 @@ class Linear {
   };
   mutable std::array<Last, 2> last_;
   mutable size_t next_last_ = 0;
+  mutable bool multiplies_fp8_ = false;  // some weight is in fp8
 };
 
 // [..., D] as [batch, rows, D] with one stride from row to row and one from batch to batch; false where it has more.

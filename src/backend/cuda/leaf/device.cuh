@@ -60,11 +60,11 @@ struct RowMap {
     T* data = static_cast<T*>(base);
     if (axes == 1) return data + row * stride[0];
     int64_t offset = 0;
-#pragma unroll
-    for (int axis = kMostAxes - 1; axis >= 0; --axis) {
-      if (axis >= axes) continue;
-      offset += row % size[axis] * stride[axis];
-      row /= size[axis];
+#pragma unroll 1  // the division is long code, and so many axes are rare
+    for (int axis = axes - 1; axis >= 0; --axis) {
+      const int64_t above = row / size[axis];
+      offset += (row - above * size[axis]) * stride[axis];
+      row = above;
     }
     return data + offset;
   }

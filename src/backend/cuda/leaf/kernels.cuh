@@ -9,13 +9,15 @@ Outcome softmax(const SoftmaxTask* task, Stream stream);
 Outcome unfold(const ConvTask* task, void* columns, int64_t first_row, int64_t rows, Stream stream);
 Outcome dequantise(const QuantisedTask* task, View* out, Stream stream);
 Outcome quantised_rows(const QuantisedTask* task, const View* x, const void* bias, View* out, Stream stream);
+Outcome packed_product(const QuantisedTask* task, const View* x, const void* bias, int gelu_tanh, float* parts,
+                       View* out, Stream stream);
 Outcome to_fp8_rows(const View* x, void* out, float* scales, Stream stream);
 Outcome from_fp8_rows(const void* rows, const float* scales, View* out, Stream stream);
 Outcome rms_norm(const View* x, const View* weight, View* out, float eps, Stream stream);
 Outcome layer_norm(const View* x, View* out, float eps, const View* weight, const View* bias, const View* scale,
-                   const View* shift, int64_t rows_per_batch, Stream stream);
+                   const View* shift, int64_t rows_per_batch, void* fp8, float* fp8_scales, Stream stream);
 Outcome gated_norm(const View* x, const View* gate, const View* y, View* sum, View* out, float eps, const View* scale,
-                   const View* shift, int64_t rows_per_batch, Stream stream);
+                   const View* shift, int64_t rows_per_batch, void* fp8, float* fp8_scales, Stream stream);
 Outcome channel_norm(const View* x, const View* gamma, View* out, int silu, Stream stream);
 Outcome head_norm_rope(const View* x, View* out, const View* weight, float eps, int style, const float* cos,
                        const float* sin, Stream stream);

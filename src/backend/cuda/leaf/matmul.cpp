@@ -15,7 +15,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr size_t kWorkspace = size_t{64} << 20;
-constexpr int kCandidates = 12, kTimings = 3;
+constexpr int kCandidates = 40, kTimings = 3;
 constexpr double kWorthTiming = 2e9;  // operations
 
 struct Functions {
@@ -180,10 +180,36 @@ cublasStatus_t run(CublasLt& lt, const Plan& plan, const MatmulTask& task, const
                      kWorkspace, stream);
 }
 
+// For few rows and a long K the library names no kernel for scales by row, since it would cut K; those it names for a
+// shorter K do it as well.
+int borrow(CublasLt& lt, const Plan& plan, const MatmulTask& task, cublasLtMatmulPreference_t preference,
+           std::vector<cublasLtMatmulHeuristicResult_t>& found, void* workspace, cudaStream_t stream) {
+  if (task.w_is_k_by_n) return 0;
+  for (int64_t k = task.k / 2; k >= 1024 && k % 16 == 0; k /= 2) {
+    const cublasLtMatrixLayout_t w = layout(lt.f, task.operand_dtype, k, task.n, task.w_row, task.batch, task.w_batch),
+                                 x = layout(lt.f, task.operand_dtype, k, task.m, task.x_row, task.batch, task.x_batch);
+    int count = 0;
+    if (lt.f.heuristic(lt.handle, plan.desc, w, x, plan.c, plan.out, preference, kCandidates, found.data(), &count) !=
+        CUBLAS_STATUS_SUCCESS)
+      count = 0;
+    lt.f.layout_destroy(w);
+    lt.f.layout_destroy(x);
+    int kept = 0;
+    for (int i = 0; i < count; ++i)
+      if (run(lt, plan, task, found[static_cast<size_t>(i)].algo, workspace, stream) == CUBLAS_STATUS_SUCCESS)
+        found[static_cast<size_t>(kept++)] = found[static_cast<size_t>(i)];
+    if (kept > 0) return kept;
+  }
+  return 0;
+}
+
 void choose(CublasLt& lt, Plan& plan, const MatmulTask& task, bool tune, void* workspace, cudaStream_t stream) {
   cublasLtMatmulPreference_t preference = nullptr;
   lt.f.preference_create(&preference);
   lt.f.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspace, sizeof(kWorkspace));
+  // Parts of K are added up in f32: sums of f16 or bf16 would round once for each.
+  const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  lt.f.preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction, sizeof(reduction));
   const auto bytes = [](const void* p) { return static_cast<uint32_t>(alignment(p) ? alignment(p) : 16); };
   for (const auto& [attribute, value] :
        {std::pair{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, bytes(task.w)},
@@ -196,6 +222,7 @@ void choose(CublasLt& lt, Plan& plan, const MatmulTask& task, bool tune, void* w
   if (lt.f.heuristic(lt.handle, plan.desc, plan.w, plan.x, plan.c, plan.out, preference, kCandidates, found.data(),
                      &count) != CUBLAS_STATUS_SUCCESS)
     count = 0;
+  if (count == 0 && task.x_scale) count = borrow(lt, plan, task, preference, found, workspace, stream);
   lt.f.preference_destroy(preference);
   if (count == 0) return;
   plan.algorithm = found[0].algo;
@@ -211,6 +238,8 @@ void choose(CublasLt& lt, Plan& plan, const MatmulTask& task, bool tune, void* w
     if (run(lt, plan, task, found[static_cast<size_t>(i)].algo, workspace, stream) != CUBLAS_STATUS_SUCCESS) continue;
     float quickest = 1e30f;
     for (int repeat = 0; repeat < kTimings; ++repeat) {
+      // Out of the cache with the weights: in a model they come from memory each time. The workspace is larger than it.
+      cudaMemsetAsync(workspace, 0, kWorkspace, stream);
       cudaEventRecord(begin, stream);
       run(lt, plan, task, found[static_cast<size_t>(i)].algo, workspace, stream);
       cudaEventRecord(end, stream);

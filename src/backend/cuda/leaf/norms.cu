@@ -1,5 +1,6 @@
 // Kernels of one row a block or a warp: norms, modulation, rotation, guidance.
 #include "backend/cuda/leaf/device.cuh"
+#include "backend/cuda/leaf/fp8.cuh"
 #include "backend/cuda/leaf/kernels.cuh"
 
 namespace lockstep::cuda {
@@ -87,12 +88,18 @@ struct BatchRows {  // a row a batch, of the activations' own type
   }
 };
 
+// The result once more in e4m3, each row divided by its scale: what to_fp8_rows makes of it.
+struct Fp8Result {
+  __nv_fp8_e4m3* rows;  // [rows, width], or null
+  float* scales;        // [rows]
+};
+
 // The modulated norm of the transformer: all operands of one type, eight at a time. With kGated the row is
 // x + gate * y first, which is written to `sum` and rounded as it would be when read from there.
-template <typename T, bool kGated>
+template <typename T, bool kGated, bool kFp8>
 __global__ void __launch_bounds__(kThreads)
     modulated_norm_rows(RowMap x, RowMap out, BatchRows<T> scale, BatchRows<T> shift, int64_t rows_per_batch, float eps,
-                        RowMap y, RowMap sums, BatchRows<T> gate) {
+                        RowMap y, RowMap sums, BatchRows<T> gate, Fp8Result small) {
   const int64_t row = blockIdx.x, width = x.columns, units = width / 8, batch = row / rows_per_batch;
   const Eight<T>* from = reinterpret_cast<const Eight<T>*>(x.at<T>(row));
   Eight<T> held[kHeldUnits];  // the row, read once
@@ -111,8 +118,7 @@ __global__ void __launch_bounds__(kThreads)
       if (unit >= units) continue;
       const Eight<T> g = gate.unit(batch, unit), more = added[unit];
 #pragma unroll
-      for (int j = 0; j < 8; ++j)
-        held[i].v[j] = narrow<T>(widen(more.v[j]) * widen(g.v[j]) + widen(held[i].v[j]));
+      for (int j = 0; j < 8; ++j) held[i].v[j] = narrow<T>(widen(more.v[j]) * widen(g.v[j]) + widen(held[i].v[j]));
       to[unit] = held[i];
     }
   }
@@ -135,16 +141,27 @@ __global__ void __launch_bounds__(kThreads)
   }
   const float inverse = 1.0f / sqrtf(block_sum<kThreads>(squares) / static_cast<float>(width) + eps);
   T* to = out.at<T>(row);
+  float largest = 0;
 #pragma unroll
   for (int i = 0; i < kHeldUnits; ++i) {
     const int64_t unit = threadIdx.x + static_cast<int64_t>(i) * kThreads;
     if (unit >= units) continue;
     const Eight<T> s = scale.unit(batch, unit), h = shift.unit(batch, unit);
-    Eight<T> y;
 #pragma unroll
-    for (int j = 0; j < 8; ++j)
-      y.v[j] = narrow<T>((widen(held[i].v[j]) - mean) * inverse * (1.0f + widen(s.v[j])) + widen(h.v[j]));
-    reinterpret_cast<Eight<T>*>(to)[unit] = y;
+    for (int j = 0; j < 8; ++j) {
+      held[i].v[j] = narrow<T>((widen(held[i].v[j]) - mean) * inverse * (1.0f + widen(s.v[j])) + widen(h.v[j]));
+      if constexpr (kFp8) largest = fmaxf(largest, fabsf(widen(held[i].v[j])));
+    }
+    reinterpret_cast<Eight<T>*>(to)[unit] = held[i];
+  }
+  if constexpr (kFp8) {
+    const float of_row = fp8_scale(block_largest<kThreads>(largest)), divide = 1.0f / of_row;
+    if (threadIdx.x == 0) small.scales[row] = of_row;
+#pragma unroll
+    for (int i = 0; i < kHeldUnits; ++i) {
+      const int64_t unit = threadIdx.x + static_cast<int64_t>(i) * kThreads;
+      if (unit < units) write_fp8(held[i], divide, small.rows + row * width + unit * 8);
+    }
   }
 }
 
@@ -207,7 +224,8 @@ struct HeadTask {
   const float *cos, *sin;  // [tokens, width / 2]
   int64_t heads, tokens, width;
   float eps;
-  int style;  // 0 none, 1 interleaved, 2 half split
+  int style;                 // 0 none, 1 interleaved, 2 half split
+  int64_t x_head, out_head;  // elements from head to head of a token
 };
 
 // A warp a head: any even width up to 1024.
@@ -248,41 +266,50 @@ __global__ void __launch_bounds__(kThreads) head_rows(HeadTask task) {
   }
 }
 
-// Sixteen lanes a head of 128 elements, eight each; interleaved pairs.
-template <typename T>
+// Sixteen lanes a head of 128 elements, eight each; interleaved pairs. They take kHeads heads of a token, which share
+// its angles, and ask for all of them before they use the first.
+template <typename T, int kHeads>
 __global__ void __launch_bounds__(256) head_rows_128(HeadTask task, const T* weight) {
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * 16 + threadIdx.x / 16;
+  const int64_t group = static_cast<int64_t>(blockIdx.x) * 16 + threadIdx.x / 16, row = group * kHeads;
   if (row >= task.x.count) return;
   const int lane = threadIdx.x % 16;
   // 32 bits suffice for rows, and their division costs a quarter.
   const uint32_t token =
       static_cast<uint32_t>(row) / static_cast<uint32_t>(task.heads) % static_cast<uint32_t>(task.tokens);
-  const Eight<T> in = reinterpret_cast<const Eight<T>*>(task.x.at<T>(row))[lane];
-  float v[8], squares = 0;
+  const T* from = task.x.at<T>(row);
+  Eight<T> in[kHeads];
 #pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    v[j] = widen(in.v[j]);
-    squares += v[j] * v[j];
-  }
-  if (weight) {
-    const unsigned mask = 0xffffu << (threadIdx.x % 32 / 16 * 16);
-#pragma unroll
-    for (int offset = 8; offset > 0; offset /= 2) squares += __shfl_xor_sync(mask, squares, offset);
-    const float inverse = 1.0f / sqrtf(squares / 128.0f + task.eps);
-    const Eight<T> w = reinterpret_cast<const Eight<T>*>(weight)[lane];
-#pragma unroll
-    for (int j = 0; j < 8; ++j) v[j] = widen(narrow<T>(v[j] * inverse)) * widen(w.v[j]);
-  }
+  for (int h = 0; h < kHeads; ++h) in[h] = reinterpret_cast<const Eight<T>*>(from + h * task.x_head)[lane];
   const float4 c = reinterpret_cast<const float4*>(task.cos + int64_t{64} * token)[lane];
   const float4 s = reinterpret_cast<const float4*>(task.sin + int64_t{64} * token)[lane];
   const float cs[4] = {c.x, c.y, c.z, c.w}, sn[4] = {s.x, s.y, s.z, s.w};
-  Eight<T> y;
+  Eight<T> w;
+  if (weight) w = reinterpret_cast<const Eight<T>*>(weight)[lane];
+  T* to = task.out.at<T>(row);
 #pragma unroll
-  for (int p = 0; p < 4; ++p) {
-    y.v[2 * p] = narrow<T>(v[2 * p] * cs[p] - v[2 * p + 1] * sn[p]);
-    y.v[2 * p + 1] = narrow<T>(v[2 * p] * sn[p] + v[2 * p + 1] * cs[p]);
+  for (int h = 0; h < kHeads; ++h) {
+    float v[8], squares = 0;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      v[j] = widen(in[h].v[j]);
+      squares += v[j] * v[j];
+    }
+    if (weight) {
+      const unsigned mask = 0xffffu << (threadIdx.x % 32 / 16 * 16);
+#pragma unroll
+      for (int offset = 8; offset > 0; offset /= 2) squares += __shfl_xor_sync(mask, squares, offset);
+      const float inverse = 1.0f / sqrtf(squares / 128.0f + task.eps);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) v[j] = widen(narrow<T>(v[j] * inverse)) * widen(w.v[j]);
+    }
+    Eight<T> y;
+#pragma unroll
+    for (int p = 0; p < 4; ++p) {
+      y.v[2 * p] = narrow<T>(v[2 * p] * cs[p] - v[2 * p + 1] * sn[p]);
+      y.v[2 * p + 1] = narrow<T>(v[2 * p] * sn[p] + v[2 * p + 1] * cs[p]);
+    }
+    reinterpret_cast<Eight<T>*>(to + h * task.out_head)[lane] = y;
   }
-  reinterpret_cast<Eight<T>*>(task.out.at<T>(row))[lane] = y;
 }
 
 template <typename T>
@@ -325,7 +352,7 @@ BatchRows<T> batch_rows(const View* view) {
 }  // namespace
 
 Outcome gated_norm(const View* x, const View* gate, const View* y, View* sum, View* out, float eps, const View* scale,
-                   const View* shift, int64_t rows_per_batch, Stream stream) {
+                   const View* shift, int64_t rows_per_batch, void* fp8, float* fp8_scales, Stream stream) {
   const RowMap in = rows_of(*x), added = rows_of(*y), sums = rows_of(*sum), to = rows_of(*out);
   if (in.count == 0 || in.columns == 0) return Outcome::kDone;
   bool wide = in.columns <= 8 * kHeldUnits * kThreads;
@@ -333,9 +360,12 @@ Outcome gated_norm(const View* x, const View* gate, const View* y, View* sum, Vi
     wide = wide && view->dtype == x->dtype && wide_rows(rows_of(*view), x->dtype);
   for (const View* view : {gate, scale, shift}) wide = wide && view->dtype == x->dtype && aligned(view);
   if (!wide) return unsupported("a gated norm of such rows");
+  const Fp8Result small{static_cast<__nv_fp8_e4m3*>(fp8), fp8_scales};
   return for_float(x->dtype, "gated_norm of this dtype", [&]<typename T>(T) {
-    modulated_norm_rows<T, true><<<in.count, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-        in, to, batch_rows<T>(scale), batch_rows<T>(shift), rows_per_batch, eps, added, sums, batch_rows<T>(gate));
+    const auto kernel = fp8 ? modulated_norm_rows<T, true, true> : modulated_norm_rows<T, true, false>;
+    kernel<<<in.count, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(in, to, batch_rows<T>(scale),
+                                                                         batch_rows<T>(shift), rows_per_batch, eps,
+                                                                         added, sums, batch_rows<T>(gate), small);
     return launched("gated_norm");
   });
 }
@@ -355,18 +385,21 @@ Outcome rms_norm(const View* x, const View* weight, View* out, float eps, Stream
 }
 
 Outcome layer_norm(const View* x, View* out, float eps, const View* weight, const View* bias, const View* scale,
-                   const View* shift, int64_t rows_per_batch, Stream stream) {
+                   const View* shift, int64_t rows_per_batch, void* fp8, float* fp8_scales, Stream stream) {
   const RowMap in = rows_of(*x), to = rows_of(*out);
   if (in.count == 0 || in.columns == 0) return Outcome::kDone;
   const bool wide = wide_rows(in, x->dtype) && wide_rows(to, out->dtype);
   const auto s = static_cast<cudaStream_t>(stream);
   const bool modulated = wide && in.columns <= 8 * kHeldUnits * kThreads && scale && shift && !weight && !bias &&
                          scale->dtype == x->dtype && shift->dtype == x->dtype && aligned(scale) && aligned(shift);
+  if (fp8 && !modulated) return unsupported("a norm of such rows with its result in fp8");
+  const Fp8Result small{static_cast<__nv_fp8_e4m3*>(fp8), fp8_scales};
   return for_float(x->dtype, "layer_norm of this dtype", [&]<typename T>(T) {
-    if (modulated)
-      modulated_norm_rows<T, false><<<in.count, kThreads, 0, s>>>(in, to, batch_rows<T>(scale), batch_rows<T>(shift),
-                                                                  rows_per_batch, eps, {}, {}, {});
-    else if (wide)
+    if (modulated) {
+      const auto kernel = fp8 ? modulated_norm_rows<T, false, true> : modulated_norm_rows<T, false, false>;
+      kernel<<<in.count, kThreads, 0, s>>>(in, to, batch_rows<T>(scale), batch_rows<T>(shift), rows_per_batch, eps, {},
+                                           {}, {}, small);
+    } else if (wide)
       layer_norm_rows<T, 8><<<in.count, kThreads, 0, s>>>(in, to, vector_of(weight), vector_of(bias), vector_of(scale),
                                                           vector_of(shift), rows_per_batch, eps);
     else
@@ -393,8 +426,8 @@ Outcome channel_norm(const View* x, const View* gamma, View* out, int with_silu,
 
 Outcome head_norm_rope(const View* x, View* out, const View* weight, float eps, int style, const float* cos,
                        const float* sin, Stream stream) {
-  HeadTask task{rows_of(*x), rows_of(*out), vector_of(weight), cos, sin,
-                x->shape[2], x->shape[1],   x->shape[3],       eps, style};
+  HeadTask task{rows_of(*x), rows_of(*out), vector_of(weight), cos, sin, x->shape[2], x->shape[1], x->shape[3], eps,
+                style,       x->strides[2], out->strides[2]};
   if (task.x.count == 0 || task.width == 0) return Outcome::kDone;
   const auto s = static_cast<cudaStream_t>(stream);
   const bool quick = task.width == 128 && style == 1 && task.x.count < (int64_t{1} << 31) &&
@@ -402,9 +435,12 @@ Outcome head_norm_rope(const View* x, View* out, const View* weight, float eps, 
                      (!weight || (weight->dtype == x->dtype && aligned(weight))) && x->dtype != kF32 &&
                      reinterpret_cast<uintptr_t>(cos) % 16 == 0 && reinterpret_cast<uintptr_t>(sin) % 16 == 0;
   return for_float(x->dtype, "head_norm_rope of this dtype", [&]<typename T>(T) {
-    if (quick)
-      head_rows_128<T>
-          <<<(task.x.count + 15) / 16, 256, 0, s>>>(task, static_cast<const T*>(weight ? weight->data : nullptr));
+    const T* of_heads = static_cast<const T*>(weight ? weight->data : nullptr);
+    constexpr int kTogether = 4;
+    if (quick && task.heads % kTogether == 0)
+      head_rows_128<T, kTogether><<<(task.x.count / kTogether + 15) / 16, 256, 0, s>>>(task, of_heads);
+    else if (quick)
+      head_rows_128<T, 1><<<(task.x.count + 15) / 16, 256, 0, s>>>(task, of_heads);
     else
       head_rows<T><<<(task.x.count + kThreads / 32 - 1) / (kThreads / 32), kThreads, 0, s>>>(task);
     return launched("head_norm_rope");

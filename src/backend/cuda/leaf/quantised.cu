@@ -1,9 +1,8 @@
 // MLX's affine weights: value = scale * q + bias for each group along K, q a little-endian stream of `bits` bits. For
 // few rows the product reads the packed words itself; for many the weights are unpacked into a buffer first. And rows
 // of e4m3 with a scale each.
-#include <cuda_fp8.h>
-
 #include "backend/cuda/leaf/device.cuh"
+#include "backend/cuda/leaf/fp8.cuh"
 #include "backend/cuda/leaf/kernels.cuh"
 
 namespace lockstep::cuda {
@@ -33,21 +32,28 @@ __global__ void dequantise_elements(QuantisedTask task, T* out) {
   out[i] = narrow<T>(scale_at(task.scales, group) * static_cast<float>(q) + scale_at(task.biases, group));
 }
 
-// 4 bits, four words (32 values, which one group holds) a thread.
+constexpr int kWordsAThread = 4;
+
+// 4 bits, a word (eight values of one group) at a time: neighbouring threads have neighbouring words, so that a warp
+// writes 512 bytes in one go.
 template <typename T>
-__global__ void dequantise_words(QuantisedTask task, Eight<T>* out) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= task.n * task.k / 32) return;
-  const int64_t group = i / (task.group_size / 32);  // groups of a row follow each other as its words do
-  const float scale = scale_at(task.scales, group), bias = scale_at(task.biases, group);
-  const uint4 four = reinterpret_cast<const uint4*>(task.words)[i];
-  const uint32_t words[4] = {four.x, four.y, four.z, four.w};
+__global__ void __launch_bounds__(256) dequantise_words(const uint32_t* words, View scales, View biases,
+                                                        int words_a_group_log2, int64_t count, Eight<T>* out) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (256 * kWordsAThread) + threadIdx.x;
+  uint32_t held[kWordsAThread];
 #pragma unroll
-  for (int w = 0; w < 4; ++w) {
+  for (int i = 0; i < kWordsAThread; ++i)
+    if (first + i * 256 < count) held[i] = words[first + i * 256];
+#pragma unroll
+  for (int i = 0; i < kWordsAThread; ++i) {
+    const int64_t at = first + i * 256;
+    if (at >= count) return;
+    const int64_t group = at >> words_a_group_log2;  // groups of a row follow each other as its words do
+    const float scale = scale_at(scales, group), bias = scale_at(biases, group);
     Eight<T> y;
 #pragma unroll
-    for (int j = 0; j < 8; ++j) y.v[j] = narrow<T>(scale * static_cast<float>(words[w] >> (4 * j) & 15u) + bias);
-    out[4 * i + w] = y;
+    for (int j = 0; j < 8; ++j) y.v[j] = narrow<T>(scale * static_cast<float>(held[i] >> (4 * j) & 15u) + bias);
+    out[at] = y;
   }
 }
 
@@ -98,15 +104,12 @@ __global__ void __launch_bounds__(128)
   }
 }
 
-constexpr float kLargestE4m3 = 448.0f;
-
 // A block a row, which each thread holds kHeld units of.
 template <typename T, int kHeld>
 __global__ void __launch_bounds__(256) fp8_rows(RowMap x, __nv_fp8_e4m3* out, float* scales) {
   const int64_t row = blockIdx.x;
   const int units = static_cast<int>(x.columns / 8);
   const Eight<T>* from = reinterpret_cast<const Eight<T>*>(x.at<T>(row));
-  __shared__ float partial[8];
   Eight<T> held[kHeld];
   float largest = 0;
 #pragma unroll
@@ -120,23 +123,12 @@ __global__ void __launch_bounds__(256) fp8_rows(RowMap x, __nv_fp8_e4m3* out, fl
 #pragma unroll
     for (int j = 0; j < 8; ++j) largest = fmaxf(largest, fabsf(widen(held[i].v[j])));
   }
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2)
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
-  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = largest;
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < 8; ++i) largest = fmaxf(largest, partial[i]);
-  const float scale = largest > 0 ? largest / kLargestE4m3 : 1.0f, inverse = 1.0f / scale;
+  const float scale = fp8_scale(block_largest<256>(largest)), divide = 1.0f / scale;
   if (threadIdx.x == 0) scales[row] = scale;
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
     const int unit = static_cast<int>(threadIdx.x) + i * 256;
-    if (unit >= units) continue;
-    __nv_fp8_e4m3 y[8];
-#pragma unroll
-    for (int j = 0; j < 8; ++j) y[j] = __nv_fp8_e4m3(widen(held[i].v[j]) * inverse);
-    *reinterpret_cast<uint2*>(out + row * x.columns + unit * 8) = *reinterpret_cast<const uint2*>(y);
+    if (unit < units) write_fp8(held[i], divide, out + row * x.columns + unit * 8);
   }
 }
 
@@ -174,9 +166,12 @@ Outcome dequantise(const QuantisedTask* task, View* out, Stream stream) {
   if (count == 0) return Outcome::kDone;
   const auto s = static_cast<cudaStream_t>(stream);
   return for_float(out->dtype, "dequantise to this dtype", [&]<typename T>(T) {
-    if (task->bits == 4 && reinterpret_cast<uintptr_t>(task->words) % 16 == 0)
-      dequantise_words<T><<<(count / 32 + 255) / 256, 256, 0, s>>>(*task, static_cast<Eight<T>*>(out->data));
-    else
+    if (task->bits == 4) {
+      const int log2 = task->group_size == 32 ? 2 : task->group_size == 64 ? 3 : 4;
+      const int64_t words = count / 8, block = 256 * kWordsAThread;
+      dequantise_words<T><<<(words + block - 1) / block, 256, 0, s>>>(task->words, task->scales, task->biases, log2,
+                                                                      words, static_cast<Eight<T>*>(out->data));
+    } else
       dequantise_elements<T><<<(count + 255) / 256, 256, 0, s>>>(*task, static_cast<T*>(out->data));
     return launched("dequantise");
   });

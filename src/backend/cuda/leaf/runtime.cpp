@@ -207,6 +207,7 @@ extern "C" __attribute__((visibility("default"))) const lockstep::cuda::Leaf* lo
                          .unfold = unfold,
                          .dequantise = dequantise,
                          .quantised_rows = quantised_rows,
+                         .packed_product = packed_product,
                          .to_fp8_rows = to_fp8_rows,
                          .from_fp8_rows = from_fp8_rows,
                          .rms_norm = rms_norm,
