@@ -56,7 +56,7 @@ def record_reference(port, model, work, dtype):
         done = lockstep("--home", home, "record", "--inputs", "--name", "reference", "--", sys.executable, HERE / "drive_transformers.py", "--model", model, "--dtype", dtype)
     else:
         options = ["--negative-prompt", " ", *OFFICIAL]
-        done = lockstep("--home", home, "reference", "generate", "--name", "reference", "--model", model, "--dtype", dtype, *options)
+        done = lockstep("--home", home, "reference", "generate", "--python", sys.executable, "--name", "reference", "--model", model, "--dtype", dtype, *options)
     if done.returncode:
         raise RuntimeError(done.stderr)
     take(home, "reference", folder)

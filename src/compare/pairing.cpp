@@ -10,8 +10,10 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/names.h"
 #include "compare/call_alignment.h"
+#include "compare/likeness.h"
 #include "tensor/convert.h"
 
 namespace lockstep {
@@ -215,6 +217,30 @@ void pair_stages_by_their_use(const RunView& reference, const std::vector<int>& 
   }
 }
 
+// One name of a porter's own may stand for tensors that have several names in the reference. What the rules leave of
+// such names is the tensor that has the same values.
+void pair_checkpoints_by_content(const RunView& reference, const RunView& candidate, std::vector<size_t>& partner,
+                                 std::vector<std::string>& how, std::vector<bool>& used) {
+  constexpr double kEqual = 1e-4, kMeansMuch = 0.3;
+  constexpr size_t kMostLooked = 64;  // checkpoints: a program that names more is paired by its names
+  LikenessOracle likeness(reference, candidate);
+  for (size_t j = 0, looked = 0; j < candidate.records.size() && looked < kMostLooked; ++j) {
+    if (used[j] || candidate.records[j].role != Role::kCheckpoint) continue;
+    ++looked;
+    size_t equal = SIZE_MAX;
+    for (size_t i = 0; i < reference.records.size() && equal == SIZE_MAX; ++i) {
+      if (partner[i] != SIZE_MAX || is_input(reference.records[i]) ||
+          !same_element_count(reference.records[i], candidate.records[j]))
+        continue;
+      check_interrupt("pairing");
+      const Likeness like = likeness.of(i, j);
+      if (like.known && like.error < kEqual && like.weight > kMeansMuch && !like.moved) equal = i;
+    }
+    if (equal == SIZE_MAX) continue;
+    partner[equal] = j, how[equal] = "equal content", used[j] = true;
+  }
+}
+
 }  // namespace
 
 Pairing pair_runs(const RunView& reference, const RunView& candidate, const std::vector<MapRule>& map,
@@ -280,7 +306,10 @@ Pairing pair_runs(const RunView& reference, const RunView& candidate, const std:
       how[i] = "by order: step, hit or tags differ";
     }
   }
-  if (!map.empty()) pair_stages_by_their_use(reference, rules, partner, how);
+  if (!map.empty()) {
+    pair_stages_by_their_use(reference, rules, partner, how);
+    pair_checkpoints_by_content(reference, candidate, partner, how, used);
+  }
   for (size_t i = 0; i < reference.records.size(); ++i) {
     if (!wanted(reference.records[i].key.name)) continue;
     if (partner[i] == SIZE_MAX)

@@ -423,7 +423,7 @@ Stage given_stage(StageSources& in, size_t record) {
   Stage out = handed_stage(in, record);
   out.is_recorded = false;
   const auto add = [&](Cause cause, std::string yours, std::string fix, auto&& move) {
-    out.edits.push_back({cause, std::move(yours), std::move(fix), 1.0, [=](Sources) {
+    out.edits.push_back({cause, std::move(yours), std::move(fix), 0.9, [=](Sources) {
                            Flat moved = *values;
                            for (size_t i = 0; i < moved.size(); ++i)
                              moved[i] = move(values->data() + i / width * width, i % width, width);

@@ -15,7 +15,8 @@ namespace {
 
 constexpr int64_t kMostWork = int64_t{24} << 30;  // multiplications
 constexpr size_t kFewEdits = 200;
-constexpr double kRare = 0.92;  // complexity of edits that are tried where no other fits
+constexpr double kUsual = 0.8;  // complexity of what ports often get wrong
+constexpr double kRare = 0.92;  // and of edits that are tried where no other fits
 constexpr double kAlike = 1.5;  // residuals that tell no two explanations apart
 
 // Stages that are one code: a mistake in it is made in each of them.
@@ -101,12 +102,14 @@ class Search {
   }
 
  private:
-  // Nothing is more exact: what fits as well has other words for it.
-  bool is_exact() const { return best_ && best_->residual <= std::max(2 * failing_.tolerance, failing_.floor); }
+  // Nothing is more exact, nor simpler: what fits as well has other words for it.
+  bool is_settled() const {
+    return best_ && best_->complexity <= kUsual && best_->residual <= std::max(2 * failing_.tolerance, failing_.floor);
+  }
 
   void try_group(const Group& group, bool rare) {
     const std::vector<StageEdit>& edits = graph_.stages()[group[0]].edits;
-    if (is_exact() && (rare || edits.size() >= kFewEdits)) return;
+    if (is_settled() && (rare || edits.size() >= kFewEdits)) return;
     const int64_t work = graph_.work_of(group);
     for (size_t edit = 0; edit < edits.size(); ++edit)
       if ((edits[edit].complexity > kRare) == rare && budget_.spend(work)) consider(group, edit);

@@ -84,7 +84,8 @@ void add_norm_edits(const std::string& module, const NormForm& norm, std::vector
   for (const NormKind kind : {NormKind::kLayer, NormKind::kRms, NormKind::kUnit, NormKind::kCentred, NormKind::kSample,
                               NormKind::kMeanAbs, NormKind::kMeanKept, NormKind::kCentredRms})
     if (kind != norm.params.kind)
-      add("norm.kind", fmt::format("{}(x)", kind_name(kind)), fmt::format("use {}", own), 0.8,
+      add("norm.kind", fmt::format("{}(x)", kind_name(kind)), fmt::format("use {}", own),
+          kind == NormKind::kLayer || kind == NormKind::kRms ? 0.8 : 0.9,  // models have these two
           [&](NormForm& n) { n.params.kind = kind; });
   add("norm.missing", "x", fmt::format("apply {}", module), 0.8,
       [](NormForm& n) { n.params.kind = NormKind::kNone, n.weight.clear(), n.bias.clear(); });
