@@ -50,7 +50,3 @@ precompile_for(lockstep_cli ${lockstep_common_headers} <CLI/CLI.hpp>)  # five se
 
 add_executable(lockstep ${CMAKE_SOURCE_DIR}/src/cli/main.cpp)
 target_link_libraries(lockstep PRIVATE lockstep_cli)
-
-include(GNUInstallDirs)
-install(TARGETS lockstep RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/models/tiny ${CMAKE_SOURCE_DIR}/models/tiny-edit DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/models OPTIONAL)

@@ -27,12 +27,6 @@ extern char** environ;
 namespace lockstep {
 namespace {
 
-fs::path own_folder() {
-  std::error_code error;
-  const fs::path exe = fs::read_symlink("/proc/self/exe", error);
-  return error ? fs::current_path() : exe.parent_path();
-}
-
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
@@ -299,31 +293,6 @@ void end_run(WatchedRun& run, RecordOutcome& outcome, int status, bool or_unreco
 }
 
 }  // namespace
-
-fs::path capture_library() {
-  for (const fs::path& candidate :
-       {own_folder() / "../lib/liblockstep_capture.so", own_folder() / "liblockstep_capture.so"}) {
-    std::error_code error;
-    if (fs::exists(candidate, error)) return fs::weakly_canonical(candidate);
-  }
-  return {};
-}
-
-fs::path python_package_folder() {
-  std::vector<fs::path> candidates;
-  if (const std::string told = environment("LOCKSTEP_PYTHON_PACKAGE"); !told.empty()) candidates.push_back(told);
-  for (const char* relative : {"../../python", "../share/lockstep/python", "../python"})
-    candidates.push_back(own_folder() / relative);
-  std::string tried;
-  for (const fs::path& candidate : candidates) {
-    std::error_code error;
-    if (fs::exists(candidate / "lockstep" / "inject" / "sitecustomize.py", error))
-      return fs::weakly_canonical(candidate);
-    tried += (tried.empty() ? "" : ", ") + candidate.lexically_normal().string();
-  }
-  fail(Code::kNotFound, "record", "the Python package lockstep was not found in " + tried,
-       {.hint = "LOCKSTEP_PYTHON_PACKAGE"});
-}
 
 RecordOutcome record_program(const RecordRequest& request) {
   if (request.argv.empty())

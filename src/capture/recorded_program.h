@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/installation.h"
 #include "capture/store.h"
 
 namespace lockstep {
@@ -40,9 +41,5 @@ struct RecordOutcome {
 };
 
 RecordOutcome record_program(const RecordRequest& request);
-
-fs::path python_package_folder();  // holds the package `lockstep`; Error{kNotFound} says where it was looked for
-
-fs::path capture_library();  // liblockstep_capture.so beside the program; empty: not there
 
 }  // namespace lockstep

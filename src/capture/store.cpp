@@ -37,26 +37,29 @@ bool is_anothers(const fs::path& file) {
   return ::access(file.c_str(), R_OK) != 0 && errno == EACCES;
 }
 
-void list_folder(const fs::path& folder, bool archived, std::vector<RunSummary>& out) {
-  for (const fs::directory_entry& entry : folder_entries(folder, "runs")) {
-    RunSummary run;
-    run.path = entry.path();
-    run.id = entry.path().filename().string();
-    run.archived = archived;
-    try {
-      const Json manifest = read_json(run.path / "run.json", kMaxManifestBytes);
-      if (text_field(manifest, "format") != "lockstep-run") continue;
-      run.name = text_field(manifest, "name");
-      run.status = text_field(manifest, "status");
-      run.created = text_field(manifest, "created");
-    } catch (const Error& error) {
-      if (system_refused(error) && !is_anothers(run.path / "run.json")) throw;
-      continue;  // not a run, or one that is just being made
-    }
-    run.live = run.status == "running" && run_is_live(run.path);
-    if (run.status == "running" && !run.live) run.status = "killed";
-    out.push_back(std::move(run));
+std::optional<RunSummary> summary_of(const fs::path& folder, bool archived) {
+  RunSummary run;
+  run.path = folder;
+  run.id = folder.filename().string();
+  run.archived = archived;
+  try {
+    const Json manifest = read_json(run.path / "run.json", kMaxManifestBytes);
+    if (text_field(manifest, "format") != "lockstep-run") return std::nullopt;
+    run.name = text_field(manifest, "name");
+    run.status = text_field(manifest, "status");
+    run.created = text_field(manifest, "created");
+  } catch (const Error& error) {
+    if (system_refused(error) && !is_anothers(run.path / "run.json")) throw;
+    return std::nullopt;  // not a run, or one that is just being made
   }
+  run.live = run.status == "running" && run_is_live(run.path);
+  if (run.status == "running" && !run.live) run.status = "killed";
+  return run;
+}
+
+void list_folder(const fs::path& folder, bool archived, std::vector<RunSummary>& out) {
+  for (const fs::directory_entry& entry : folder_entries(folder, "runs"))
+    if (std::optional<RunSummary> run = summary_of(entry.path(), archived)) out.push_back(std::move(*run));
 }
 
 std::string new_id() {
@@ -88,8 +91,16 @@ std::vector<RunSummary> Store::list() const {
 
 fs::path Store::resolve(std::string_view spec) const {
   if (spec.empty()) fail(Code::kUsage, "run", "no run was named", {.hint = "an id, 'latest' or a path"});
+  const bool is_latest = spec == "latest" || spec.starts_with("latest:");
+  // A path is told from an id by its separator or by existing as a run folder where the user stands.
+  const bool looks_like_path = spec.find('/') != std::string_view::npos || spec == "." || spec == "..";
+  std::error_code error;
+  // A whole id needs no look at the others, of which there may be thousands.
+  if (!is_latest && !looks_like_path)
+    for (const fs::path& folder : {runs_folder(), archive_folder()})
+      if (fs::path run = folder / spec; fs::is_directory(run, error) && summary_of(run, false)) return run;
   const std::vector<RunSummary> runs = list();
-  if (spec == "latest" || spec.starts_with("latest:")) {
+  if (is_latest) {
     const bool any = spec == "latest";
     const std::string name(any ? "" : spec.substr(7));
     std::vector<std::string> names;
@@ -103,16 +114,10 @@ fs::path Store::resolve(std::string_view spec) const {
          any ? "the store " + home_.string() + " holds no run" : "no run is named '" + name + "'",
          {.hint = near.empty() ? "'lockstep runs list'" : near.substr(1)});
   }
-  // A path is told from an id by its separator or by existing as a run folder where the user stands.
-  std::error_code error;
-  const bool looks_like_path = spec.find('/') != std::string_view::npos || spec == "." || spec == "..";
   std::vector<fs::path> matches;
-  if (!looks_like_path) {
-    for (const RunSummary& run : runs) {
-      if (run.id == spec) return run.path;
+  if (!looks_like_path)
+    for (const RunSummary& run : runs)
       if (run.id.starts_with(spec)) matches.push_back(run.path);
-    }
-  }
   if (matches.size() == 1) return matches.front();
   if (matches.size() > 1)
     fail(Code::kUsage, "run", fmt::format("'{}' begins {} ids", spec, matches.size()),

@@ -5,83 +5,19 @@
 #include <algorithm>
 
 #include "base/names.h"
+#include "cli/command_tree.h"
 
 namespace lockstep {
 namespace {
 
-std::vector<const CLI::App*> visible_commands(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
-}
-
-std::string full_name(const CLI::App& app) {
-  return app.get_parent() ? full_name(*app.get_parent()) + " " + app.get_name() : "lockstep";
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    if (end > at) lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
-
-struct Entry {
-  std::string name, meaning;
-};
-
-std::string value_name(const CLI::Option& option) {
-  if (option.get_items_expected_max() == 0) return "";
-  const std::string name = option.get_type_name();
-  return " " + name.substr(0, name.find(':'));  // without the check's own words
-}
-
-std::vector<Entry> arguments(const CLI::App& app) {
-  std::vector<Entry> entries;
-  for (const CLI::Option* option : app.get_options())
-    if (option->get_positional()) entries.push_back({option->get_name(true), option->get_description()});
-  return entries;
-}
-
-std::vector<Entry> options(const CLI::App& app) {
-  std::vector<Entry> entries;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_positional() || option->get_group().empty() || option == app.get_help_ptr()) continue;
-    std::string meaning = option->get_description();
-    const std::string otherwise = option->get_default_str();
-    if (!otherwise.empty() && otherwise != "false") meaning += " (default " + otherwise + ")";
-    entries.push_back({option->get_name(false, true) + value_name(*option), meaning});
-  }
-  return entries;
-}
-
-std::vector<Entry> commands(const CLI::App& app) {
-  std::vector<Entry> entries;
-  for (const CLI::App* command : visible_commands(app))
-    entries.push_back({command->get_name(), command->get_description()});
-  return entries;
-}
-
-std::string usage(const CLI::App& app) {
-  std::string line = full_name(app);
-  if (!visible_commands(app).empty()) line += " COMMAND";
-  for (const CLI::Option* option : app.get_options()) {
-    if (!option->get_positional()) continue;
-    const std::string name = option->get_name(true);
-    line += option->get_required() ? " " + name : " [" + name + "]";
-  }
-  return line + " [OPTIONS]";
-}
-
-void put_entries(std::string& out, const std::string& title, const std::vector<Entry>& entries) {
+void put_entries(std::string& out, const std::string& title, const std::vector<HelpEntry>& entries) {
   if (entries.empty()) return;
   constexpr size_t kMostIndent = 26;
   size_t widest = 0;
-  for (const Entry& entry : entries)
+  for (const HelpEntry& entry : entries)
     if (entry.name.size() <= kMostIndent) widest = std::max(widest, entry.name.size());
   out += "\n" + title + "\n";
-  for (const Entry& entry : entries) {
+  for (const HelpEntry& entry : entries) {
     if (entry.name.size() > widest)
       out += fmt::format("  {}\n  {:<{}}  {}\n", entry.name, "", widest, entry.meaning);
     else
@@ -141,10 +77,10 @@ void put_markdown(std::string& out, const CLI::App& app) {
   const std::vector<std::string> examples = lines_of(app.get_footer());
   if (!examples.empty()) out += fmt::format("```sh\n{}\n```\n\n", fmt::join(examples, "\n"));
   out += fmt::format("Usage: `{}`\n", usage(app));
-  const auto table = [&](const char* title, const std::vector<Entry>& entries) {
+  const auto table = [&](const char* title, const std::vector<HelpEntry>& entries) {
     if (entries.empty()) return;
     out += fmt::format("\n| {} | |\n|---|---|\n", title);
-    for (const Entry& entry : entries)
+    for (const HelpEntry& entry : entries)
       out += fmt::format("| `{}` | {} |\n", in_cell(entry.name), in_cell(entry.meaning));
   };
   table("command", commands(app));

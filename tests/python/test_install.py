@@ -77,3 +77,62 @@ def test_an_installation_draws_without_its_source_tree(tmp_path):
     done = subprocess.run([program, "generate", "--prompt", "a red circle", "--steps", "2", "--output", "x.png", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert str(tmp_path / "usr/share/lockstep/models/tiny") in done.stdout
+
+
+def builds_and_records(command, program, tmp_path, **environment):
+    """An example that lives outside our build finds the library where it was installed, and records."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_", "LD_"))}
+    done = subprocess.run(command, cwd=tmp_path, env={**kept, **environment}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    home = {"LOCKSTEP_HOME": str(tmp_path / "home"), "LOCKSTEP_RECORD": "mine"}
+    done = subprocess.run([program], env={**kept, **home}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.strip() == "12.3750", done.stderr
+    assert list((tmp_path / "home/runs").glob("*/tensors/input.npy"))
+
+
+def test_c_finds_the_library_with_pkg_config(installed, tmp_path):
+    if not shutil.which("pkg-config") or not shutil.which("make"):
+        pytest.skip("no pkg-config or no make")
+    shutil.copytree(ROOT / "examples/c", tmp_path / "c")
+    command = ["make", "-C", "c", "record", "CFLAGS=-Wall -Wextra -Werror"]
+    builds_and_records(command, tmp_path / "c/record", tmp_path, PKG_CONFIG_PATH=str(installed / "lib/pkgconfig"))
+
+
+def test_cpp_finds_the_library_with_find_package(installed, tmp_path):
+    moved = tmp_path / "moved"  # nothing may hold the prefix it was installed to
+    shutil.copytree(installed, moved, ignore=shutil.ignore_patterns("models"), symlinks=True)
+    script = f"cmake -S {ROOT / 'examples/cpp'} -B made -DCMAKE_PREFIX_PATH={moved} && cmake --build made"
+    builds_and_records(["sh", "-c", script], tmp_path / "made/record", tmp_path)
+    assert str(moved) in (tmp_path / "made/CMakeCache.txt").read_text()
+
+
+def test_rust_finds_the_library_beside_the_installed_crate(installed, tmp_path):
+    cargo = "/usr/bin/cargo" if os.path.exists("/usr/bin/cargo") else shutil.which("cargo")
+    if cargo is None:
+        pytest.skip("no cargo")
+    command = [cargo, "build", "--offline", "--example", "record", "--manifest-path", str(installed / "share/lockstep/rust/Cargo.toml")]
+    builds_and_records(command, tmp_path / "target/debug/examples/record", tmp_path, CARGO_TARGET_DIR=str(tmp_path / "target"))
+
+
+def test_the_shells_and_man_find_their_files(installed):
+    for file in ("man/man1/lockstep.1", "bash-completion/completions/lockstep", "zsh/site-functions/_lockstep", "fish/vendor_completions.d/lockstep.fish"):
+        assert (installed / "share" / file).stat().st_size > 1000, file
+
+
+def test_the_debian_package_holds_what_an_installation_does(installed, tmp_path):
+    if not shutil.which("cpack") or not shutil.which("dpkg-shlibdeps"):
+        pytest.skip("no cpack or no dpkg-shlibdeps")
+    command = ["cpack", "--config", str(BUILD / "CPackConfig.cmake"), "-B", str(tmp_path), "-D", f"CPACK_OUTPUT_FILE_PREFIX={tmp_path}"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    (package,) = tmp_path.glob("lockstep_*.deb")
+    control = subprocess.run(["dpkg-deb", "--info", package], capture_output=True, text=True, check=True).stdout
+    assert "Package: lockstep" in control and "libdnnl" in control and "libc6" in control
+    subprocess.run(["dpkg-deb", "--extract", package, tmp_path / "root"], check=True)
+
+    def files(folder):
+        return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+
+    assert files(tmp_path / "root/usr") == files(installed)
+    done = subprocess.run([tmp_path / "root/usr/bin/lockstep", "--version"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("lockstep ")
