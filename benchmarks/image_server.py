@@ -5,16 +5,13 @@ as `--clients` says.
 """
 
 import argparse
-import concurrent.futures
 import json
 import os
 import pathlib
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -22,10 +19,11 @@ sys.path.insert(0, str(ROOT / "tests" / "python"))
 sys.path.insert(0, str(ROOT / "benchmarks" / "image_peers"))
 
 import image_load  # noqa: E402
+from diffusers_client import DiffusersServer  # noqa: E402
 from image_service import PROGRAM, EventStream, ImageServer  # noqa: E402
 
 PROMPTS = ("a red circle left of a blue square", "a blue square left of a red circle")  # of one length, never neighbours
-MB = 1 << 20
+BENCH = str(pathlib.Path(PROGRAM).parent / "bench_image_server")
 
 
 def told(name, value, bar=None, met=None):
@@ -37,41 +35,52 @@ def resident(pid):
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def marginal_secs(folder, count, threads):
-    """Of one more picture in one call of `lockstep generate`, the model being loaded."""
-    prompts = pathlib.Path(folder) / "prompts.txt"
+class PipelineAlone:
+    """`generate` with its model loaded: the pipeline's own program, which draws the body of a request and says how long that took."""
 
-    def secs(pictures):
-        prompts.write_text("\n".join(PROMPTS[i % 2] for i in range(pictures)) + "\n")
-        words = ["generate", "--prompt-file", prompts, "--output", pathlib.Path(folder) / "{index}.png", "--device", "cpu", "--threads", threads, "--seed", 1]
-        done = subprocess.run([PROGRAM, "--json", *map(str, words)], check=True, capture_output=True, text=True)
-        return json.loads(done.stdout)["secs"]
+    def __init__(self, threads):
+        self.process = subprocess.Popen([BENCH, "draw", str(ROOT / "models" / "tiny"), str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    few = 2
-    return (secs(count + few) - secs(few)) / count
+    def secs(self, body):
+        self.process.stdin.write(json.dumps(body) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())["secs"]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(30)
 
 
-def served_secs(server, count):
-    times = []
-    for i in range(count):
-        began = time.perf_counter()
-        server.json("POST", "/v1/images/generations", {"prompt": PROMPTS[i % 2], "seed": 1})
-        times.append(time.perf_counter() - began)
-    return times
+def served_secs(server, body):
+    """From the connect to the last byte of the answer."""
+    began = time.perf_counter()
+    status, _, answer = server.request("POST", "/v1/images/generations", body)
+    secs = time.perf_counter() - began
+    assert status == 200, answer[:500]
+    return secs
 
 
 def overhead(server, folder, options):
-    print("server over `generate`, one picture of 128x128 and 20 steps, model loaded")
-    served_secs(server, 4)
-    rounds = []
-    for _ in range(options.rounds):
-        alone = marginal_secs(folder, options.pictures, options.threads)
-        rounds.append((statistics.median(served_secs(server, options.pictures)), alone))
-    served, alone = (min(values) for values in zip(*rounds, strict=True))
-    extra = served - alone
-    told("generate, a picture more", f"{alone * 1000:8.2f} ms")
-    told("server, a request", f"{served * 1000:8.2f} ms")
-    told("difference", f"{extra * 1000:8.2f} ms, {100 * extra / alone:+.2f} %", "5 ms and 1 %", extra <= 0.005 and extra <= 0.01 * alone)
+    print("server over `generate`: the same picture, both models loaded, one after the other by turns")
+    alone = PipelineAlone(options.threads)
+    try:
+        for size in ("128x128", "256x256"):
+            bodies = [{"prompt": prompt, "seed": 1, "size": size} for prompt in PROMPTS]
+            for body in bodies:
+                alone.secs(body), served_secs(server, body)
+            pairs = []
+            for i in range(options.pictures):
+                sides = [lambda body: (alone.secs(body), "alone"), lambda body: (served_secs(server, body), "served")]
+                took = {name: secs for secs, name in (side(bodies[i % 2]) for side in (sides if i % 2 else sides[::-1]))}
+                pairs.append((took["alone"], took["served"]))
+            plain = statistics.median(pair[0] for pair in pairs)
+            lower, extra, upper = statistics.quantiles(served - own for own, served in pairs)
+            told(f"{size}, 20 steps: generate", f"{plain * 1000:8.2f} ms, median of {len(pairs)}")
+            told(f"{size}, 20 steps: server", f"{statistics.median(pair[1] for pair in pairs) * 1000:8.2f} ms")
+            told(f"{size}: difference, median of pairs", f"{extra * 1000:8.2f} ms, {100 * extra / plain:+.2f} %", "5 ms and 1 %", extra <= 0.005 and extra <= 0.01 * plain)
+            told(f"{size}: half of the pairs lie within", f"{lower * 1000:+.2f} to {upper * 1000:+.2f} ms")
+    finally:
+        alone.close()
 
 
 def totals(server, name):
@@ -100,47 +109,39 @@ def previews(server, folder, options):
 
 def cancels(server, folder, options):
     print("cancelling a running job of the embedded model (256x256)")
-    worst, asked = 0, 0
+    worst, asked, layers = 0, 0, 0
     for i in range(20):
         job = server.job(prompt=PROMPTS[0], steps=1000, size="256x256")["id"]
-        while server.json("GET", f"/v1/jobs/{job}").get("progress", {}).get("step", 0) < 2 + i % 3:
-            time.sleep(0.002)
+        stream = EventStream(server)
+        while (event := stream.next())["event"] != "job.progress" or event["data"]["step"] < 2 + i % 3:
+            pass
+        stream.close()
         began = time.perf_counter()
         server.json("POST", f"/v1/jobs/{job}/cancel")
         asked = max(asked, time.perf_counter() - began)
-        before = None
-        while server.metric("lockstep_jobs_running") or before is None:
-            before = True
-        small = server.job(prompt=PROMPTS[0], steps=2)["id"]  # starts when the thread is free
-        server.ended(small)
+        server.ended(server.job(prompt=PROMPTS[0], steps=2)["id"])  # starts when the thread is free
         worst = max(worst, server.metric("lockstep_last_cancel_seconds"))
+        layers = max(layers, server.metric("lockstep_last_cancel_layers"))
     told("until the thread that draws is free, worst of 20", f"{worst * 1000:.1f} ms", "100 ms", worst <= 0.1)
+    told("layers begun after the cancel, worst of 20", f"{layers:.0f}; the one that runs is finished", "1", layers <= 1)
     told("until the answer, worst of 20", f"{asked * 1000:.1f} ms")
 
 
 def connects(server, folder, options):
-    print("200 simultaneous connects while a picture is drawn")
+    print("200 simultaneous connects while a picture is drawn, /v1/health asked of each; the client is one thread")
     job = server.job(prompt=PROMPTS[0], steps=1000, size="256x256")["id"]
-    together = threading.Barrier(200)
-
-    def ask(_):
-        together.wait()
-        began = time.perf_counter()
-        try:
-            status = server.request("GET", "/v1/health", timeout=12)[0]
-        except OSError:
-            status = 0
-        return status, time.perf_counter() - began
-
-    worst = []
-    for _ in range(options.rounds):
-        with concurrent.futures.ThreadPoolExecutor(200) as pool:
-            answers = list(pool.map(ask, range(200)))
-        times = sorted(secs for _, secs in answers)
-        worst.append((sum(status != 200 for status, _ in answers), times[197]))
+    rounds = []
+    for _ in range(4 * options.rounds):
+        done = subprocess.run([BENCH, "connect", str(server.port), server.token, "200"], check=True, capture_output=True, text=True, timeout=60)
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        assert len(answers) == 200
+        rounds.append((sum(one["status"] != 200 for one in answers), sorted(one["secs"] for one in answers)))
     server.json("POST", f"/v1/jobs/{job}/cancel")
-    told("lost", f"{max(lost for lost, _ in worst)} of 200", "0", max(lost for lost, _ in worst) == 0)
-    told("p99 of /v1/health, with the client's own 200 threads", f"{statistics.median(secs for _, secs in worst) * 1000:.1f} ms", "50 ms", statistics.median(secs for _, secs in worst) <= 0.05)
+    lost = sum(count for count, _ in rounds)
+    p99 = [times[197] for _, times in rounds]
+    told("lost", f"{lost} of {200 * len(rounds)}", "0", lost == 0)
+    told(f"p99 of /v1/health, median of {len(rounds)} rounds", f"{statistics.median(p99) * 1000:.1f} ms", "50 ms", statistics.median(p99) <= 0.05)
+    told("p99 of the worst round; median of all answers", f"{max(p99) * 1000:.1f} ms; {statistics.median(times[100] for _, times in rounds) * 1000:.1f} ms")
 
 
 def streams(server, folder, options):
@@ -157,53 +158,43 @@ def streams(server, folder, options):
 
 
 def batches(server, folder, options):
-    print("8 pictures of the embedded model as one batch, against 8 alone")
+    print("8 pictures of the embedded model, against 8 alone: wall time; the server batches where it has found that faster")
     with tempfile.TemporaryDirectory() as other:
         single = ImageServer(other, "--batch-tokens", 0, threads=options.server)
         try:
-            ways = {"together": server, "alone": single}
-            times = {name: [] for name in ways}
-            for _ in range(options.rounds + 1):
-                for name, one in ways.items():
-                    began = time.perf_counter()
-                    one.json("POST", "/v1/images/generations", {"prompt": PROMPTS[0], "seed": 1, "n": 8})
-                    times[name].append(time.perf_counter() - began)
-            best = {name: min(values[1:]) for name, values in times.items()}
-            told("alone", f"{best['alone']:.3f} s")
-            told("together", f"{best['together']:.3f} s, x{best['alone'] / best['together']:.2f} as fast", "never slower", best["together"] <= best["alone"] * 1.01)
+            ways = {"served": server, "alone": single}
+            for size in ("64x64", "128x128"):
+                times = {name: [] for name in ways}
+                batched = server.metric("lockstep_pictures_batched_total")
+                for i in range(options.rounds + 3):
+                    for name in ways if i % 2 else list(ways)[::-1]:
+                        times[name].append(served_secs(ways[name], {"prompt": PROMPTS[0], "seed": 1, "n": 8, "size": size}))
+                batched = server.metric("lockstep_pictures_batched_total") - batched
+                middle = {name: statistics.median(values[3:]) for name, values in times.items()}  # behind what it tries first
+                ratio = statistics.median(a / b for a, b in zip(times["alone"][3:], times["served"][3:], strict=True))
+                told(f"{size}: alone", f"{middle['alone']:.3f} s")
+                told(f"{size}: as served, {batched:.0f} of {8 * (options.rounds + 3)} batched", f"{middle['served']:.3f} s, x{ratio:.2f} as fast", "never slower (2 %)", ratio >= 0.98)
         finally:
             single.close()
 
 
 def peer(server, folder, options):
     """The official pipeline behind FastAPI, one thread that draws, as tutorials show it."""
-    print("diffusers behind FastAPI (or Starlette, which FastAPI is made of, where it is not installed)")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, str(ROOT / "benchmarks" / "image_peers" / "diffusers_server.py"), str(port), str(ROOT / "models" / "tiny"), str(options.threads)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    try:
-        from diffusers_client import asked, wait_until_ready
-
-        name = wait_until_ready(process, port)
-        rounds = {"ours": [], name: []}
-        asked(port, PROMPTS[0])
-        served_secs(server, 2)
-        inside = []
-        for _ in range(options.rounds):
-            rounds["ours"] += served_secs(server, 6)
-            for i in range(6):
-                secs, drawing = asked(port, PROMPTS[i % 2])
-                rounds[name].append(secs)
-                inside.append(secs - drawing)
-        ours, theirs = statistics.median(rounds["ours"]), statistics.median(rounds[name])
-        told("ours, one client", f"{1 / ours:.2f} requests a second")
-        told(f"{name}, one client", f"{1 / theirs:.2f} requests a second; ours is x{theirs / ours:.2f} as fast")
-        told(f"{name}: beside the pipeline's own time", f"{statistics.median(inside) * 1000:.2f} ms a request")
-    finally:
-        process.terminate()
-        process.wait(30)
+    print("diffusers behind FastAPI, the same picture, one client")
+    body = {"prompt": PROMPTS[0], "seed": 1}
+    with DiffusersServer(ROOT / "models" / "tiny", options.threads) as other:
+        other.asked(body)
+        served_secs(server, body)
+        ours, theirs, beside = [], [], []
+        until = time.monotonic() + options.peer_secs
+        while len(ours) < 3 or (len(ours) < 20 and time.monotonic() < until):
+            ours.append(served_secs(server, body))
+            secs, drawing = other.asked(body)
+            theirs.append(secs)
+            beside.append(secs - drawing)
+        told(f"ours, median of {len(ours)}", f"{1 / statistics.median(ours):.2f} requests a second")
+        told(f"{other.name}, median of {len(theirs)}", f"{1 / statistics.median(theirs):.2f} requests a second; ours is x{statistics.median(theirs) / statistics.median(ours):.2f} as fast")
+        told(f"{other.name}: beside the pipeline's own time", f"{statistics.median(beside) * 1000:.2f} ms a request")
 
 
 def load(server, folder, options):
@@ -217,8 +208,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help=", ".join(PARTS))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--pictures", type=int, default=12, help="of one round of the overhead")
+    parser.add_argument("--pictures", type=int, default=60, help="pairs of the overhead")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--peer-secs", type=float, default=60, help="at most so long, once the peer has started")
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--load-secs", type=float, default=120)
     options = parser.parse_args()

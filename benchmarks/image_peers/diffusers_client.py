@@ -1,29 +1,63 @@
+"""Starts the peer, asks it, and ends it, whatever happens."""
+
 import http.client
 import json
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
 import time
 
+START_SECS, ANSWER_SECS = 120, 60
 
-def wait_until_ready(process, port):
-    """What it calls itself, once it answers."""
-    until = time.monotonic() + 120
-    while time.monotonic() < until and process.poll() is None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+
+class DiffusersServer:
+    def __init__(self, model, threads):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        program = pathlib.Path(__file__).with_name("diffusers_server.py")
+        self.said = tempfile.TemporaryFile("w+")  # not a pipe: nobody would empty it while it draws
+        self.process = subprocess.Popen([sys.executable, program, str(self.port), str(model), str(threads)], stdout=self.said, stderr=self.said)
+
+    def __enter__(self):
+        until = time.monotonic() + START_SECS
+        while time.monotonic() < until and self.process.poll() is None:
+            try:
+                self.name = self.call("GET", "/name")
+                return self
+            except OSError:
+                time.sleep(0.2)
+        self.__exit__()
+        raise SystemExit("the peer does not start: " + self.text())
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def text(self):
+        self.said.seek(0)
+        return self.said.read()[-2000:]
+
+    def call(self, method, path, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_SECS)
         try:
-            connection.request("GET", "/name")
-            return json.loads(connection.getresponse().read())
-        except OSError:
-            time.sleep(0.2)
+            connection.request(method, path, body and json.dumps(body), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            data = answer.read()
+            assert answer.status == 200, (answer.status, data[:500], self.text())
+            return json.loads(data)
         finally:
             connection.close()
-    raise SystemExit(f"the peer does not start: {process.stderr.read()[-2000:]}")
 
-
-def asked(port, prompt):
-    """Seconds of a request, and of the pipeline in it."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-    began = time.perf_counter()
-    connection.request("POST", "/v1/images/generations", json.dumps({"prompt": prompt, "seed": 1}), {"Content-Type": "application/json"})
-    answer = json.loads(connection.getresponse().read())
-    secs = time.perf_counter() - began
-    connection.close()
-    return secs, answer["secs"]
+    def asked(self, body):
+        """Seconds of a request, and of the pipeline in it."""
+        began = time.perf_counter()
+        answer = self.call("POST", "/v1/images/generations", body)
+        return time.perf_counter() - began, answer["secs"]

@@ -1,18 +1,19 @@
 #include "base/base64.h"
 
-#include <algorithm>
-
 namespace lockstep {
 
 std::string base64(std::span<const uint8_t> bytes) {
   static const char kAlphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t left = std::min<size_t>(3, bytes.size() - i);
-    uint32_t word = 0;
-    for (size_t k = 0; k < 3; ++k) word = word << 8 | (k < left ? bytes[i + k] : 0);
-    for (size_t k = 0; k < 4; ++k) out += k <= left ? kAlphabet[word >> (18 - 6 * k) & 63] : '=';
+  std::string out((bytes.size() + 2) / 3 * 4, '=');
+  char* to = out.data();
+  size_t i = 0;
+  for (; i + 3 <= bytes.size(); i += 3) {
+    const uint32_t word = uint32_t{bytes[i]} << 16 | uint32_t{bytes[i + 1]} << 8 | bytes[i + 2];
+    for (int shift = 18; shift >= 0; shift -= 6) *to++ = kAlphabet[word >> shift & 63];
+  }
+  if (const size_t left = bytes.size() - i; left > 0) {  // the digits of what is left; '=' stays behind them
+    const uint32_t word = uint32_t{bytes[i]} << 16 | (left > 1 ? uint32_t{bytes[i + 1]} << 8 : 0);
+    for (size_t k = 0; k <= left; ++k) *to++ = kAlphabet[word >> (18 - 6 * k) & 63];
   }
   return out;
 }

@@ -57,7 +57,8 @@ bool interrupted() {
   return interrupt_count > 0;
 }
 
-StopWhen::StopWhen(std::function<bool()> gone) : gone_(std::move(gone)), outer_(innermost_stop) {
+StopWhen::StopWhen(std::function<bool()> gone, Asked asked)
+    : gone_(std::move(gone)), pause_(asked == Asked::kAlways ? 0 : 20), outer_(innermost_stop) {
   innermost_stop = this;
 }
 
@@ -69,9 +70,11 @@ void check_interrupt(const char* operation) {
   if (interrupted()) fail(Code::kCancelled, operation, "interrupted");
   StopWhen* const stop = innermost_stop;
   if (!stop) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (now - stop->asked_ < std::chrono::milliseconds(20)) return;
-  stop->asked_ = now;
+  if (stop->pause_.count() > 0) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - stop->last_asked_ < stop->pause_) return;
+    stop->last_asked_ = now;
+  }
   if (stop->gone_()) fail(Code::kCancelled, operation, "nobody waits for this any more");
 }
 

@@ -115,11 +115,8 @@ void print_json(const Json& document) {
 
 namespace {
 
-int run_command(int argc, char** argv) {
-  App app;
-  const std::vector<std::string> arguments = with_program_apart(split_empty_values(argc, argv));
-  install_interrupt_handler();
-  add_global_options(app);
+void add_commands(App& app) {
+  add_batch(app);
   add_clean(app);
   add_compare(app);
   add_coverage(app);
@@ -132,6 +129,7 @@ int run_command(int argc, char** argv) {
   add_edit(app);
   add_docs(app);
   add_health(app);
+  add_jobs(app);
   add_kill_all(app);
   add_ledger(app);
   add_mcp(app);
@@ -143,6 +141,15 @@ int run_command(int argc, char** argv) {
   add_tutorial(app);
   add_weights(app);
   add_zoom(app);
+}
+
+int run_command(int argc, char** argv) {
+  App app;
+  const std::vector<std::string> arguments = with_program_apart(split_empty_values(argc, argv));
+  install_interrupt_handler();
+  add_global_options(app);
+  // The version is asked for by scripts, often: the commands' options take longer to set up than the answer.
+  if (arguments != std::vector<std::string>{"--version"}) add_commands(app);
   app.cli.require_subcommand(1);
   try {
     app.cli.name("lockstep");

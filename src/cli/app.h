@@ -24,6 +24,7 @@ struct App {
 void print_json(const Json& document);  // on stdout, one line; bytes that are no UTF-8 are replaced
 
 // One line each; defined in the command's own file.
+void add_batch(App& app);
 void add_clean(App& app);
 void add_compare(App& app);
 void add_coverage(App& app);
@@ -36,6 +37,7 @@ void add_generate(App& app);
 void add_docs(App& app);
 void add_health(App& app);
 void add_health_to(App& app, CLI::App& group, const std::string& name);  // `lockstep runs health` is the same
+void add_jobs(App& app);
 void add_kill_all(App& app);
 void add_ledger(App& app);
 void add_mcp(App& app);

@@ -22,7 +22,15 @@ void add_generate(App& app) {
   command.mask = "draw only where this picture is white or transparent, and keep the rest of --init-image";
   command.strength = "share of the steps that the picture goes through, 0 to 1 (default 0.6)";
   command.size = "pixels, floored to a multiple of 16";
-  command.settle = [](GenerateRequest& request, const ModelFolder& model) {
+  const auto noise = std::make_shared<std::string>("torch");
+  command.add_own = [noise](CLI::App& cli) {
+    cli.add_option("--noise", *noise,
+                   "whose numbers a seed draws: torch (of its CPU, the same on every device) or torch-cuda (of torch's "
+                   "CUDA generator; only with --device cuda)")
+        ->check(CLI::IsMember({"torch", "torch-cuda"}));
+  };
+  command.settle = [noise](GenerateRequest& request, const ModelFolder& model) {
+    if (*noise == "torch-cuda") request.noise = NoiseStream::kTorchCuda;
     if (!request.width) request.width = model.defaults().width;
     if (!request.height) request.height = model.defaults().height;
   };

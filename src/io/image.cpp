@@ -76,7 +76,7 @@ Image read_image(const fs::path& path) {
   return parse_image(MappedFile::open(path)->bytes(), path.string());
 }
 
-std::string encode_image(std::string_view format, const Image& image, int quality) {
+std::string encode_image(std::string_view format, const Image& image, int quality, PngPacking packing) {
   const Tensor& pixels = image.pixels;
   if (!pixels.defined() || pixels.rank() != 3 || (pixels.dim(2) != 1 && pixels.dim(2) != 3 && pixels.dim(2) != 4) ||
       pixels.numel() == 0)
@@ -89,7 +89,7 @@ std::string encode_image(std::string_view format, const Image& image, int qualit
   if (quality < 1 || quality > 100)
     fail(Code::kBadInput, "image", "quality out of range", {.expected = "1 to 100", .got = std::to_string(quality)});
   const Tensor packed = pixels.contiguous();
-  if (format == "png") return encode_png(packed, image.text);
+  if (format == "png") return encode_png(packed, image.text, packing);
   if (format == "jpeg") return encode_jpeg(packed, image.text, quality);
   if (format == "webp") return encode_webp(packed, image.text, quality);
   fail(Code::kBadInput, "image", "no picture format " + std::string(format), {.expected = "png, jpeg or webp"});

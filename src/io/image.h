@@ -32,7 +32,9 @@ Image read_image(const fs::path& path);  // by content, whatever the extension
 Image parse_image(std::span<const std::byte> bytes, std::string_view origin);
 void write_image(const fs::path& path, const Image& image,
                  int quality = kPictureQuality);  // by extension: .png .jpg .jpeg .webp; atomic
-std::string encode_image(std::string_view format, const Image& image,
-                         int quality = kPictureQuality);  // "png", "jpeg" or "webp"; WebP at 100 is lossless
+// How small a PNG is made, and how long that takes; the pixels are the same.
+enum class PngPacking { kTight, kQuick, kNone };
+std::string encode_image(std::string_view format, const Image& image, int quality = kPictureQuality,
+                         PngPacking packing = PngPacking::kTight);  // "png", "jpeg" or "webp"; WebP at 100 is lossless
 
 }  // namespace lockstep

@@ -24,7 +24,9 @@ DecodedImage decode_jpeg(std::span<const std::byte> bytes, std::string_view orig
 DecodedImage decode_webp(std::span<const std::byte> bytes, std::string_view origin);
 
 // `pixels` is contiguous [height, width, channels].
-std::string encode_png(const Tensor& pixels, const std::map<std::string, std::string>& text);
+std::string encode_png(const Tensor& pixels, const std::map<std::string, std::string>& text,
+                       PngPacking packing = PngPacking::kTight);
+std::string encode_stored_png(const Tensor& pixels);  // u8, without text: what encode_png does with kNone
 std::string encode_jpeg(const Tensor& pixels, const std::map<std::string, std::string>& text, int quality);
 std::string encode_webp(const Tensor& pixels, const std::map<std::string, std::string>& text, int quality);
 

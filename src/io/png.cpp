@@ -137,6 +137,12 @@ struct PngWriter {
   PngWriter(const PngWriter&) = delete;
   PngWriter& operator=(const PngWriter&) = delete;
 
+  void pack(PngPacking packing) {
+    if (packing == PngPacking::kTight) return;
+    png_set_compression_level(png, packing == PngPacking::kQuick ? 1 : 0);
+    png_set_filter(png, PNG_FILTER_TYPE_BASE, packing == PngPacking::kQuick ? PNG_FILTER_SUB : PNG_FILTER_NONE);
+  }
+
   bool write(uint32_t width, uint32_t height, int depth, int color, png_bytepp rows, png_textp text, int texts) {
     if (setjmp(png_jmpbuf(png))) return false;
     png_set_user_limits(png, 0x7FFFFFFF, 0x7FFFFFFF);
@@ -197,7 +203,8 @@ DecodedImage decode_png(std::span<const std::byte> bytes, std::string_view origi
   return decoded;
 }
 
-std::string encode_png(const Tensor& pixels, const std::map<std::string, std::string>& text) {
+std::string encode_png(const Tensor& pixels, const std::map<std::string, std::string>& text, PngPacking packing) {
+  if (packing == PngPacking::kNone && text.empty() && pixels.dtype() == DType::kU8) return encode_stored_png(pixels);
   std::vector<png_text> entries;
   for (const auto& [key, content] : text) {
     const auto printable = [](char c) { return c >= 32 && c < 127; };
@@ -222,6 +229,7 @@ std::string encode_png(const Tensor& pixels, const std::map<std::string, std::st
   const int color = channels == 1 ? PNG_COLOR_TYPE_GRAY : channels == 3 ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_RGBA;
   PngSink sink;
   PngWriter writer(sink);
+  writer.pack(packing);
   std::vector<png_bytep> rows = row_pointers(const_cast<std::byte*>(pixels.strided_data()), static_cast<size_t>(height),
                                              pixels.bytes() / static_cast<size_t>(height));
   if (!writer.write(static_cast<uint32_t>(width), static_cast<uint32_t>(height), pixels.dtype() == DType::kU16 ? 16 : 8,

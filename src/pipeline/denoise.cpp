@@ -205,7 +205,7 @@ class DenoisedBatch {
   }
 
   void run(const std::function<void(int64_t steps)>& done) {
-    const StopWhen somebody_left([this] { return any_dropped(); });
+    const StopWhen somebody_left = stages_.stop_at_layer([this] { return any_dropped(); });
     for (int step = work_[rows_.front()].first_step; step < all_.schedule.steps();) {
       // The step in which somebody leaves is taken again by those who stay, from where it began.
       if (any_dropped() && !drop()) return;
@@ -304,7 +304,11 @@ Tensor initial_latents(const Stages& stages, const GenerateRequest& request, int
   const Shape packed{1, frames * (height / 2) * (width / 2), channels * 4},
       unpacked{1, frames, channels, height, width};
   Tensor latents;
-  if (!request.latents) {
+  if (!request.latents && request.noise == NoiseStream::kTorchCuda) {
+    Tensor drawn = stages.backend().allocate(stages.dtype(), unpacked);
+    stages.backend().torch_cuda_normals(request.seed, drawn);
+    latents = pack_frames(stages.backend(), drawn);
+  } else if (!request.latents) {
     latents = pack_frames(stages.backend(), draw_noise(stages, frames, channels, height, width, generator));
   } else {
     const Tensor& given = *request.latents;

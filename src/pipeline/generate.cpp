@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/interrupt.h"
 #include "pipeline/pipeline.h"
 
 namespace lockstep {
@@ -30,7 +29,7 @@ std::vector<GeneratedImage> generate(const ModelFolder& model, Backend& backend,
   const Stages stages(model, backend, settings);
   for (const GenerateRequest& request : requests) model.pipeline().check(request, stages.scheduler());
   if (!settings.watch) return model.pipeline().run(stages, requests);
-  const StopWhen all_dropped([&] {
+  const StopWhen all_dropped = stages.stop_at_layer([&] {
     for (size_t i = 0; i < requests.size(); ++i)
       if (!stages.dropped(i)) return false;
     return true;

@@ -19,12 +19,19 @@ enum class ImagePositions {
   kMrope,     // rows and columns, as the model was trained
 };
 
+// Whose random numbers a seed stands for.
+enum class NoiseStream {
+  kTorch,      // torch's on the CPU: the same picture on every device
+  kTorchCuda,  // torch's on CUDA, which depend on the card's size; drawn on such a card
+};
+
 struct GenerateRequest {
   std::string prompt;
   std::optional<std::string> negative_prompt;
   int width = 1024, height = 1024, steps = 50;  // editing takes 0: from the pictures
   double guidance = 4.0;
   uint64_t seed = 0;
+  NoiseStream noise = NoiseStream::kTorch;
   std::optional<Tensor> latents;  // initial noise: packed [1, N, C * 4] or [1, 1, C, h, w]; else drawn from the seed
   std::vector<double> sigmas;     // empty: the schedule's own
   int max_prompt_tokens = 512;

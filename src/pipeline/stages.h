@@ -1,6 +1,7 @@
 // What all stages of a run share: the model, the backend and the settings, and how a tensor is offered and progress
 // told.
 #pragma once
+#include "base/interrupt.h"
 #include "pipeline/generate.h"
 
 namespace lockstep {
@@ -24,6 +25,16 @@ class Stages {
   Tensor tap(std::string_view name, Tensor tensor, int step = -1, std::string_view pass = {}) const;
   nn::LoadProgress loading(const char* stage) const;
   bool dropped(size_t request) const { return settings_.watch && settings_.watch->dropped(request); }
+  // Stops the work of this thread at the next layer once `dropped` says so.
+  StopWhen stop_at_layer(std::function<bool()> dropped) const {
+    return StopWhen(
+        [watch = settings_.watch, dropped = std::move(dropped)] {
+          if (dropped()) return true;
+          if (watch) watch->layer_begins();
+          return false;
+        },
+        StopWhen::Asked::kAlways);
+  }
 
   // The model's parts, from the shelf or loaded now.
   std::shared_ptr<const Tokenizer> tokenizer() const;

@@ -22,6 +22,7 @@ class RunWatch {
  public:
   virtual ~RunWatch() = default;
   virtual bool dropped(size_t request) const = 0;  // asked at each layer: nobody wants this picture any more
+  virtual void layer_begins() {}                   // told at each layer that is computed
   virtual void stepped(const WatchedStep& step) = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "rest/connection_hub.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -19,6 +20,23 @@ using HubClock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kBeat{15};     // between comments on a quiet stream
 constexpr std::chrono::seconds kStalled{30};  // a reader that takes nothing for so long is given up
+constexpr std::chrono::milliseconds kLingers{200};
+
+constexpr int kTurns = 16;
+
+enum class Rest { kNone, kMore, kEnd };
+
+// What a client still sends: nothing of it is a request any more. One that never stops sending has its turn and no
+// more.
+Rest read_away(int fd) {
+  char rest[4096];
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const ssize_t n = ::recv(fd, rest, sizeof rest, MSG_DONTWAIT);
+    if (n == 0) return Rest::kEnd;
+    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? Rest::kNone : Rest::kEnd;
+  }
+  return Rest::kMore;
+}
 
 }  // namespace
 
@@ -36,14 +54,12 @@ void WaitingConnection::send(const std::string& bytes) {
   {
     const std::lock_guard lock(mutex_);
     if (gone_ || finished_ || overrun_) return;
-    if (pending_.size() - sent_ + bytes.size() > most_bytes_)
+    if (pending_.size() + unsent_ + bytes.size() > most_bytes_)
       overrun_ = true;  // whoever reads so slowly has lost the thread
     else
       pending_ += bytes;
   }
-  const std::lock_guard lock(hub_.mutex_);
-  hub_.touched_.push_back(weak_from_this());
-  hub_.wake();
+  hub_.touch(*this);
 }
 
 void WaitingConnection::finish(const std::string& bytes) {
@@ -53,9 +69,11 @@ void WaitingConnection::finish(const std::string& bytes) {
     pending_ += bytes;
     finished_ = true;
   }
-  const std::lock_guard lock(hub_.mutex_);
-  hub_.touched_.push_back(weak_from_this());
-  hub_.wake();
+  hub_.touch(*this);
+}
+
+void WaitingConnection::ask() {
+  hub_.touch(*this);
 }
 
 ConnectionHub::ConnectionHub(size_t most_connections) : most_(most_connections) {
@@ -82,6 +100,16 @@ void ConnectionHub::stop() {
   wake();
 }
 
+void ConnectionHub::touch(WaitingConnection& connection) {
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    first = touched_.empty();  // else it is being woken already
+    touched_.push_back(connection.weak_from_this());
+  }
+  if (first) wake();
+}
+
 void ConnectionHub::wake() {
   const uint64_t one = 1;
   if (::write(wakeup_, &one, sizeof one) < 0) return;  // it is awake already
@@ -99,7 +127,7 @@ void ConnectionHub::attach(const std::shared_ptr<WaitingConnection>& connection,
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
   const std::lock_guard lock(mutex_);
   connection->fd_ = fd;
-  connection->progressed_ = connection->beaten_ = HubClock::now();
+  connection->attached_ = connection->progressed_ = connection->beaten_ = HubClock::now();
   attached_[fd] = connection;
   epoll_event event{};
   event.events = EPOLLIN | EPOLLRDHUP | EPOLLOUT | EPOLLET;
@@ -109,8 +137,21 @@ void ConnectionHub::attach(const std::shared_ptr<WaitingConnection>& connection,
   wake();
 }
 
+void ConnectionHub::linger(int fd) {
+  ::shutdown(fd, SHUT_WR);
+  const bool client_closed = read_away(fd) == Rest::kEnd;
+  const auto connection = client_closed ? nullptr : make(0, false);
+  if (!connection) {
+    ::close(fd);
+    return;
+  }
+  connection->lingers_ = true;
+  attach(connection, fd);
+}
+
 void ConnectionHub::close(const std::shared_ptr<WaitingConnection>& connection, bool left) {
   std::function<void()> call;
+  std::function<bool(std::string&)> source;  // what it holds goes without a lock
   {
     const std::lock_guard lock(mutex_);
     attached_.erase(connection->fd_);
@@ -121,7 +162,9 @@ void ConnectionHub::close(const std::shared_ptr<WaitingConnection>& connection, 
     connection->gone_ = true;
     if (left) call = std::move(connection->when_gone_);
     connection->when_gone_ = {};
+    source = std::move(connection->source_);
     connection->pending_ = {};
+    connection->outgoing_ = {};
     ::epoll_ctl(epoll_, EPOLL_CTL_DEL, connection->fd_, nullptr);
     ::shutdown(connection->fd_, SHUT_RDWR);
     ::close(connection->fd_);
@@ -130,42 +173,62 @@ void ConnectionHub::close(const std::shared_ptr<WaitingConnection>& connection, 
   if (call) call();  // without a lock: it may come back to us
 }
 
-void ConnectionHub::serve(const std::shared_ptr<WaitingConnection>& connection, bool hung_up) {
-  bool whole = false, lost = false;
-  {
-    const std::lock_guard lock(connection->mutex_);
-    if (connection->gone_ || connection->fd_ < 0) return;
-    lost = connection->overrun_;
-    while (!lost && connection->sent_ < connection->pending_.size()) {
-      const ssize_t n = ::send(connection->fd_, connection->pending_.data() + connection->sent_,
-                               connection->pending_.size() - connection->sent_, MSG_NOSIGNAL);
+// Writes without the lock: whoever hands something in meanwhile does not wait for the system.
+ConnectionHub::Sent ConnectionHub::send_pending(WaitingConnection& connection) {
+  std::string& outgoing = connection.outgoing_;
+  while (true) {
+    while (connection.sent_ < outgoing.size()) {
+      const ssize_t n =
+          ::send(connection.fd_, outgoing.data() + connection.sent_, outgoing.size() - connection.sent_, MSG_NOSIGNAL);
       if (n > 0) {
-        connection->sent_ += static_cast<size_t>(n);
-        connection->progressed_ = connection->beaten_ = HubClock::now();
-      } else if (n < 0 && errno == EINTR) {
-        continue;
-      } else {
-        lost = !(n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
-        break;
+        connection.sent_ += static_cast<size_t>(n);
+        connection.progressed_ = connection.beaten_ = HubClock::now();
+      } else if (n == 0 || errno != EINTR) {
+        const bool full = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+        const std::lock_guard lock(connection.mutex_);
+        connection.unsent_ = outgoing.size() - connection.sent_;
+        return full && !connection.overrun_ ? Sent::kPart : Sent::kLost;
       }
     }
-    if (connection->sent_ == connection->pending_.size()) {
-      connection->pending_.clear();
-      if (connection->pending_.capacity() > 4096) connection->pending_.shrink_to_fit();
-      connection->sent_ = 0;
-      whole = connection->finished_;
+    outgoing = {};
+    connection.sent_ = 0;
+    const std::lock_guard lock(connection.mutex_);
+    connection.unsent_ = 0;
+    if (connection.overrun_) return Sent::kLost;
+    if (connection.pending_.empty()) return connection.finished_ ? Sent::kLast : Sent::kAll;
+    outgoing.swap(connection.pending_);
+    connection.unsent_ = outgoing.size();
+  }
+}
+
+void ConnectionHub::serve(const std::shared_ptr<WaitingConnection>& connection, bool hung_up) {
+  if (connection->gone_ || connection->fd_ < 0) return;
+  Sent sent = send_pending(*connection);
+  for (int turn = 0; connection->source_ && sent == Sent::kAll; ++turn) {
+    if (turn == kTurns) {  // others have theirs first
+      touch(*connection);
+      break;
     }
+    std::string piece;
+    const bool more = connection->source_(piece);
+    if (more && piece.empty()) break;
+    {
+      const std::lock_guard lock(connection->mutex_);
+      connection->pending_ += piece;
+      connection->finished_ = !more;
+    }
+    sent = send_pending(*connection);
   }
-  // What a client still sends is read away: nothing of it is a request any more.
-  char rest[4096];
-  ssize_t n = 0;
-  while ((n = ::recv(connection->fd_, rest, sizeof rest, MSG_DONTWAIT)) > 0) {
-  }
-  const bool left = hung_up || n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-  if (whole || lost || left) close(connection, !whole);
+  const Rest rest = read_away(connection->fd_);
+  const bool whole = sent == Sent::kLast;
+  if (whole || sent == Sent::kLost || hung_up || rest == Rest::kEnd) return close(connection, !whole);
+  if (rest == Rest::kMore) touch(*connection);
 }
 
 void ConnectionHub::run() {
+  // Woken, it waits for its turn instead of taking a core from the thread that draws and has just handed something in.
+  const sched_param none{};
+  ::sched_setscheduler(0, SCHED_BATCH, &none);
   std::vector<epoll_event> events(256);
   auto beat = HubClock::now();
   while (!stopping_) {
@@ -201,12 +264,14 @@ void ConnectionHub::run() {
       bool stalled = false, beats = false;
       {
         const std::lock_guard lock(connection->mutex_);
-        stalled = connection->sent_ < connection->pending_.size() && now - connection->progressed_ > kStalled;
-        beats = connection->beats_ && connection->pending_.empty() && now - connection->beaten_ > kBeat;
+        const bool idle = connection->unsent_ == 0 && connection->pending_.empty();
+        stalled = !idle && now - connection->progressed_ > kStalled;
+        beats = connection->beats_ && idle && now - connection->beaten_ > kBeat;
         if (beats) connection->pending_ = ": \n\n";
-        if (beats || connection->pending_.empty()) connection->progressed_ = now;
+        if (idle) connection->progressed_ = now;
       }
-      if (stalled)
+      const bool lingered = connection->lingers_ && now - connection->attached_ > kLingers;
+      if (stalled || lingered)
         close(connection, true);
       else if (beats)
         serve(connection, false);

@@ -155,15 +155,7 @@ class BoundedServer : public httplib::Server {
       hub_.attach(std::exchange(served_waiting, nullptr), socket);
       return true;
     }
-    ::shutdown(socket, SHUT_WR);
-    // What the client still sends is read away for a moment: closing on it would reset the connection, and the client
-    // would lose our answer.
-    const Clock::time_point until = Clock::now() + std::chrono::milliseconds(200);
-    char rest[4096];
-    pollfd watched{socket, POLLIN, 0};
-    while (::poll(&watched, 1, milliseconds_until(until)) > 0 && ::recv(socket, rest, sizeof rest, 0) > 0) {
-    }
-    ::close(socket);
+    hub_.linger(socket);
     return ok;
   }
 
@@ -195,9 +187,10 @@ class BoundedServer : public httplib::Server {
     const Clock::time_point until = now + std::chrono::milliseconds(static_cast<int64_t>(limits_.idle_secs * 1000));
     pollfd watched{connection.fd(), POLLIN, 0};
     while (!stopping_) {
-      const int slice = std::min(milliseconds_until(until), 20);
+      const bool others_wait = load_.is_full() && milliseconds_until(mine) == 0;
+      const int slice = others_wait ? 0 : std::min(milliseconds_until(until), 20);
       if (::poll(&watched, 1, slice) > 0) return true;
-      if ((load_.is_full() && milliseconds_until(mine) == 0) || milliseconds_until(until) == 0) return false;
+      if (others_wait || milliseconds_until(until) == 0) return false;
     }
     return false;
   }

@@ -4,6 +4,7 @@
 
 #include "base/base64.h"
 #include "base/shown_json.h"
+#include "rest/event_stream.h"
 #include "rest/image_api.h"
 #include "rest/rest_server.h"
 #include "studio/wall_clock.h"
@@ -13,6 +14,22 @@ namespace {
 
 std::string base64_of(const std::string& bytes) {
   return base64({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+}
+
+// JSON with pictures where it has `"b64_json":""`, in that order: megabytes of base64 that need no look at each letter.
+// Nothing in it is a client's own words.
+std::string json_with_pictures(const Json& json, const std::vector<std::string>& base64_texts) {
+  const std::string text = shown_json(json), mark = "\"b64_json\":\"";
+  size_t all = text.size(), from = 0;
+  for (const std::string& one : base64_texts) all += one.size();
+  std::string out;
+  out.reserve(all);
+  for (const std::string& one : base64_texts) {
+    const size_t at = text.find(mark + "\"", from) + mark.size();
+    out.append(text, from, at - from).append(one);
+    from = at;
+  }
+  return out.append(text, from);
 }
 
 // Of a job that has no pictures: never 409, which clients try again.
@@ -37,10 +54,16 @@ HttpResponse failure_of(const Job& job) {
 void ImageAnswer::queued(const std::shared_ptr<Job>& job) {
   job_ = job;
   if (!form_.stream) return;
-  HttpResponse head;
-  head.type = "text/event-stream";
-  head.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}};
-  connection_->send(http_stream_head(head));
+  Json told = facts(*job, nullptr);
+  told["type"] = event_name("partial_image");
+  told.erase("created_at");
+  preview_facts_ = shown_json(told);
+  preview_facts_.pop_back();  // each preview goes on behind them
+  connection_->send(event_stream_head());
+}
+
+std::string ImageAnswer::event_name(const std::string& kind) const {
+  return (form_.edit ? "image_edit." : "image_generation.") + kind;
 }
 
 Json ImageAnswer::facts(const Job& job, const DrawnPicture* picture) const {
@@ -51,23 +74,21 @@ Json ImageAnswer::facts(const Job& job, const DrawnPicture* picture) const {
           {"output_format", job.request.output_format}};
 }
 
-void ImageAnswer::send_event(const std::string& kind, Json data) {
-  const std::string name = (form_.edit ? "image_edit." : "image_generation.") + kind;
-  Json whole{{"type", name}};
+void ImageAnswer::send_event(const std::string& kind, const Json& data, const std::string& picture) {
+  const std::string name = event_name(kind);
+  Json whole{{"type", name}, {"b64_json", ""}};
   whole.update(data);
-  connection_->send("event: " + name + "\ndata: " + shown_json(whole) + "\n\n");
+  connection_->send("event: " + name + "\ndata: " + json_with_pictures(whole, {base64_of(picture)}) + "\n\n");
 }
 
 void ImageAnswer::previewed(const Preview& preview) {
   const auto job = job_.lock();
   if (!job || !form_.stream) return;
-  Json data = facts(*job, nullptr);
-  data.update({{"b64_json", base64_of(preview.bytes)},
-               {"partial_image_index", partials_[preview.index]++},
-               {"image_index", preview.index},
-               {"step", preview.step},
-               {"steps", preview.steps}});
-  send_event("partial_image", std::move(data));
+  connection_->send(fmt::format(
+      "event: {}\ndata: {},\"created_at\":{},\"partial_image_index\":{},\"image_index\":{},\"step\":{},\"steps\":{},"
+      "\"b64_json\":\"{}\"}}\n\n",
+      event_name("partial_image"), preview_facts_, static_cast<int64_t>(wall_secs()), partials_[preview.index]++,
+      preview.index, preview.step, preview.steps, preview.base64));
 }
 
 void ImageAnswer::drawn(size_t index) {
@@ -76,13 +97,12 @@ void ImageAnswer::drawn(size_t index) {
   const std::vector<DrawnPicture> pictures = studio_.pictures_of(*job);
   if (index >= pictures.size()) return;
   Json data = facts(*job, &pictures[index]);
-  data.update({{"b64_json", base64_of(pictures[index].bytes)},
-               {"usage", usage_json(job->request, 1)},
+  data.update({{"usage", usage_json(job->request, 1)},
                {"image_index", index},
                {"step", job->request.first.steps},
                {"steps", job->request.first.steps},
                {"seed", pictures[index].seed}});
-  send_event("completed", std::move(data));
+  send_event("completed", data, pictures[index].bytes);
 }
 
 void ImageAnswer::ended() {
@@ -99,12 +119,15 @@ void ImageAnswer::ended() {
   }
   const std::vector<DrawnPicture> pictures = studio_.pictures_of(*job);
   Json data = Json::array();
+  std::vector<std::string> texts;
   for (const DrawnPicture& picture : pictures) {
     Json one{{"seed", picture.seed}};
-    if (form_.url)
+    if (form_.url) {
       one["url"] = origin_ + studio_.links().path_of(picture.id, wall_secs());
-    else
-      one["b64_json"] = base64_of(picture.bytes);
+    } else {
+      one["b64_json"] = "";
+      texts.push_back(base64_of(picture.bytes));
+    }
     if (picture.layer >= 0) one["layer"] = picture.layer + 1;
     data.push_back(std::move(one));
   }
@@ -114,7 +137,8 @@ void ImageAnswer::ended() {
   body["data"] = std::move(data);
   body["usage"] = usage_json(job->request, pictures.size());
   body["timings"] = timings_json(job->timings);
-  HttpResponse response = json_response(200, body);
+  HttpResponse response = json_response(200, nullptr);
+  response.body = json_with_pictures(body, texts);
   connection_->finish(http_text(response));
   studio_.forget(*job);
 }

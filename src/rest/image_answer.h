@@ -24,13 +24,15 @@ class ImageAnswer : public JobFollower {
 
  private:
   Json facts(const Job& job, const DrawnPicture* picture) const;
-  void send_event(const std::string& kind, Json data);
+  std::string event_name(const std::string& kind) const;
+  void send_event(const std::string& kind, const Json& data, const std::string& picture);
 
   Studio& studio_;
   std::shared_ptr<WaitingConnection> connection_;
   AnswerForm form_;
   std::string origin_;  // "http://127.0.0.1:8700"
   std::weak_ptr<Job> job_;
+  std::string preview_facts_;    // what all previews say alike: the beginning of an object
   std::map<int, int> partials_;  // previews sent, by picture
 };
 

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/shown_json.h"
+#include "rest/event_stream.h"
 #include "rest/image_answer.h"
 #include "rest/image_form.h"
 #include "rest/rest_server.h"
@@ -19,7 +20,6 @@ constexpr const char* kGenerations = "/v1/images/generations";
 constexpr const char* kEdits = "/v1/images/edits";
 constexpr int kMostLargeBodies = 6;  // at a time, in memory or on their way to disk
 constexpr uint64_t kLargeBody = 4 << 20;
-constexpr size_t kMostEventBytes = 16 << 20;  // that may wait for a slow reader of events
 
 bool is_picture_id(std::string_view id) {
   return id.size() >= 30 && id.size() <= 48 && id.starts_with("img_") &&
@@ -130,8 +130,7 @@ HttpResponse ImageApi::read_and_draw(const HttpRequest& request, BodyReader& bod
 HttpResponse ImageApi::draw(const std::string& kind, Json fields, std::shared_ptr<const Uploads> uploads,
                             const HttpRequest& request, const std::string& client) {
   const AnswerForm form = take_answer_form(fields, kind);
-  const auto connection = hub_.make(kMostAnswerBytes, form.stream);
-  if (!connection) throw BusyError("[http] too many connections wait; try again in a second", "too_many_requests", 1);
+  const auto connection = make_waiting(hub_, kMostAnswerBytes, form.stream);
   Studio& studio = studio_();
   auto answer = std::make_shared<ImageAnswer>(studio, connection, form, "http://" + request.header("host"));
   Submission submission{kind, std::move(fields), std::move(uploads), client, true, form.url, answer};
@@ -173,12 +172,7 @@ HttpResponse ImageApi::events(const HttpRequest& request) {
     if (error != std::errc() || end != last.data() + last.size() || after < 0)
       fail(Code::kBadInput, "events", "Last-Event-ID is no number of ours");
   }
-  const auto connection = hub_.make(kMostEventBytes, true);
-  if (!connection) throw BusyError("[http] too many connections wait; try again in a second", "too_many_requests", 1);
-  HttpResponse head;
-  head.type = "text/event-stream";
-  head.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}};
-  connection->send(http_stream_head(head) + ": \n\n");
+  const auto connection = make_event_stream(hub_);
   const int follower =
       studio.events().follow(after, [weak = std::weak_ptr<WaitingConnection>(connection)](const Event& event) {
         if (const auto line = weak.lock())

@@ -82,14 +82,21 @@ void MultipartParser::feed(std::string_view bytes) {
   }
 }
 
+// Where the mark stands within the bound of a head; npos: it may still come. In whatever pieces the bytes arrive, the
+// same forms are refused.
+size_t MultipartParser::found_early(std::string_view mark, const char* refusal) const {
+  const size_t at = buffer_.find(mark);
+  const bool too_late =
+      at == std::string::npos ? buffer_.size() >= limits_.part_head_bytes + mark.size() : at > limits_.part_head_bytes;
+  if (too_late) refuse_form(refusal);
+  return at;
+}
+
 bool MultipartParser::step() {
   switch (state_) {
     case State::kPreamble: {
-      const size_t at = buffer_.find(delimiter_);
-      if (at == std::string::npos) {
-        if (buffer_.size() > limits_.part_head_bytes) refuse_form("no boundary at its start");
-        return false;
-      }
+      const size_t at = found_early(delimiter_, "no boundary at its start");
+      if (at == std::string::npos) return false;
       buffer_.erase(0, at + delimiter_.size());
       state_ = State::kAfterBoundary;
       return true;
@@ -106,11 +113,8 @@ bool MultipartParser::step() {
       state_ = State::kHead;
       return true;
     case State::kHead: {
-      const size_t end = buffer_.find("\r\n\r\n");
-      if (end == std::string::npos || end > limits_.part_head_bytes) {
-        if (buffer_.size() > limits_.part_head_bytes) refuse_form("a part's head is too long");
-        return false;
-      }
+      const size_t end = found_early("\r\n\r\n", "a part's head is too long");
+      if (end == std::string::npos) return false;
       begin_part(std::string_view(buffer_).substr(0, end + 2));
       buffer_.erase(0, end + 2);  // the line break that ends the head may begin the delimiter
       fresh_ = true;

@@ -45,6 +45,7 @@ class MultipartParser {
  private:
   enum class State { kPreamble, kHead, kBody, kAfterBoundary, kEnd };
   bool step();
+  size_t found_early(std::string_view mark, const char* refusal) const;
   void begin_part(std::string_view head);
   void take(std::string_view bytes);
   void end_part();

@@ -10,16 +10,17 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/escape.h"
 #include "base/sha256.h"
 #include "base/shown_json.h"
 #include "base/thread.h"
+#include "rest/session_events.h"
 #include "tensor/storage.h"
 
 namespace lockstep {
 namespace {
 
 constexpr int64_t kQuietMs = 1000;
+constexpr int64_t kBetweenPicturesMs = 15000;
 
 int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -229,16 +230,21 @@ bool RestServer::has_been_idle() const {
 }
 
 void RestServer::watch() {
-  int64_t given_back_ms = now_ms();
+  int64_t given_back_ms = now_ms(), drawn_ms = given_back_ms - kBetweenPicturesMs;
   while (!ended_) {
     if (!stopping_ && ((options_.interrupted && options_.interrupted()) || has_been_idle())) stopping_ = true;
     // Again and again: whoever stops a server before it has begun to listen would not be heard.
     if (stopping_) http_.stop();
-    // What large calls have freed goes back to the system once nobody is served; the allocator alone would keep it.
-    if (active_ == 0 && last_used_ms_ > given_back_ms && now_ms() - last_used_ms_ > kQuietMs) {
+    // What large calls have freed goes back to the system once nobody is served; the allocator alone would keep it. The
+    // next picture needs what the last one did, so between pictures it stays for longer.
+    const int64_t now = now_ms();
+    if (service_.drawing()) drawn_ms = now;
+    const int64_t used_ms = std::max(last_used_ms_.load(), drawn_ms);
+    if (active_ == 0 && used_ms > given_back_ms && now - last_used_ms_ > kQuietMs &&
+        now - drawn_ms > kBetweenPicturesMs) {
       release_cached_memory();
       ::malloc_trim(0);
-      given_back_ms = now_ms();
+      given_back_ms = now;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -458,25 +464,7 @@ HttpResponse RestServer::stream_events(const HttpRequest& request) {
       fail(Code::kBadInput, "debug events", "the argument is not understood", {.expected = "session, after"});
   }
   if (const auto last = length_of(request.header("last-event-id"))) after = std::max(after, *last);
-  const auto session = service_.sessions().find(spec);
-  auto counted = std::make_shared<Counted>(long_calls_);
-  if (long_calls_ > options_.most_long_calls) return too_many();
-  HttpResponse response;
-  response.type = "text/event-stream";
-  response.headers = {{"Cache-Control", "no-store"}};
-  response.stream = [this, session, counted, after](std::string& piece) mutable {
-    last_used_ms_ = now_ms();
-    const bool live = session->live();  // before the look, so that what came with the end is not missed
-    const std::vector<Json> fresh = session->events(after, 10, [this] { return stopping_ || client_gone(); });
-    for (const Json& event : fresh) {
-      after = event["number"].get<int64_t>();
-      piece += "id: " + std::to_string(after) + "\nevent: " + escaped(event.value("event", std::string("message"))) +
-               "\ndata: " + shown_json(event) + "\n\n";
-    }
-    if (fresh.empty()) piece = ": \n\n";  // shows a client that is gone
-    return !stopping_ && !client_gone() && (live || !fresh.empty());
-  };
-  return response;
+  return session_events(http_.hub(), service_.sessions().find(spec), after);
 }
 
 }  // namespace lockstep

@@ -340,26 +340,37 @@ Json call_service(const ServiceProcess& service, const Operation& operation, con
   return result;
 }
 
-bool follow_session(const ServiceProcess& service, const std::string& session, int64_t after,
-                    const std::function<bool(const Json& event)>& use, const std::function<bool()>& cancelled) {
+bool follow_events(const ServiceProcess& service, const std::string& route,
+                   const std::function<bool(const std::string& topic, const Json& event)>& use,
+                   const std::function<bool()>& cancelled) {
   std::string rest;
+  const auto field = [](const std::string& block, const std::string& name) -> std::optional<std::string> {
+    const size_t at = block.starts_with(name) ? 0 : block.find("\n" + name);
+    if (at == std::string::npos) return std::nullopt;
+    const size_t from = block.find(name, at) + name.size();
+    return block.substr(from, block.find('\n', from) - from);
+  };
   const auto piece = [&](const std::string& bytes) {
     rest += bytes;
     for (size_t end; (end = rest.find("\n\n")) != std::string::npos; rest.erase(0, end + 2)) {
       const std::string block = rest.substr(0, end);
-      const size_t data = block.starts_with("data: ") ? 0 : block.find("\ndata: ");
-      if (data == std::string::npos) continue;  // only shows that it is there
-      const size_t from = block.find("data: ", data) + 6;
-      const std::string text = block.substr(from, block.find('\n', from) - from);
-      if (!use(parse_json(text, "an event of the service"))) return false;
+      const std::optional<std::string> data = field(block, "data: ");
+      const bool more =
+          data ? use(field(block, "event: ").value_or("message"), parse_json(*data, "an event of the service"))
+               : use({}, nullptr);
+      if (!more) return false;
     }
     return rest.size() < kMostEventBytes;
   };
-  const HttpAnswer answer = http_stream(
-      service.target,
+  return http_stream(service.target, route, piece, cancelled).status == 200;
+}
+
+bool follow_session(const ServiceProcess& service, const std::string& session, int64_t after,
+                    const std::function<bool(const Json& event)>& use, const std::function<bool()>& cancelled) {
+  return follow_events(
+      service,
       "/v1/debug/events?session=" + percent_encoded(session) + "&after=" + std::to_string(std::max<int64_t>(after, 0)),
-      piece, cancelled);
-  return answer.status == 200;
+      [&use](const std::string& topic, const Json& event) { return topic.empty() || use(event); }, cancelled);
 }
 
 }  // namespace lockstep

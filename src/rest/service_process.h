@@ -35,6 +35,11 @@ bool stop_service(const fs::path& home);                              // false: 
 Json call_service(const ServiceProcess& service, const Operation& operation, const Json& arguments,
                   CallControl& control);
 
+// Events of a route as they come, each with its topic, until `use` says false, `cancelled` says true or nothing more
+// can come; an empty topic: the stream stands. False: the service does not answer.
+bool follow_events(const ServiceProcess& service, const std::string& route,
+                   const std::function<bool(const std::string& topic, const Json& event)>& use,
+                   const std::function<bool()>& cancelled);
 // What happens in a session after event number `after`, each as it comes, until `use` says false, `cancelled` says true
 // or nothing more can come. False: the service does not answer.
 bool follow_session(const ServiceProcess& service, const std::string& session, int64_t after,

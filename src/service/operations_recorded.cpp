@@ -20,40 +20,39 @@ using enum ArgumentType;
 
 constexpr int64_t kMostValues = 10000;
 
-// Items [from, from + limit) of a list, and how to get the rest.
-Json page(const Json& arguments, const char* name, const std::vector<Json>& items) {
+// Items [from, from + limit) of a list, and how to get the rest. What one looks like is asked for those alone.
+template <typename Items, typename Told>
+Json page(const Json& arguments, const char* name, const Items& items, const Told& told) {
   const size_t from = std::min(static_cast<size_t>(arguments["from"].get<int64_t>()), items.size());
   const size_t to = std::min(from + static_cast<size_t>(arguments["limit"].get<int64_t>()), items.size());
   Json out{{name, Json::array()}, {"total", items.size()}, {"from", from}};
-  for (size_t i = from; i < to; ++i) out[name].push_back(items[i]);
+  for (size_t i = from; i < to; ++i) out[name].push_back(told(items[i]));
   if (to < items.size()) out["next_from"] = to;
   return out;
 }
 
 Json runs_list(Service& service, const Json& arguments, CallControl&) {
-  const Json all = runs_json(Store(service.home()));
-  Json out = page(arguments, "runs", all["runs"].get<std::vector<Json>>());
-  out["home"] = all["home"];
+  const Store store(service.home());
+  Json out = page(arguments, "runs", store.list(), &run_entry);
+  out["home"] = store.home().string();
   return out;
 }
 
 Json runs_show(Service& service, const Json& arguments, CallControl&) {
   const Run run = Run::open(text_argument(arguments, "run"), service.home());
-  std::vector<Json> records;
+  std::vector<const Record*> records;
   const std::string only = text_argument(arguments, "only");
   for (const Record& record : run.records())
-    if (only.empty() || glob_match(only, record.key.name)) records.push_back(record_json(record));
+    if (only.empty() || glob_match(only, record.key.name)) records.push_back(&record);
   Json out = run_json(run);
-  out.update(page(arguments, "records", records));
+  out.update(page(arguments, "records", records, [](const Record* one) { return record_json(*one); }));
   return out;
 }
 
 Json tensors_list(Service&, const Json& arguments, CallControl&) {
   const auto source = open_tensors(text_argument(arguments, "path"));
-  std::vector<Json> found;
-  for (const TensorInfo* info : select_tensors(*source, text_argument(arguments, "name")))
-    found.push_back(json_from(*info));
-  return page(arguments, "tensors", found);
+  return page(arguments, "tensors", select_tensors(*source, text_argument(arguments, "name")),
+              [](const TensorInfo* info) { return json_from(*info); });
 }
 
 Json tensors_info(Service&, const Json& arguments, CallControl&) {
@@ -107,7 +106,7 @@ Json tensors_diff(Service&, const Json& arguments, CallControl& control) {
            {"compared", results.size()},
            {"different", different},
            {"only_reference", std::move(missing)}};
-  out.update(page(arguments, "tensors", results));
+  out.update(page(arguments, "tensors", results, [](const Json& one) { return one; }));
   return out;
 }
 
@@ -116,6 +115,11 @@ Json record(Service& service, const Json& arguments, CallControl& control) {
   request.modules = text_argument(arguments, "modules");
   request.stats_only = arguments["stats_only"].get<bool>();
   request.inputs = arguments["inputs"].get<bool>();
+  request.reference = text_argument(arguments, "reference");
+  request.substitute = text_argument(arguments, "substitute");
+  if (request.substitute.empty() != request.reference.empty())
+    fail(Code::kBadInput, "record", "reference and substitute go together",
+         {.expected = "the run that tensors are taken from, and a glob of their names"});
   const RecordOutcome outcome = record_program(request);
   if (control.cancelled()) fail(Code::kCancelled, "record", "cancelled; what was recorded is in " + outcome.id);
   return {{"run", outcome.id},
@@ -196,7 +200,9 @@ std::vector<Operation> recorded_operations() {
            {{.name = "modules",
              .help = "record only modules that match (globs, comma separated; with their component's name or without)"},
             {.name = "stats_only", .type = kBool, .help = "keep no full tensors", .standard = false},
-            {.name = "inputs", .type = kBool, .help = "record the inputs of modules too", .standard = false}}),
+            {.name = "inputs", .type = kBool, .help = "record the inputs of modules too", .standard = false},
+            {.name = "reference", .help = "a run whose tensors `substitute` takes: an id, latest:NAME or a path"},
+            {.name = "substitute", .help = "go on with the reference's values for these names (a glob)"}}),
        .result = "run:string path:string status:string exit_code:integer records:integer",
        .slow = true,
        .examples = {"lockstep record -- generate.py"},

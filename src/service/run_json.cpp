@@ -2,16 +2,19 @@
 
 namespace lockstep {
 
+Json run_entry(const RunSummary& run) {
+  return {{"id", run.id},
+          {"name", run.name},
+          {"status", run.status},
+          {"created", run.created},
+          {"archived", run.archived},
+          {"bytes", folder_bytes(run.path)},
+          {"path", run.path.string()}};
+}
+
 Json runs_json(const Store& store) {
   Json all = Json::array();
-  for (const RunSummary& run : store.list())
-    all.push_back({{"id", run.id},
-                   {"name", run.name},
-                   {"status", run.status},
-                   {"created", run.created},
-                   {"archived", run.archived},
-                   {"bytes", folder_bytes(run.path)},
-                   {"path", run.path.string()}});
+  for (const RunSummary& run : store.list()) all.push_back(run_entry(run));
   return {{"home", store.home().string()}, {"runs", all}};
 }
 

@@ -5,6 +5,7 @@
 
 namespace lockstep {
 
+Json run_entry(const RunSummary& run);   // one line of a list of runs, with its size
 Json runs_json(const Store& store);      // {home, runs: [...]}, newest first
 Json run_summary(const Run& run);        // counts
 Json run_json(const Run& run);           // {run: manifest, path, summary}

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <random>
 
+#include "backend/cuda/report.h"
 #include "base/base64.h"
 #include "base/escape.h"
 #include "io/image.h"
@@ -176,6 +177,19 @@ int64_t steps_from(FieldReader& reader, int64_t standard) {
   return reader.integer("num_inference_steps", reader.integer("steps", standard, 1, kMostSteps), 1, kMostSteps);
 }
 
+std::string device_from(FieldReader& reader) {
+  const std::string device = reader.text("device", "auto");
+  if (device == "auto" || device == "cpu" || device == "reference") return device;
+  std::string all = "auto, cpu, reference";
+  const CudaReport cuda = cuda_report();
+  for (size_t i = 0; cuda.usable && i < cuda.devices.size(); ++i) {
+    const std::string name = fmt::format("cuda:{}", i);
+    if (device == name || (device == "cuda" && i == 0)) return name;
+    all += ", " + name;
+  }
+  refuse_parameter("device", "this machine has no such device", {.expected = all, .got = device.substr(0, 40)});
+}
+
 void read_edit_fields(FieldReader& reader, GenerateRequest& request, const ModelFolder& model) {
   request.resolution = static_cast<int>(reader.integer("resolution", 0, 32, 4096));
   request.condition_resolution = static_cast<int>(reader.integer("condition_resolution", 0, 32, 4096));
@@ -267,9 +281,9 @@ int64_t DrawRequest::image_tokens() const {
 std::string DrawRequest::shape() const {
   std::string tokens;
   for (const size_t count : text_tokens) tokens += fmt::format(" {}", count);
-  return fmt::format("{}|{}|{}x{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", model, kind, first.width, first.height, first.steps,
-                     first.guidance, first.guided(), dtype_name(dtype), quantize, schedule, guidance_run, tiling,
-                     tokens);
+  return fmt::format("{}|{}|{}x{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", model, kind, first.width, first.height, first.steps,
+                     first.guidance, first.guided(), dtype_name(dtype), quantize, schedule, guidance_run, device,
+                     tiling, tokens);
 }
 
 GenerateRequest DrawRequest::picture(int index) const {
@@ -331,6 +345,7 @@ DrawRequest read_draw_request(const std::string& kind, const Json& fields, std::
   draw.quantize = reader.choice("quantize", "", {"", "2", "3", "4", "6", "8", "fp8"});
   draw.schedule = reader.choice("schedule", "model", {"model", "lightning"});
   draw.guidance_run = reader.choice("guidance_run", "auto", {"auto", "passes", "batch"});
+  draw.device = device_from(reader);
   draw.tiling = reader.flag("vae_tiling", false);
   const bool lightning = draw.schedule == "lightning";
   request.sigmas = sigmas_from(reader);

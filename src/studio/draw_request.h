@@ -44,6 +44,7 @@ struct DrawRequest {
   int partial_images = 0;
   DType dtype = DType::kF32;
   std::string quantize, schedule = "model", guidance_run = "auto";
+  std::string device = "auto";  // auto: the server's own
   bool tiling = false, layered = false;
   std::vector<size_t> text_tokens;  // of the prompt and the negative prompt
   GenerateRequest first;            // of the first picture; pictures and mask are read when it is drawn

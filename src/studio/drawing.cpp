@@ -35,6 +35,14 @@ const char* stage_group(std::string_view stage) {
   return stage == "denoise" ? "denoise" : "decode";
 }
 
+// Equal for pictures whose steps take equally long.
+std::string drawn_alike(const Job& job) {
+  const DrawRequest& request = job.request;
+  return fmt::format("{}|{}x{}|{}|{}|{}|{}|{}", request.model, request.first.width, request.first.height,
+                     request.first.guided(), dtype_name(request.dtype), request.quantize, request.guidance_run,
+                     request.upload_count);
+}
+
 }  // namespace
 
 // One call of generate() for one or several pictures.
@@ -44,6 +52,7 @@ class DrawingRun : public RunWatch {
       : studio_(studio), tasks_(tasks), model_(model), told_(tasks.size()), previewed_(tasks.size()) {}
 
   bool dropped(size_t request) const override { return tasks_[request].job->dropped; }
+  void layer_begins() override { ++studio_.layers_begun_; }
 
   // From settings.progress: the time since the last call belongs to the stage of that call.
   void staged(std::string_view stage, int64_t done, int64_t total) {
@@ -115,21 +124,22 @@ class DrawingRun : public RunWatch {
                           now - previewed_[step.request] >= std::chrono::duration<double>(kPreviewSecs);
     if (!partial && !followed) return;
     const auto began = DrawClock::now();
-    Preview preview{task.index, step.step, step.steps, {}, task.job->request.output_format};
+    const std::string& format = task.job->request.output_format;
     const PreviewMap& map = model_.folder.defaults().preview;
     const bool by_vae = studio_.options_.vae_previews || map.factors.empty();
-    preview.bytes = encode_preview(by_vae ? by_decoder(step, *task.job) : preview_pixels(step, map), preview.format);
-    studio_.metrics_.previewed(since(began));
+    const std::string bytes = encode_preview(by_vae ? by_decoder(step, *task.job) : preview_pixels(step, map), format);
+    const Preview preview{task.index, step.step, step.steps,
+                          base64({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()})};
     previewed_[step.request] = now;
-    studio_.events_.add(
-        "job.preview",
-        {{"id", task.job->id},
-         {"image_index", task.index},
-         {"step", step.step},
-         {"steps", step.steps},
-         {"output_format", preview.format},
-         {"b64_json", base64({reinterpret_cast<const uint8_t*>(preview.bytes.data()), preview.bytes.size()})}});
+    // Whoever comes later needs no old preview. Put together by hand, as it goes out with each: a document of JSON
+    // takes longer than the picture.
+    if (studio_.events_.followers() > 0)
+      studio_.events_.add_text(
+          "job.preview",
+          fmt::format(R"({{"id":"{}","image_index":{},"step":{},"steps":{},"output_format":"{}","b64_json":"{}"}})",
+                      task.job->id, task.index, step.step, step.steps, format, preview.base64));
     if (partial && task.job->follower) task.job->follower->previewed(preview);
+    studio_.metrics_.previewed(since(began));
   }
 
   Tensor by_decoder(const WatchedStep& step, const Job& job) {
@@ -158,7 +168,9 @@ void Studio::work() {
       changed_.wait_for(lock, std::chrono::seconds(1), [this] { return stopping_ || !queue_.empty(); });
       if (stopping_) return;
       tasks = queue_.take([this](const Job& job) {
-        return static_cast<size_t>(std::max<int64_t>(1, options_.batch_tokens / job.request.image_tokens()));
+        const int64_t room = std::min<int64_t>(options_.batch_tokens / job.request.image_tokens(),
+                                               static_cast<int64_t>(queue_.alike(job)));
+        return gain_.best(drawn_alike(job), static_cast<size_t>(std::max<int64_t>(1, room)));
       });
       const double now = wall_secs();
       for (const PictureTask& task : tasks)
@@ -230,25 +242,28 @@ void Studio::draw_once(const std::vector<PictureTask>& tasks) {
   GenerateSettings settings = first.request.settings();
   settings.batch_tokens = options_.batch_tokens;
   std::string why;
-  if (!backend_) backend_ = choose_backend(options_.device, options_.threads, model.folder, settings, requests, why);
+  const std::string& device = first.request.device == "auto" ? options_.device : first.request.device;
+  std::unique_ptr<Backend>& backend = backends_[device];
+  if (!backend) backend = choose_backend(device, options_.threads, model.folder, settings, requests, why);
   // The length of a prompt hardly counts, and a rehearsal for every length would cost more than it tells.
-  const std::string shape = fmt::format("{}|{}x{}|{}|{}|{}|{}|{}|{}", first.request.model, first.request.first.width,
-                                        first.request.first.height, first.request.first.guided(),
-                                        dtype_name(settings.dtype), first.request.quantize, first.request.tiling,
-                                        tasks.size(), requests.front().pictures.empty() ? "" : first.id);
+  const std::string shape = fmt::format(
+      "{}|{}|{}x{}|{}|{}|{}|{}|{}|{}", device, first.request.model, first.request.first.width,
+      first.request.first.height, first.request.first.guided(), dtype_name(settings.dtype), first.request.quantize,
+      first.request.tiling, tasks.size(), requests.front().pictures.empty() ? "" : first.id);
   if (!needs_.contains(shape)) {
     if (needs_.size() > 1000) needs_.clear();
-    const uint64_t before = backend_->memory().in_use_bytes;
-    const uint64_t peak = memory_need(model.folder, *backend_, settings, requests).bytes;
+    const uint64_t before = backend->memory().in_use_bytes;
+    const uint64_t peak = memory_need(model.folder, *backend, settings, requests).bytes;
     needs_[shape] = peak - std::min(peak, before) + 1;
   }
   const uint64_t working = needs_[shape];
   shelf_.set_budget(options_.memory_bytes - std::min(options_.memory_bytes, working));
-  const std::string prefix = fmt::format("{}/{}{}", model.name, dtype_name(settings.dtype),
-                                         first.request.quantize.empty() ? "" : "-" + first.request.quantize);
-  ShelfOfModel shelf(shelf_, prefix, *backend_);
+  const std::string prefix =
+      fmt::format("{}{}/{}{}", device == options_.device ? "" : device + "/", model.name, dtype_name(settings.dtype),
+                  first.request.quantize.empty() ? "" : "-" + first.request.quantize);
+  ShelfOfModel shelf(shelf_, prefix, *backend);
   DrawingRun run(*this, tasks, model);
-  run.backend = backend_.get();
+  run.backend = backend.get();
   run.shelf = &shelf;
   settings.watch = &run;
   settings.shelf = &shelf;
@@ -256,13 +271,16 @@ void Studio::draw_once(const std::vector<PictureTask>& tasks) {
   const auto began = DrawClock::now();
   std::vector<GeneratedImage> images;
   try {
-    images = generate(model.folder, *backend_, settings, requests);
+    images = generate(model.folder, *backend, settings, requests);
   } catch (const Error& error) {
     const bool all =
         std::all_of(tasks.begin(), tasks.end(), [](const PictureTask& t) { return t.job->dropped.load(); });
     if (error.code() != Code::kCancelled || !all || stopping_) throw;
     const std::lock_guard lock(mutex_);
-    metrics_.cancelled_in(std::max(0.0, wall_secs() - first.finished));
+    const Job& last = *std::max_element(tasks.begin(), tasks.end(), [](const PictureTask& a, const PictureTask& b) {
+                         return a.job->finished < b.job->finished;
+                       })->job;
+    metrics_.cancelled_in(std::max(0.0, wall_secs() - last.finished), layers_begun_ - last.layers_when_cancelled);
     return;
   }
   run.account();
@@ -284,6 +302,12 @@ void Studio::draw_once(const std::vector<PictureTask>& tasks) {
       t.decode_s += spent["decode"];
       t.steps += run.steps() / static_cast<int64_t>(tasks.size());
     }
+  }
+  const bool whole =
+      std::none_of(tasks.begin(), tasks.end(), [](const PictureTask& t) { return t.job->dropped.load(); });
+  if (whole && run.steps() > 0) {
+    const std::lock_guard lock(mutex_);
+    gain_.took(drawn_alike(first), tasks.size(), run.spent()["denoise"] / static_cast<double>(run.steps()));
   }
   metrics_.drew(images.size(), tasks.size());
   for (size_t i = 0; i < tasks.size(); ++i) {

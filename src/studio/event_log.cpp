@@ -5,16 +5,20 @@
 namespace lockstep {
 
 void EventLog::add(const std::string& topic, const Json& data) {
-  Event event{0, topic, shown_json(data)};
+  add_text(topic, shown_json(data));
+}
+
+void EventLog::add_text(const std::string& topic, std::string data) {
+  Event event{0, topic, std::move(data)};
   const std::lock_guard lock(mutex_);
   event.id = next_id_++;
   bytes_ += event.data.size();
-  events_.push_back(event);
+  events_.push_back(std::move(event));
   while (events_.size() > kMostEvents || bytes_ > kMostBytes) {
     bytes_ -= events_.front().data.size();
     events_.pop_front();
   }
-  for (const auto& [number, use] : followers_) use(event);
+  for (const auto& [number, use] : followers_) use(events_.back());
 }
 
 int EventLog::follow(int64_t after_id, Follower use) {

@@ -25,6 +25,7 @@ class EventLog {
   explicit EventLog(int64_t first_id) : next_id_(first_id) {}
 
   void add(const std::string& topic, const Json& data);
+  void add_text(const std::string& topic, std::string data);  // JSON in one line, nothing in it to be escaped
   // What came after `id` is handed over first, then everything as it comes, in order. Never blocks the caller of add()
   // for longer than `use` takes. Returns a number for leave().
   int follow(int64_t after_id, Follower use);

@@ -53,6 +53,15 @@ std::vector<PictureTask> FairQueue::take(const std::function<size_t(const Job&)>
   return tasks;
 }
 
+size_t FairQueue::alike(const Job& job) const {
+  const std::string shape = shape_of(job);
+  size_t pictures = 0;
+  for (const auto& [client, jobs] : waiting_)
+    for (const auto& one : jobs)
+      if (shape_of(*one) == shape) pictures += static_cast<size_t>(one->request.count - one->next_picture);
+  return pictures;
+}
+
 std::vector<std::shared_ptr<Job>> FairQueue::in_order() const {
   std::vector<std::shared_ptr<Job>> order;
   size_t longest = 0;

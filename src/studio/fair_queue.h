@@ -30,6 +30,7 @@ class FairQueue {
   size_t jobs_of(const std::string& client) const;
   size_t pictures_of(const std::string& client) const;
   size_t jobs() const;
+  size_t alike(const Job& job) const;  // pictures that wait and could go with this job's, its own included
 
  private:
   void take_from(Job& job, std::vector<PictureTask>& to, size_t most, const std::shared_ptr<Job>& shared);

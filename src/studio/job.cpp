@@ -73,7 +73,8 @@ Json job_json(const Job& job) {
             {"steps", request.first.steps},
             {"guidance", request.first.guidance},
             {"quality", request.quality},
-            {"output_format", request.output_format}};
+            {"output_format", request.output_format},
+            {"device", request.device}};
   if (request.first.negative_prompt) json["negative_prompt"] = *request.first.negative_prompt;
   if (request.upload_count > 0) json["pictures"] = request.upload_count;
   if (job.started > 0) json["started"] = static_cast<int64_t>(job.started);

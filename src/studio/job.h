@@ -32,8 +32,7 @@ struct JobTimings {
 
 struct Preview {
   int index = 0, step = 0, steps = 0;
-  std::string bytes;  // in the format of the request
-  std::string format;
+  std::string base64;  // of a picture in the format of the request
 };
 
 struct Job;
@@ -54,6 +53,7 @@ struct Job {
   bool waited_for = false;  // by a client on the line: it is gone with the client, and not kept on disk
   bool keep_files = false;  // pictures go to disk
   std::atomic<bool> dropped{false};
+  int64_t layers_when_cancelled = 0;  // that the studio had begun, of all jobs
 
   // Under the studio's lock.
   JobState state = JobState::kQueued;

@@ -1,7 +1,6 @@
 #include "studio/preview.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "io/image.h"
@@ -14,6 +13,7 @@ namespace {
 
 constexpr int64_t kMostPreviewSide = 256;
 constexpr int64_t kMostVaeLatents = 16;
+constexpr int64_t kUnpackedBytes = 4096;  // so few are sent as they are: packing them takes longer than a preview may
 
 // Predicted clean latents, f32 [C, h, w] for h, w in latents: latents - sigma * velocity, unpacked.
 struct CleanLatents {
@@ -44,7 +44,17 @@ CleanLatents clean_latents(const WatchedStep& step) {
 }
 
 uint8_t level(float value) {
-  return static_cast<uint8_t>(std::clamp(std::lround(value), 0l, 255l));
+  return value > 0 ? static_cast<uint8_t>(std::min(value, 255.0f) + 0.5f) : uint8_t{0};  // also what is no number
+}
+
+Tensor every(const Tensor& pixels, int64_t stride) {
+  const int64_t height = pixels.dim(0) / stride, width = pixels.dim(1) / stride;
+  Tensor out = Tensor::empty(DType::kU8, {height, width, 3});
+  uint8_t* to = out.mutable_data<uint8_t>();
+  for (int64_t y = 0; y < height; ++y)
+    for (int64_t x = 0; x < width; ++x)
+      to = std::copy_n(pixels.data<uint8_t>() + (y * pixels.dim(1) + x) * stride * 3, 3, to);
+  return out;
 }
 
 Tensor halved(const Tensor& pixels) {
@@ -65,22 +75,31 @@ Tensor halved(const Tensor& pixels) {
 }  // namespace
 
 Tensor preview_pixels(const WatchedStep& step, const PreviewMap& map) {
-  const CleanLatents clean = clean_latents(step);
-  const int64_t stride = (std::max(clean.height, clean.width) + kMostPreviewSide - 1) / kMostPreviewSide;
-  const int64_t height = clean.height / stride, width = clean.width / stride, plane = clean.height * clean.width;
-  Tensor out = Tensor::empty(DType::kU8, {height, width, 3});
-  uint8_t* to = out.mutable_data<uint8_t>();
-  const int64_t channels = std::min<int64_t>(clean.channels, static_cast<int64_t>(map.factors.size()));
-  for (int64_t y = 0; y < height; ++y)
-    for (int64_t x = 0; x < width; ++x) {
-      float colour[3] = {map.bias[0], map.bias[1], map.bias[2]};
-      for (int64_t c = 0; c < channels; ++c) {
-        const float z = clean.values[static_cast<size_t>(c * plane + y * stride * clean.width + x * stride)];
-        for (size_t i = 0; i < 3; ++i) colour[i] += z * map.factors[static_cast<size_t>(c)][i];
+  const Tensor x = step.latents.host().contiguous().to(DType::kF32),
+               v = step.velocity.host().contiguous().to(DType::kF32);
+  const int64_t packed = x.dim(2), rows = step.grid.height, columns = step.grid.width;
+  Tensor out = Tensor::empty(DType::kU8, {2 * rows, 2 * columns, 3});
+  const float* latent = x.data<float>();
+  const float* velocity = v.data<float>();
+  uint8_t* pixels = out.mutable_data<uint8_t>();
+  const size_t channels = std::min(static_cast<size_t>(packed / 4), map.factors.size());
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < columns; ++column, latent += packed, velocity += packed) {
+      float colour[3][4];  // of the four pixels of a token, which holds channel, dy, dx
+      for (size_t i = 0; i < 3; ++i) std::fill_n(colour[i], 4, map.bias[i]);
+      for (size_t c = 0; c < channels; ++c) {
+        float clean[4];
+        for (size_t d = 0; d < 4; ++d) clean[d] = latent[4 * c + d] - step.sigma * velocity[4 * c + d];
+        for (size_t i = 0; i < 3; ++i)
+          for (size_t d = 0; d < 4; ++d) colour[i][d] += clean[d] * map.factors[c][i];
       }
-      for (const float value : colour) *to++ = level(value);
+      for (int64_t d = 0; d < 4; ++d) {
+        uint8_t* to = pixels + ((2 * row + d / 2) * 2 * columns + 2 * column + d % 2) * 3;
+        for (size_t i = 0; i < 3; ++i) to[i] = level(colour[i][d]);
+      }
     }
-  return out;
+  const int64_t stride = (2 * std::max(rows, columns) + kMostPreviewSide - 1) / kMostPreviewSide;
+  return stride > 1 ? every(out, stride) : out;
 }
 
 Tensor preview_by_vae(const WatchedStep& step, const models::VaeConfig& config, const models::VaeDecoder& decoder,
@@ -110,7 +129,8 @@ Tensor preview_by_vae(const WatchedStep& step, const models::VaeConfig& config, 
 std::string encode_preview(Tensor pixels, const std::string& format) {
   constexpr int kPreviewQuality = 75;
   for (;; pixels = halved(pixels)) {
-    std::string bytes = encode_image(format, {pixels, {}}, kPreviewQuality);
+    const PngPacking packing = pixels.numel() <= kUnpackedBytes ? PngPacking::kNone : PngPacking::kQuick;
+    std::string bytes = encode_image(format, {pixels, {}}, kPreviewQuality, packing);
     if (bytes.size() <= kMostPreviewBytes || std::min(pixels.dim(0), pixels.dim(1)) < 16) return bytes;
   }
 }

@@ -14,7 +14,6 @@
 #include "studio/parameter_error.h"
 #include "studio/wall_clock.h"
 #include "tensor/storage.h"
-#include "text/prompt_template.h"
 
 namespace lockstep {
 namespace {
@@ -69,7 +68,7 @@ void Studio::open_models() {
   for (const auto& [name, path] : wanted) {
     if (std::any_of(models_.begin(), models_.end(), [&name = name](const NamedModel& m) { return m.name == name; }))
       fail(Code::kUsage, "serve", "two models are called " + name, {.hint = "--model NAME=DIR with another name"});
-    models_.push_back({name, ModelFolder::open(path), std::make_unique<std::mutex>(), nullptr});
+    models_.push_back({name, ModelFolder::open(path)});
   }
 }
 
@@ -156,17 +155,7 @@ const Studio::NamedModel& Studio::model_for(const std::string& kind, const Json&
 }
 
 void Studio::count_tokens(DrawRequest& request, const NamedModel& model) const {
-  std::shared_ptr<const Tokenizer> tokenizer;
-  {
-    const std::lock_guard lock(*model.tokenizing);
-    auto& kept = const_cast<NamedModel&>(model).tokenizer;
-    if (!kept) kept = std::make_shared<const Tokenizer>(model.folder.tokenizer());
-    tokenizer = kept;
-  }
-  const auto count = [&](const std::string& prompt) {
-    const PromptTokens tokens = tokenize_whole_prompt(*tokenizer, prompt);
-    return tokens.ids.size() - std::min(tokens.ids.size(), static_cast<size_t>(tokens.drop));
-  };
+  const auto count = [&](const std::string& prompt) { return model.tokens->count(model.folder, prompt); };
   request.text_tokens = {count(request.first.prompt)};
   if (request.first.guided()) request.text_tokens.push_back(count(*request.first.negative_prompt));
 }
@@ -312,6 +301,7 @@ Json Studio::cancel(const std::string& id) {
     const std::lock_guard lock(mutex_);
     const std::shared_ptr<Job> job = find(id);
     if (!has_ended(job->state)) {
+      job->layers_when_cancelled = layers_begun_;
       job->dropped = true;  // whoever draws it stops at the next layer
       queue_.remove(*job);
       const bool waited = job->state == JobState::kQueued;

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <thread>
 
+#include "studio/batch_gain.h"
+#include "studio/counting_tokenizer.h"
 #include "studio/event_log.h"
 #include "studio/fair_queue.h"
 #include "studio/job_store.h"
@@ -77,8 +79,7 @@ class Studio {
   struct NamedModel {
     std::string name;
     ModelFolder folder;
-    std::unique_ptr<std::mutex> tokenizing = std::make_unique<std::mutex>();
-    std::shared_ptr<const Tokenizer> tokenizer;  // for counting
+    std::unique_ptr<CountingTokenizer> tokens = std::make_unique<CountingTokenizer>();
   };
 
   void open_models();
@@ -110,17 +111,19 @@ class Studio {
   StudioMetrics metrics_;
   mutable SignedLinks links_;
   ModelShelf shelf_;
-  std::unique_ptr<Backend> backend_;  // of the thread that draws
+  std::map<std::string, std::unique_ptr<Backend>> backends_;  // of the thread that draws, by device
   std::map<std::string, uint64_t> needs_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   FairQueue queue_;
+  BatchGain gain_;
   std::map<std::string, std::shared_ptr<Job>> jobs_;
   std::vector<std::string> order_;  // of jobs, as they came
   size_t running_ = 0;
   double secs_a_unit_ = 0;  // of work, by what was drawn lately
   std::atomic<bool> stopping_{false};
+  std::atomic<int64_t> layers_begun_{0};  // by the thread that draws, since the start
   std::thread worker_;
 };
 

@@ -68,14 +68,10 @@ void StudioMetrics::drew(uint64_t pictures, uint64_t in_batch) {
   if (in_batch > 1) batched_ += pictures;
 }
 
-double StudioMetrics::cancel_secs() const {
-  const std::lock_guard lock(mutex_);
-  return cancel_secs_;
-}
-
-void StudioMetrics::cancelled_in(double secs) {
+void StudioMetrics::cancelled_in(double secs, int64_t layers) {
   const std::lock_guard lock(mutex_);
   cancel_secs_ = secs;
+  cancel_layers_ = layers;
 }
 
 void StudioMetrics::count(std::map<std::string, uint64_t>& counts, const std::string& key) {
@@ -122,6 +118,9 @@ std::string StudioMetrics::text(const Now& now) const {
   write(out, "lockstep_preview_seconds", "", preview_);
   metric_head(out, "lockstep_last_cancel_seconds", "gauge", "Time the last cancelled run took to stop.");
   out += fmt::format("lockstep_last_cancel_seconds {}\n", cancel_secs_);
+  metric_head(out, "lockstep_last_cancel_layers", "gauge",
+              "Layers that the last cancelled run began after the cancel.");
+  out += fmt::format("lockstep_last_cancel_layers {}\n", cancel_layers_);
   one("lockstep_model_loads_total", "counter", "Parts of models that were loaded.", now.loads);
   metric_head(out, "lockstep_model_part_bytes", "gauge", "Bytes of each part that is loaded.");
   for (const auto& [part, bytes] : now.parts)

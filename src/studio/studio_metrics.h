@@ -16,8 +16,8 @@ class StudioMetrics {
   void ended(const std::string& status) { count(jobs_, status); }
   void drew(uint64_t pictures, uint64_t in_batch);
   void previewed(double secs);
-  double cancel_secs() const;  // that the last cancelled picture took to stop
-  void cancelled_in(double secs);
+  // What the last cancelled picture took to stop, and layers that were begun after the cancel.
+  void cancelled_in(double secs, int64_t layers);
 
   struct Now {
     size_t running = 0, waiting = 0, streams = 0;
@@ -42,6 +42,7 @@ class StudioMetrics {
   std::map<std::string, uint64_t> jobs_;
   uint64_t pictures_ = 0, batched_ = 0;
   double cancel_secs_ = 0;
+  int64_t cancel_layers_ = 0;
 };
 
 uint64_t resident_bytes();  // of this process, now

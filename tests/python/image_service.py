@@ -9,6 +9,7 @@ import pathlib
 import signal
 import socket
 import subprocess
+import time
 
 from debug_service import wait_until
 from program import PROGRAM
@@ -85,14 +86,29 @@ class ImageServer:
         return self.json("POST", "/v1/jobs", fields)
 
     def ended(self, job_id, secs=60):
-        state = {}
+        until, state = time.monotonic() + secs, None
+        while (left := until - time.monotonic()) > 0:
+            status, headers, data = self.request("GET", f"/v1/jobs/{job_id}?max_wait={min(20, left):.3f}")
+            if status == 503:  # too many wait already: it says when to come again
+                time.sleep(min(left, int(headers["Retry-After"])))
+                continue
+            assert status == 200, (status, data[:2000])
+            state = json.loads(data)
+            if state["status"] in ("completed", "failed", "cancelled"):
+                return state
+        raise AssertionError(f"it did not end in {secs} s: {state}")
 
-        def done():
-            state.update(self.json("GET", f"/v1/jobs/{job_id}"))
-            return state["status"] in ("completed", "failed", "cancelled")
-
-        wait_until(done, secs)
-        return state
+    def happened(self, topic, job_id=None, step=0):
+        """Waits for an event, of now or before; returns its data."""
+        stream = EventStream(self, headers=[("Last-Event-ID", "0")])
+        try:
+            while event := stream.next():
+                data = event["data"]
+                if event["event"] == topic and job_id in (None, data["id"]) and data.get("step", 0) >= step:
+                    return data
+        finally:
+            stream.close()
+        raise AssertionError(f"no {topic}")
 
     def metric(self, name):
         text = self.request("GET", "/metrics")[2].decode()

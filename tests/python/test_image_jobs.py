@@ -90,7 +90,7 @@ def test_events_tell_everything_in_order_and_go_on(server):
 
 def test_a_running_job_is_cancelled_at_once_and_others_go_on(server):
     job = server.job(**LONG)["id"]
-    wait_until(lambda: server.json("GET", f"/v1/jobs/{job}").get("progress", {}).get("step", 0) > 1)
+    server.happened("job.progress", job, step=2)
     other = server.job(prompt=PROMPT, seed=9, steps=3)["id"]
     assert server.json("POST", f"/v1/jobs/{job}/cancel")["status"] == "cancelled"
     assert server.ended(other)["status"] == "completed"
@@ -98,28 +98,51 @@ def test_a_running_job_is_cancelled_at_once_and_others_go_on(server):
     assert server.json("POST", f"/v1/jobs/{job}/cancel")["status"] == "cancelled"  # again: nothing happens
     assert server.json("POST", f"/v1/jobs/{other}/cancel")["status"] == "completed"
     assert server.metric("lockstep_last_cancel_seconds") < 1
+    assert server.metric("lockstep_last_cancel_layers") <= 1
+
+
+@pytest.mark.parametrize("stage", ["text encoder", "denoise", "decode"])
+def test_no_layer_is_begun_after_a_cancel_whatever_the_stage(server, stage):
+    """The one that runs is finished; the flag may be set between the question and the layer, which is then that one."""
+    job = server.job(prompt="a red circle " * 30, steps=2, size="512x512")["id"]
+    stream = EventStream(server, headers=[("Last-Event-ID", "0")])
+    while (event := stream.next()) and not (event["data"]["id"] == job and event["data"].get("stage") == stage):
+        assert event["event"] != "job.completed" or event["data"]["id"] != job, f"no stage {stage}"
+    if server.json("POST", f"/v1/jobs/{job}/cancel")["status"] == "cancelled":
+        while (event := stream.next())["event"] != "job.cancelled" or event["data"]["id"] != job:
+            pass
+        server.ended(server.job(prompt=PROMPT, steps=2, size="64x64")["id"])  # the thread is free
+        assert server.metric("lockstep_last_cancel_layers") <= 1
+    stream.close()
+
+
+def next_started(events):
+    while (event := events.next())["event"] != "job.started":
+        pass
+    return event["data"]["id"]
 
 
 def test_a_waiting_request_that_is_cancelled_is_no_409(server):
+    events = EventStream(server)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         answer = pool.submit(server.request, "POST", "/v1/images/generations", LONG)
-        wait_until(lambda: server.json("GET", "/v1/jobs?status=running")["data"])
-        server.json("POST", f"/v1/jobs/{server.json('GET', '/v1/jobs?status=running')['data'][0]['id']}/cancel")
+        server.json("POST", f"/v1/jobs/{next_started(events)}/cancel")
         status, _, data = answer.result(30)
     assert status == 410 and json.loads(data)["error"]["code"] == "job_cancelled"
     stream = EventStream(server, "/v1/images/generations", "POST", {**LONG, "stream": True})
-    wait_until(lambda: server.json("GET", "/v1/jobs?status=running")["data"])
-    server.json("POST", f"/v1/jobs/{server.json('GET', '/v1/jobs?status=running')['data'][0]['id']}/cancel")
+    server.json("POST", f"/v1/jobs/{next_started(events)}/cancel")
+    events.close()
     event = stream.next()
     assert event["event"] == "error" and event["data"]["error"]["code"] == "job_cancelled" and stream.next() is None
 
 
 def test_who_hangs_up_cancels_and_a_job_goes_on(server):
-    before = server.metric("lockstep_jobs_cancelled_total")
+    events = EventStream(server)
     stream = EventStream(server, "/v1/images/generations", "POST", {**LONG, "stream": True})
-    wait_until(lambda: server.metric("lockstep_jobs_running") == 1)
+    waited = next_started(events)
     stream.close()
-    wait_until(lambda: server.metric("lockstep_jobs_cancelled_total") == before + 1)
+    events.close()
+    server.happened("job.cancelled", waited)
     job = server.job(prompt=PROMPT, steps=20)["id"]  # its connection is closed by now
     assert server.ended(job)["status"] == "completed"
 
@@ -139,7 +162,9 @@ def test_bits_are_the_same_alone_together_and_with_previews(server):
     fields = {"prompt": PROMPT, "steps": 4, "seed": 100}
     alone = [server.ended(server.job(**{**fields, "seed": 100 + i})["id"])["images"][0] for i in range(3)]
     alone = [np.asarray(picture(server, image)) for image in alone]
+    batched = server.metric("lockstep_pictures_batched_total")
     together = server.ended(server.job(**fields, n=3)["id"])["images"]
+    assert server.metric("lockstep_pictures_batched_total") == batched + 3
     for expected, image in zip(alone, together, strict=True):
         assert np.array_equal(expected, np.asarray(picture(server, image)))
     blocker = server.job(**LONG)["id"]
@@ -159,7 +184,7 @@ def test_a_picture_dropped_from_a_batch_leaves_the_others_as_they_are(server):
     blocker = server.job(**LONG)["id"]
     kept, dropped = server.job(**fields, user="a")["id"], server.job(**{**fields, "seed": 301}, user="b")["id"]
     server.json("POST", f"/v1/jobs/{blocker}/cancel")
-    wait_until(lambda: server.json("GET", f"/v1/jobs/{kept}").get("progress", {}).get("step", 0) > 2 or server.json("GET", f"/v1/jobs/{kept}")["status"] == "completed")
+    server.happened("job.progress", kept, step=3)
     server.json("POST", f"/v1/jobs/{dropped}/cancel")
     assert np.array_equal(expected, np.asarray(picture(server, server.ended(kept)["images"][0])))
 
@@ -183,7 +208,7 @@ def test_killed_in_the_middle_nothing_is_lost_or_half_written(tmp_path):
         photo = png(Image.new("RGB", (128, 128), "white"))
         waiting = [server.job(prompt=PROMPT, steps=2, seed=50 + i)["id"] for i in range(3)]
         waiting.append(server.job(prompt="a blue circle", steps=2, images=[data_url(photo)])["id"])
-        wait_until(lambda: server.json("GET", f"/v1/jobs/{running}")["status"] == "running")
+        server.happened("job.started", running)
         held = EventStream(server, "/v1/images/generations", "POST", {"prompt": PROMPT, "stream": True, **{"steps": 2}})
         server.kill()
         held.close()
@@ -216,7 +241,7 @@ def test_api_keys_open_pictures_and_nothing_else(tmp_path):
             assert server.request("GET", path, headers=first)[0] == 403
         assert server.request("GET", "/v1/models", headers={"Authorization": "Bearer first-key-of-somebodz"})[0] == 401
         blocker = server.json("POST", "/v1/jobs", LONG)["id"]
-        wait_until(lambda: server.json("GET", f"/v1/jobs/{blocker}")["status"] == "running")
+        server.happened("job.started", blocker)
         server.json("POST", "/v1/jobs", {"prompt": PROMPT, "steps": 2, "n": 3}, headers=first)
         refused = server.json("POST", "/v1/jobs", {"prompt": PROMPT}, headers=first, status=429)["error"]
         assert refused["code"] == "too_many_pictures" and refused["type"] == "rate_limit_error"

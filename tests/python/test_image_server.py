@@ -260,7 +260,7 @@ def test_the_client_comes_again_when_the_queue_is_full(tmp_path):
     server = ImageServer(tmp_path, "--queue", "1")
     try:
         running = server.job(prompt=PROMPT, steps=1000, size="256x256")["id"]
-        wait_until(lambda: server.json("GET", f"/v1/jobs/{running}")["status"] == "running")
+        server.happened("job.started", running)
         waiting = server.job(prompt=PROMPT, steps=2)["id"]
         status, headers, data = server.request("POST", "/v1/images/generations", {"prompt": PROMPT, **QUICK})
         error = json.loads(data)["error"]

@@ -10,9 +10,11 @@ import stat
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 from debug_service import PROGRAM, Home, wait_until
+from image_service import EventStream
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 
@@ -261,6 +263,27 @@ def test_a_session_over_http_with_events(home):
     assert home.call("debug/continue", session=session)["state"] == "ended"
     listener.join(30)
     assert not listener.is_alive() and {"hello", "stopped", "output", "ended"} <= set(seen)
+
+
+def test_streams_of_a_session_cost_no_thread(home):
+    script = home.write("waits.py", "import time\ntime.sleep(600)\n")
+    session = home.call("debug/start", script=str(script), python=sys.executable, cwd=str(home.folder), run=True)["id"]
+    where = SimpleNamespace(port=home.service()["port"], token=home.token())
+    home.get("debug/status", session=session)
+    tasks = pathlib.Path(f"/proc/{home.service()['pid']}/task")
+    threads = len(list(tasks.iterdir()))
+    streams = [EventStream(where, f"/v1/debug/events?session={session}") for _ in range(100)]
+    assert {stream.status for stream in streams} == {200} and len(list(tasks.iterdir())) <= threads
+    home.call("debug/terminate", session=session, force=True)
+    for stream in streams:
+        last = None
+        while event := stream.next():
+            last = event
+        assert last["event"] == "ended", "the stream ends with the program"
+        stream.close()
+    again = EventStream(where, f"/v1/debug/events?session={session}", headers=[("Last-Event-ID", str(int(last["id"]) - 1))])
+    assert again.next()["id"] == last["id"] and again.next() is None
+    again.close()
 
 
 def test_a_long_poll_answers_in_time_and_is_bounded(home):

@@ -89,6 +89,39 @@ TEST(ConnectionHub, LargeAnswersArriveWhole) {
   EXPECT_EQ(line.rest(), large);
 }
 
+TEST(ConnectionHub, ASourceIsAskedAsOftenAsTheReaderTakes) {
+  ConnectionHub hub(10);
+  Line line;
+  const auto connection = hub.make(100, false);  // what the source gives is not bounded by it
+  std::atomic<int> ready{0};
+  int told = 0;
+  std::string expected;
+  connection->fill_from([&](std::string& piece) {
+    if (told < ready) piece = std::to_string(told++) + std::string(5000, '.');
+    return told < 500;
+  });
+  hub.attach(connection, line.ends[1]);
+  for (int i = 0; i < 500; ++i) {
+    expected += std::to_string(i) + std::string(5000, '.');
+    ready = i + 1;
+    connection->ask();
+  }
+  EXPECT_EQ(line.rest(), expected);
+}
+
+TEST(ConnectionHub, AnAnsweredClientIsReadAwayUntilItCloses) {
+  ConnectionHub hub(10);
+  Line line;
+  ASSERT_EQ(::send(line.ends[1], "answer", 6, 0), 6);
+  hub.linger(line.ends[1]);
+  EXPECT_EQ(line.rest(), "answer");
+  EXPECT_EQ(hub.connections(), 1u);
+  const std::string more(300000, 'x');  // more than the line holds: somebody reads it
+  EXPECT_EQ(::send(line.ends[0], more.data(), more.size(), MSG_NOSIGNAL), static_cast<ssize_t>(more.size()));
+  line.hang_up();
+  while (hub.connections() > 0) std::this_thread::yield();
+}
+
 TEST(ConnectionHub, HoldsSoManyAndNoMore) {
   ConnectionHub hub(2);
   auto one = hub.make(100, false), two = hub.make(100, false);

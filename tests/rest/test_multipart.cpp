@@ -72,6 +72,34 @@ TEST_F(Multipart, PassesNoBound) {
   EXPECT_EQ(spooled(), 0u);
 }
 
+TEST_F(Multipart, TheBoundOfAHeadIsTheSameHoweverTheBytesArrive) {
+  const auto accepted = [&](const std::string& form, size_t piece) {
+    try {
+      MultipartParser parser("b", folder_, {.part_head_bytes = 60});
+      for (size_t at = 0; at < form.size(); at += piece) parser.feed(std::string_view(form).substr(at, piece));
+      return parser.finish().size() == 1;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  const std::string rest = "\r\n\r\nx\r\n--b--";
+  const auto late = [&](size_t more) {
+    std::string form(more, '-');
+    return form.append("\r\n--b\r\nContent-Disposition: form-data; name=a").append(rest);
+  };
+  const auto long_head = [&](size_t more) {
+    std::string form = "--b\r\nContent-Disposition: form-data; name=a";
+    return form.append(more, 'a').append(rest);
+  };
+  for (size_t more = 0; more < 80; ++more)
+    for (const std::string& form : {late(more), long_head(more)}) {
+      const bool whole = accepted(form, form.size());
+      for (const size_t piece : {1u, 2u, 3u, 7u, 64u}) EXPECT_EQ(accepted(form, piece), whole) << more << " " << piece;
+    }
+  EXPECT_TRUE(accepted(late(50), 1000));
+  EXPECT_FALSE(accepted(late(70), 1000));
+}
+
 TEST(MultipartBoundary, IsFoundOrThereIsNone) {
   EXPECT_EQ(multipart_boundary("multipart/form-data; boundary=abc"), "abc");
   EXPECT_EQ(multipart_boundary("Multipart/Form-Data; charset=utf-8; boundary=\"a b\""), "a b");

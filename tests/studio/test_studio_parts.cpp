@@ -2,7 +2,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "io/image.h"
 #include "pipeline/pipeline.h"
+#include "studio/batch_gain.h"
 #include "studio/event_log.h"
 #include "studio/fair_queue.h"
 #include "studio/model_shelf.h"
@@ -144,6 +146,26 @@ TEST_F(ModelShelfTest, WhatIsUnusedGoesAndASmallerBudgetHolds) {
   EXPECT_TRUE(shelf.parts().empty());
 }
 
+TEST(BatchGain, DrawsTogetherOnlyWhatThatMakesFaster) {
+  BatchGain gain;
+  EXPECT_EQ(gain.best("small", 8), 1u) << "how long one takes is not known";
+  gain.took("small", 1, 9.0);  // cold
+  EXPECT_EQ(gain.best("small", 8), 1u);
+  gain.took("small", 1, 1.0);
+  EXPECT_EQ(gain.best("small", 8), 8u) << "to be tried";
+  EXPECT_EQ(gain.best("other", 8), 1u);
+  gain.took("small", 8, 5.0);
+  EXPECT_EQ(gain.best("small", 8), 8u) << "one sample says little";
+  gain.took("small", 8, 0.8);
+  EXPECT_EQ(gain.best("small", 8), 8u);
+  EXPECT_EQ(gain.best("small", 5), 5u);
+  for (int i = 0; i < 2; ++i) gain.took("small", 5, 1.3);
+  EXPECT_EQ(gain.best("small", 5), 1u) << "five together were slower";
+  gain.took("small", 1, 0.7);
+  EXPECT_EQ(gain.best("small", 8), 1u);
+  EXPECT_EQ(gain.best("small", 1), 1u);
+}
+
 TEST(SignedLinks, HoldForAnHourAndForThisPictureAlone) {
   const fs::path folder = fs::temp_directory_path() / ("links-" + std::to_string(::getpid()));
   SignedLinks links(folder);
@@ -171,6 +193,19 @@ TEST(Preview, MapsThePredictedCleanLatentToColours) {
   const uint8_t expected[] = {110, 50, 7, 110, 50, 7, 0, 150, 7, 10, 100, 7};
   for (size_t i = 0; i < 12; ++i) EXPECT_EQ(pixels.data<uint8_t>()[i], expected[i]) << i;
   EXPECT_EQ(latents.data<float>()[0], 1.5f);
+}
+
+TEST(Preview, StoredPicturesAreReadAsTheyWere) {
+  for (const Shape& shape : {Shape{16, 16, 3}, Shape{1, 5, 1}, Shape{7, 3, 4}, Shape{200, 150, 3}}) {  // several blocks
+    Tensor pixels = Tensor::empty(DType::kU8, shape);
+    for (int64_t i = 0; i < pixels.numel(); ++i)
+      pixels.mutable_data<uint8_t>()[i] = static_cast<uint8_t>(i * 7 + i / 251);
+    const std::string bytes = encode_image("png", {pixels, {}}, kPictureQuality, PngPacking::kNone);
+    const Image read = parse_image(std::as_bytes(std::span(bytes)), "stored");
+    ASSERT_EQ(read.pixels.shape(), shape);
+    EXPECT_TRUE(
+        std::equal(pixels.data<uint8_t>(), pixels.data<uint8_t>() + pixels.numel(), read.pixels.data<uint8_t>()));
+  }
 }
 
 TEST(Preview, StaysWithinItsBytes) {

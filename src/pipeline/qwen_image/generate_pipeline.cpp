@@ -19,6 +19,9 @@ void GeneratePipeline::check(const GenerateRequest& request, const SchedulerConf
     fail(Code::kBadInput, "generate", "more pictures than the model takes",
          {.expected = "1", .got = std::to_string(request.pictures.size())});
   if (!request.pictures.empty()) check_strength(request);
+  if (!request.pictures.empty() && request.noise == NoiseStream::kTorchCuda)
+    fail(Code::kUnsupported, "generate", "a picture to start from draws from torch's CPU numbers",
+         {.hint = "--noise torch"});
   if (!request.pictures.empty() && request.latents)
     fail(Code::kBadInput, "generate", "noise and a picture to start from exclude each other",
          {.hint = "--latents or --init-image"});
