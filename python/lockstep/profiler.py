@@ -1,6 +1,5 @@
 """Time and memory of a program by module and stage: started by sitecustomize for `lockstep profile`, written when the process ends."""
 
-import atexit
 import functools
 import json
 import os
@@ -10,13 +9,14 @@ import threading
 
 from ._import_hook import after_import
 from ._packed import opened
+from .written_at_exit import WrittenAtExit
 
 _EVALUATION = "lazy evaluation"
 _METHODS = ("__call__", "encode_prompt", "prepare_latents", "check_inputs")
 _PARTS = (("scheduler", "step"), ("vae", "decode"), ("vae", "encode"))
 
 
-class Profiler:
+class Profiler(WrittenAtExit):
     """Stands where the recorder stands: the wrappers of torch and MLX modules hand it every call."""
 
     inputs = False
@@ -25,11 +25,10 @@ class Profiler:
     step, tags = None, {}
 
     def __init__(self, native, folder, evaluate):
-        self.native, self.folder, self.evaluate = native, folder, evaluate
+        super().__init__(folder, "the profile is not written")
+        self.native, self.evaluate = native, evaluate
         self.started = native.profile_clock()
         self.memory = native.begin_profile()
-        self.started_in = os.getcwd()
-        self.written = False
         self._numbers = {}  # name → number
         self._local = threading.local()
         self._enter, self._leave = native.enter_call, native.leave_call
@@ -130,10 +129,7 @@ class Profiler:
         after_import("mlx.nn.layers.base", lambda module: mlx_modules.patch(module, self))
         after_import("mlx.core", self._watch_mlx)
         after_import("diffusers.pipelines.pipeline_utils", self._watch_pipelines)
-        atexit.register(self.write)
-        os.register_at_fork(after_in_child=self._in_child)
-        self._end_by_exit = os._exit
-        os._exit = self._exit
+        self.watch_the_end()
 
     def _watch_mlx(self, mlx):
         self.mlx_eval = original = mlx.eval
@@ -179,33 +175,16 @@ class Profiler:
             if original is not None and not getattr(original, "_lockstep", False):
                 setattr(holder, method, self.timed_method(f"{part}.{method}", original))
 
-    def _in_child(self):
-        self.written = False
+    def forget(self):
         self.started = self.native.profile_clock()
         self.native.forget_profile()
 
-    def _exit(self, status):
-        self.write()
-        self._end_by_exit(status)
-
-    def write(self):
-        """Whatever goes wrong here is not the program's trouble."""
-        if self.written:
-            return
-        self.written = True
-        try:
-            ended = self.native.profile_clock()
-            os.makedirs(self.folder, exist_ok=True)
-            path = os.path.join(self.folder, f"{os.getpid()}.jsonl")
-            with open(path + ".tmp", "w", encoding="utf-8") as file:
-                file.write(json.dumps(self._head(ended)) + "\n")
-                file.flush()
-                left_out = self.native.write_profile(file.fileno())
-                file.seek(0, os.SEEK_END)
-                file.write(json.dumps({"left_out": left_out}) + "\n")
-            os.replace(path + ".tmp", path)
-        except Exception as error:
-            sys.stderr.write(f"lockstep: the profile is not written: {error}\n")
+    def write_into(self, file):
+        file.write(json.dumps(self._head(self.native.profile_clock())) + "\n")
+        file.flush()
+        left_out = self.native.write_profile(file.fileno())
+        file.seek(0, os.SEEK_END)
+        file.write(json.dumps({"left_out": left_out}) + "\n")
 
     def _head(self, ended):
         frameworks = [name for name in ("torch", "mlx", "jax", "tinygrad") if name in sys.modules]

@@ -61,6 +61,9 @@ def main():
 
     import torch
 
+    if options.device != "cpu":
+        # An f32 reference is one of f32: torch would let a GPU's convolutions round their operands to 10 bits.
+        torch.backends.cudnn.allow_tf32 = False
     dtype = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}[options.dtype]
     pipeline = with_start(official.load(options.model, dtype), options).to(options.device)
     if options.resolution or options.condition_resolution:

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "dap/references.h"
+#include "dap/thread_numbers.h"
 #include "service/service.h"
 
 namespace lockstep {
@@ -126,6 +127,8 @@ class DapAdapter {
   void stopped(const Json& event);
   void ended(const Json& event);
   void stopped_event(const Json& stop);
+  void tell_thread(int64_t id);
+  void tell_threads_gone();
 
   DapService service_;
   Send send_;
@@ -154,12 +157,13 @@ class DapAdapter {
   int64_t epoch_ = 0;                // counts sessions that were followed
   std::set<int64_t> own_resumed_;    // threads whose going on the client knows of
   std::map<int64_t, Json> stops_;    // thread → where it stands
-  std::set<int64_t> known_threads_;  // that the client was told of
+  std::set<int64_t> known_threads_;  // that the client was told of; under order_
   int64_t modules_told_ = 0, modules_seen_ = -1;
   Json launch_arguments_;
 
   int first_line_ = 1, first_column_ = 1;  // how the client counts
   References references_;
+  ThreadNumbers threads_;
   std::map<std::string, std::vector<Set>>
       breakpoints_;  // source file, or "" for functions; of the worker, under order_
   int64_t next_breakpoint_ = 1;

@@ -75,7 +75,8 @@ void DapAdapter::translate(const Json& told) {
       stops_.erase(id);
     }
     references_.forget(id);
-    if (!known && configured_) event("continued", {{"threadId", id}, {"allThreadsContinued", false}});
+    if (!known && known_threads_.contains(id))
+      event("continued", {{"threadId", threads_.number_of(id)}, {"allThreadsContinued", false}});
   } else if (kind == "output") {
     const std::string category = text(told, "category");
     Json body{{"category", category == "program"  ? "stdout"
@@ -114,6 +115,11 @@ void DapAdapter::stopped(const Json& told) {
   }
 }
 
+// Before its first stop: a client takes a thread that starts for one that runs.
+void DapAdapter::tell_thread(int64_t id) {
+  if (known_threads_.insert(id).second) event("thread", {{"reason", "started"}, {"threadId", threads_.number_of(id)}});
+}
+
 void DapAdapter::stopped_event(const Json& stop) {
   const std::string reason = text(stop, "reason");
   const Json thread = field(stop, "thread");
@@ -123,8 +129,11 @@ void DapAdapter::stopped_event(const Json& stop) {
     stops_[id] = stop;
     own_resumed_.erase(id);
   }
-  Json body{
-      {"reason", reason_of(reason)}, {"threadId", id}, {"allThreadsStopped", false}, {"preserveFocusHint", false}};
+  tell_thread(id);
+  Json body{{"reason", reason_of(reason)},
+            {"threadId", threads_.number_of(id)},
+            {"allThreadsStopped", false},
+            {"preserveFocusHint", false}};
   if (const std::string description = text(stop, "description"); !description.empty()) {
     body["description"] = reason == "exception" ? "Uncaught exception" : description;
     body["text"] = description;

@@ -54,27 +54,23 @@ FrameReference DapAdapter::frame_of(const Json& arguments) {
 Json DapAdapter::threads(const Json&, CallControl& control) {
   Json shown = Json::array();
   if (ended_) return {{"threads", shown}};
+  const std::lock_guard ordered(order_);  // no thread stops between the look and what is told of it
   std::set<int64_t> now;
   for (const Json& thread : dap::list(call("debug threads", Json::object(), control), "threads")) {
     now.insert(whole(thread, "id"));
-    shown.push_back({{"id", whole(thread, "id")}, {"name", text(thread, "name")}});
+    shown.push_back({{"id", threads_.number_of(whole(thread, "id"))}, {"name", text(thread, "name")}});
   }
-  std::set<int64_t> before;
-  {
-    const std::lock_guard lock(state_mutex_);
-    before = std::exchange(known_threads_, now);
+  for (const int64_t id : now) tell_thread(id);
+  for (const int64_t id : std::exchange(known_threads_, now)) {
+    if (now.contains(id)) continue;
+    event("thread", {{"reason", "exited"}, {"threadId", threads_.number_of(id)}});
+    threads_.forget(id);
   }
-  then([this, before, now] {
-    for (const int64_t id : now)
-      if (!before.contains(id)) event("thread", {{"reason", "started"}, {"threadId", id}});
-    for (const int64_t id : before)
-      if (!now.contains(id)) event("thread", {{"reason", "exited"}, {"threadId", id}});
-  });
   return {{"threads", std::move(shown)}};
 }
 
 Json DapAdapter::stack_trace(const Json& arguments, CallControl& control) {
-  const int64_t thread = whole(arguments, "threadId");
+  const int64_t thread = threads_.thread_of(whole(arguments, "threadId"));
   const int64_t start = std::max<int64_t>(whole(arguments, "startFrame"), 0);
   const int64_t levels = std::max<int64_t>(whole(arguments, "levels"), 0);  // 0: all
   Json shown = Json::array();
@@ -127,7 +123,7 @@ Json DapAdapter::exception_info(const Json& arguments, CallControl&) {
   Json stop;
   {
     const std::lock_guard lock(state_mutex_);
-    const auto found = stops_.find(whole(arguments, "threadId"));
+    const auto found = stops_.find(threads_.thread_of(whole(arguments, "threadId")));
     if (found != stops_.end()) stop = found->second;
   }
   const Json exception = field(stop, "exception");

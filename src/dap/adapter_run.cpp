@@ -11,7 +11,7 @@ using dap::whole;
 // The answer goes out before the stop that it leads to: a client takes what comes after it for what happened next.
 Json DapAdapter::resume(const char* operation, const Json& arguments, Json wanted, CallControl& control) {
   const std::lock_guard ordered(order_);
-  const int64_t thread = whole(arguments, "threadId", 0);
+  const int64_t thread = threads_.thread_of(whole(arguments, "threadId"));
   const bool all = std::string_view(operation) == "debug continue" && !flag(arguments, "singleThread");
   if (thread != 0 && !all) wanted["thread"] = thread;
   wanted["max_wait"] = 0;
@@ -52,7 +52,7 @@ Json DapAdapter::step_out(const Json& arguments, CallControl& control) {
 
 Json DapAdapter::pause(const Json& arguments, CallControl& control) {
   Json wanted{{"max_wait", 0}};
-  if (const int64_t thread = whole(arguments, "threadId", 0); thread > 0) wanted["thread"] = thread;
+  if (const int64_t thread = threads_.thread_of(whole(arguments, "threadId")); thread != 0) wanted["thread"] = thread;
   call("debug pause", wanted, control);
   return nullptr;
 }

@@ -130,6 +130,7 @@ void DapAdapter::begin(const Json& status, int64_t after_event) {
     modules_seen_ = -1;
   }
   references_.forget_all();
+  threads_.forget_all();
   followers_.push_back(start_thread("dap", [this, id, after_event, epoch] { follow(id, after_event, epoch); }));
   const int64_t process = whole(status, "pid", -1);
   const Json about{{"name", text(status, "program")},
@@ -167,6 +168,21 @@ void DapAdapter::tell_standing_threads(CallControl& control) {
       stopped_event({{"reason", "pause"}, {"thread", thread}, {"description", "it stands already"}});
 }
 
+// For a client that takes the new program for the old one gone on: none of its threads stands any more.
+void DapAdapter::tell_threads_gone() {
+  const std::lock_guard ordered(order_);
+  bool stood = false;
+  {
+    const std::lock_guard lock(state_mutex_);
+    stood = !stops_.empty();
+  }
+  for (const int64_t id : known_threads_) {
+    const int64_t number = threads_.number_of(id);
+    if (std::exchange(stood, false)) event("continued", {{"threadId", number}, {"allThreadsContinued", true}});
+    event("thread", {{"reason", "exited"}, {"threadId", number}});
+  }
+}
+
 // The client's breakpoints are set anew, so that they keep their numbers there whatever these are here.
 Json DapAdapter::restart(const Json& arguments, CallControl& control) {
   const std::string before = session();
@@ -188,6 +204,7 @@ Json DapAdapter::restart(const Json& arguments, CallControl& control) {
   } else {
     status = service_.call(known_operation("debug restart"), {{"session", before}}, control);
   }
+  tell_threads_gone();
   begin(status, 0);
   after_.clear();  // it is no new debug session for the client: nothing is configured again
   set_again(control);

@@ -155,7 +155,7 @@ void Session::finish(const ChildEnd& end) {
     if (terminated_) child_->signal(SIGKILL, true);  // children that it has left behind
   }
   write_record();
-  push_event({{"event", "ended"}, {"end", described}});
+  push_event({{"event", "ended"}, {"end", described}}, true);
 }
 
 void Session::write_record() const {
@@ -355,13 +355,25 @@ void Session::terminate(bool force) {
   wait_ended(10);
 }
 
-std::vector<Json> Session::events(int64_t after, double secs, const Cancelled& cancelled) {
-  wait_until([&] { return next_event_ - 1 > after || !end_.is_null(); }, secs, cancelled, {});
+Session::Events Session::events(int64_t after) const {
   const std::lock_guard lock(mutex_);
-  std::vector<Json> fresh;
+  Events told;
   for (const Json& event : events_)
-    if (whole(event, "number") > after && fresh.size() < 200) fresh.push_back(event);
-  return fresh;
+    if (whole(event, "number") > after && told.fresh.size() < 200) told.fresh.push_back(event);
+  const int64_t newest = told.fresh.empty() ? after : whole(told.fresh.back(), "number");
+  told.last = all_told_ && newest >= next_event_ - 1;
+  return told;
+}
+
+int Session::follow(std::function<void()> changed) {
+  const std::lock_guard lock(mutex_);
+  followers_[next_follower_] = std::move(changed);
+  return next_follower_++;
+}
+
+void Session::leave(int follower) {
+  const std::lock_guard lock(mutex_);
+  followers_.erase(follower);
 }
 
 void Session::remember_breakpoint(int64_t id, const Json& arguments) {

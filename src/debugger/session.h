@@ -61,8 +61,16 @@ class Session {
 
   void terminate(bool force);
 
-  // What happened after event number `after`, waiting for the first: {number, event...}. Old ones are dropped.
-  std::vector<Json> events(int64_t after, double secs, const Cancelled& cancelled);
+  // What happened after event number `after`, the first of it: {number, event...}. Old ones are dropped.
+  struct Events {
+    std::vector<Json> fresh;
+    bool last = false;  // it has ended, and nothing comes behind these
+  };
+  Events events(int64_t after) const;
+  // Called at each event, by the thread that listens: must not block, nor ask the session. Returns a number for
+  // leave().
+  int follow(std::function<void()> changed);
+  void leave(int follower);
 
   Json end() const;     // null while it lives
   Json report() const;  // the breakpoints and reasons that it left when it ended; null: none
@@ -81,7 +89,7 @@ class Session {
   void greet(Json hello);
   void lose_connection();
   bool listen_again();
-  void push_event(Json event);
+  void push_event(Json event, bool last = false);
   void count_output_line();
   void finish(const ChildEnd& end);
   void write_record() const;
@@ -109,8 +117,11 @@ class Session {
   std::map<int64_t, Json> stopped_;  // thread → its stop
   std::map<int64_t, Json> breakpoints_;
   std::deque<Json> events_;
+  std::map<int, std::function<void()>> followers_;
+  int next_follower_ = 1;
   Json hello_, last_stop_, exited_, report_, end_;
   bool connected_ = false, closed_ = false, detached_ = false, terminated_ = false;
+  bool all_told_ = false;   // the last event was its end
   bool returning_ = false;  // its connection is lost, and it calls again
   bool looked_ = false;     // of the listening thread alone
   double began_ = 0, closed_at_ = 0;

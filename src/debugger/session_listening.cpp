@@ -195,7 +195,7 @@ void set_session_listener(SessionListener listener) {
   session_listener() = std::move(listener);
 }
 
-void Session::push_event(Json event) {
+void Session::push_event(Json event, bool last) {
   tell_listener(identity_.id, event);
   const std::lock_guard lock(mutex_);
   if (text(event, "category") == "program") ++output_lines_;
@@ -204,7 +204,9 @@ void Session::push_event(Json event) {
   numbered.update(event);
   events_.push_back(std::move(numbered));
   if (events_.size() > kMostEvents) events_.pop_front();
+  all_told_ = last;
   changed_.notify_all();
+  for (const auto& [number, changed] : followers_) changed();
 }
 
 }  // namespace lockstep

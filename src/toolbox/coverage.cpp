@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/file_walk.h"
 #include "base/folder.h"
 #include "base/interrupt.h"
+#include "toolbox/coverage_row.h"
 
 namespace lockstep {
 namespace {
@@ -28,14 +31,6 @@ std::string text_of(const Json& json, const char* field) {
 int64_t number_of(const Json& json, const char* field) {
   const auto at = json.find(field);
   return at != json.end() && at->is_number_integer() ? at->get<int64_t>() : 0;
-}
-
-std::vector<int64_t> numbers_in(const Json& list) {
-  std::vector<int64_t> out;
-  if (list.is_array())
-    for (const Json& number : list)
-      if (number.is_number_integer()) out.push_back(number.get<int64_t>());
-  return out;
 }
 
 struct Folders {
@@ -63,20 +58,27 @@ class Merged {
         if (folder.is_string()) folders->insert(folder.get<std::string>());
     const fs::path cwd = text_of(head, "cwd");
     const std::string ours = text_of(head, "ours");
-    std::map<int64_t, MergedFile*> numbered;
+    std::unordered_map<std::string, std::string> modules;  // of files
+    if (const auto told = head.find("modules"); told != head.end() && told->is_object())
+      for (const auto& [path, module] : told->items())
+        if (module.is_string()) modules.emplace(path, module.get<std::string>());
+    std::unordered_map<int64_t, MergedFile*> numbered;
     while (!lines.empty()) {
-      const Json line = Json::parse(next_line(lines), nullptr, false);
-      if (line.is_object()) {
-        const std::string name = text_of(line, "path"), path = (cwd / name).lexically_normal().string();
-        if (!ours.empty() && path.starts_with(ours)) continue;
-        MergedFile& file = files_[path];
-        if (const auto modules = head.find("modules"); file.module.empty() && modules != head.end())
-          file.module = text_of(*modules, name.c_str());
-        numbered[number_of(line, "file")] = &file;
-      } else if (line.is_array() && line.size() >= 6 && line[0].is_number_integer()) {
-        const auto file = numbered.find(line[0].get<int64_t>());
-        if (file != numbered.end()) add_function(*file->second, line);
+      const std::string_view line = next_line(lines);
+      if (line.starts_with('[')) {
+        std::optional<CoverageRow> row = coverage_row(line);
+        const auto file = row ? numbered.find(row->file) : numbered.end();
+        if (file != numbered.end()) add_function(*file->second, std::move(*row));
+        continue;
       }
+      const Json told = Json::parse(line, nullptr, false);
+      if (!told.is_object()) continue;
+      const std::string name = text_of(told, "path"), path = (cwd / name).lexically_normal().string();
+      if (!ours.empty() && path.starts_with(ours)) continue;
+      MergedFile& file = files_[path];
+      if (const auto module = modules.find(name); file.module.empty() && module != modules.end())
+        file.module = module->second;
+      numbered[number_of(told, "file")] = &file;
     }
   }
 
@@ -123,30 +125,21 @@ class Merged {
     std::map<std::pair<int64_t, std::string>, CoveredFunction> functions;
   };
 
-  // [file, name, line, calls, runs with its module, lines that ran, all lines]
-  static void add_function(MergedFile& file, const Json& line) {
-    if (!line[1].is_string() || !line[2].is_number_integer() || !line[3].is_number_unsigned()) return;
-    const bool with_module = line[4] == Json(true);
-    const std::string name = with_module ? "<module>" : line[1].get<std::string>();
-    const int64_t at = with_module ? 1 : line[2].get<int64_t>();
+  static void add_function(MergedFile& file, CoverageRow row) {
+    const std::string name = row.with_module ? "<module>" : std::move(row.name);
+    const int64_t at = row.with_module ? 1 : row.line;
     CoveredFunction& function = file.functions[{at, name}];
     function.name = name;
     function.line = at;
-    function.calls = with_module ? 1 : function.calls + line[3].get<int64_t>();
-    join(function.lines_run, numbers_in(line[5]));
-    if (line.size() > 6) join(function.lines, numbers_in(line[6]));
+    function.calls = row.with_module ? 1 : function.calls + row.calls;
+    join_lines(function.lines_run, std::move(row.lines_run));
+    join_lines(function.lines, std::move(row.lines));
   }
   static std::string_view next_line(std::string_view& lines) {
     const size_t end = std::min(lines.find('\n'), lines.size());
     const std::string_view line = lines.substr(0, end);
     lines.remove_prefix(std::min(end + 1, lines.size()));
     return line;
-  }
-  static void join(std::vector<int64_t>& into, const std::vector<int64_t>& more) {
-    if (more.empty()) return;
-    std::set<int64_t> all(into.begin(), into.end());
-    all.insert(more.begin(), more.end());
-    into.assign(all.begin(), all.end());
   }
 
   Folders folders_;

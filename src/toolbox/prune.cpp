@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file_walk.h"
 #include "base/interrupt.h"
+#include "capture/store.h"
 #include "debugger/child_process.h"
 #include "toolbox/pruned_tree.h"
 #include "toolbox/tool_process.h"
@@ -31,10 +32,9 @@ class Pruning {
     if (outcome.exit_code != 0)
       fail(Code::kConflict, "prune", fmt::format("the program {} by itself", outcome.status),
            {.expected = "exit status 0", .got = std::to_string(outcome.exit_code)});
-    reference_ = outcome.run;
     report_.reference_run = outcome.id;
     report_.dry_run = request_.dry_run;
-    plan_ = std::make_unique<PrunePlan>(reference_, request_.packages);
+    plan_ = std::make_unique<PrunePlan>(reference(), request_.packages);
     Checkout checkout;
     if (!request_.branch.empty()) {
       checkout = checkout_for(plan_->packages, request_.branch);
@@ -44,7 +44,7 @@ class Pruning {
     // A branch needs no folder of the user's, and neither does a look at what would be.
     const bool scratch = request_.dry_run || !request_.branch.empty();
     tree_ = std::make_unique<PrunedTree>(
-        scratch ? fs::temp_directory_path() / fmt::format("lockstep-prune-{}", ::getpid()) : request_.into);
+        scratch ? fs::temp_directory_path() / fmt::format("lockstep-prune-{}", ::geteuid()) : request_.into);
     copy_all();
     if (!request_.dry_run) {
       prove();
@@ -65,6 +65,17 @@ class Pruning {
     program.stats_only = true;  // with checksums, which tell bit for bit
     program.name = name;
     return record_program(program);
+  }
+
+  // Where a run is by now: another prune at the same time makes runs of the same names and archives ours.
+  fs::path folder_of(const RecordOutcome& outcome) const { return store().resolve(outcome.id); }
+  fs::path reference() const { return store().resolve(report_.reference_run); }
+  Store store() const { return Store(request_.program.home); }
+
+  std::vector<fs::path> package_folders() const {
+    std::vector<fs::path> folders{copy_folder()};
+    for (const PrunedPackage& one : plan_->packages) folders.push_back(one.root.parent_path());
+    return folders;
   }
 
   fs::path copy_folder() const { return prefix_.empty() ? tree_->path() : tree_->path() / prefix_; }  // of the packages
@@ -147,12 +158,13 @@ class Pruning {
       report_.candidate_run = outcome.id;
       if (request_.program.cancelled && request_.program.cancelled())
         fail(Code::kCancelled, "prune", "cancelled; nothing was kept");
-      if (restore_missing(outcome.run) || restore_cut(outcome.run)) continue;
-      const std::string difference =
-          outcome.exit_code != 0 ? "the program " + outcome.status
-                                 : first_difference(reference_, outcome.run, report_.tensors, report_.output_equal);
+      const fs::path run = folder_of(outcome);
+      if (restore_missing(run) || restore_cut(run)) continue;
+      const std::string difference = outcome.exit_code != 0 ? "the program " + outcome.status
+                                                            : first_difference(reference(), run, package_folders(),
+                                                                               report_.tensors, report_.output_equal);
       if (difference.empty()) return;
-      if (restore_named(outcome.run)) continue;
+      if (restore_named(run)) continue;
       give_up(difference);
     }
     give_up("files were still missing after " + std::to_string(kMostRounds) + " rounds");
@@ -162,7 +174,7 @@ class Pruning {
     const RecordOutcome again = record("watch", "prune once more");
     int64_t tensors = 0;
     bool output = false;
-    const std::string varies = first_difference(reference_, again.run, tensors, output);
+    const std::string varies = first_difference(reference(), folder_of(again), package_folders(), tensors, output);
     if (!varies.empty())
       fail(Code::kConflict, "prune",
            "the program's own outputs vary from run to run (" + varies + "), so that nothing can be proven",
@@ -303,7 +315,7 @@ class Pruning {
 
   const PruneRequest& request_;
   std::map<std::string, std::string> environment_;
-  fs::path reference_, prefix_;
+  fs::path prefix_;
   std::unique_ptr<PrunePlan> plan_;
   std::unique_ptr<PrunedTree> tree_;
   std::set<FileName> whole_;                                                     // not cut again

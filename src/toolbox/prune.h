@@ -82,9 +82,10 @@ class PrunePlan {
   void choose_packages(const ProgramCoverage& coverage, const std::vector<std::string>& wanted);
 };
 
-// How two runs of a program differ; empty: not at all. `tensors` counts those that are the same.
-std::string first_difference(const fs::path& reference, const fs::path& candidate, int64_t& tensors,
-                             bool& output_equal);
+// How two runs of a program differ; empty: not at all. `tensors` counts those that are the same. `folders` hold the
+// packages and their copy: what is printed may name either.
+std::string first_difference(const fs::path& reference, const fs::path& candidate, const std::vector<fs::path>& folders,
+                             int64_t& tensors, bool& output_equal);
 
 // Puts the tree on a new branch of the checkout; neither its files nor its index nor HEAD change. Gives the commit.
 struct Checkout {

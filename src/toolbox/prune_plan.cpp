@@ -127,14 +127,46 @@ bool PrunePlan::add(const fs::path& original, const char* why) {
   return true;
 }
 
-std::string first_difference(const fs::path& reference, const fs::path& candidate, int64_t& tensors,
-                             bool& output_equal) {
+namespace {
+
+// A place in one of the packages, original or copy, as a warning names it: the same in both but for the line's number.
+std::string with_like_places(std::string text, const std::vector<fs::path>& folders) {
+  for (const fs::path& folder : folders) {
+    const std::string start = folder.string() + "/", mark = ".py:";
+    for (size_t at = text.find(start); at != std::string::npos; at = text.find(start, at)) {
+      text.erase(at, start.size());
+      const size_t end = std::min(text.find_first_of(" \n", at), text.size());
+      const size_t number = text.find(mark, at) + mark.size();
+      if (number <= end && number > mark.size())
+        text.erase(number, std::min(text.find_first_not_of("0123456789", number), end) - number);
+    }
+  }
+  return text;
+}
+
+// What a run printed, without the lines that it went back in to write again: a progress bar tells the time it took.
+std::string lasting_output(const fs::path& run) {
   constexpr uint64_t kMostOutput = 256 << 20;
-  const auto output = [](const fs::path& run) {
-    std::error_code error;
-    return fs::exists(run / "output.log", error) ? read_text(run / "output.log", kMostOutput) : std::string();
-  };
-  output_equal = output(reference) == output(candidate);
+  std::error_code error;
+  if (!fs::exists(run / "output.log", error)) return {};
+  const std::string text = read_text(run / "output.log", kMostOutput);
+  std::string lasting;
+  for (size_t from = 0; from < text.size();) {
+    const size_t end = std::min(text.find('\n', from), text.size() - 1) + 1;
+    const std::string_view line(text.data() + from, end - from);
+    const size_t back = line.find('\r');
+    if (back == std::string_view::npos || line.substr(back) == "\r\n") lasting += line;
+    from = end;
+  }
+  return lasting;
+}
+
+}  // namespace
+
+std::string first_difference(const fs::path& reference, const fs::path& candidate, const std::vector<fs::path>& folders,
+                             int64_t& tensors, bool& output_equal) {
+  output_equal =
+      with_like_places(lasting_output(reference), folders) == with_like_places(lasting_output(candidate), folders);
   const Run a = Run::open_path(reference), b = Run::open_path(candidate);
   std::map<std::string, const Record*> others;
   const auto key = [](const Record& record) {

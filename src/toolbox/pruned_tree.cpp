@@ -1,6 +1,8 @@
 #include "toolbox/pruned_tree.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "base/error.h"
 
@@ -15,9 +18,31 @@ namespace lockstep {
 namespace {
 
 constexpr uint64_t kMostFileBytes = 1ULL << 30;
+constexpr std::string_view kMark = ".pruning-", kRandom = "XXXXXX";
 
 [[noreturn]] void refuse(const fs::path& relative, const std::string& why) {
   fail(Code::kBadInput, "prune", "'" + relative.string() + "' cannot be written into the copy: " + why);
+}
+
+// What a killed prune has left beside this destination: folders of its name that no living one holds locked.
+void remove_left_behind(const fs::path& destination) {
+  const std::string start = fmt::format(".{}{}", destination.filename().string(), kMark);
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(destination.parent_path(), error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(start) && name.size() == start.size() + kRandom.size()) found.push_back(entry.path());
+  }
+  for (const fs::path& path : found) {
+    const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    struct stat info {};
+    if (folder < 0) continue;
+    if (::fstat(folder, &info) == 0 && info.st_uid == ::geteuid() && ::flock(folder, LOCK_EX | LOCK_NB) == 0) {
+      fs::remove(path.string() + ".json", error);
+      fs::remove_all(path, error);
+    }
+    ::close(folder);
+  }
 }
 
 }  // namespace
@@ -29,14 +54,21 @@ PrunedTree::PrunedTree(const fs::path& destination) : destination_(fs::absolute(
     fail(Code::kBadInput, "prune", destination_.string() + " exists",
          {.expected = "a folder that does not exist yet", .hint = "another --into"});
   fs::create_directories(destination_.parent_path(), error);
-  std::string name =
-      (destination_.parent_path() / ("." + destination_.filename().string() + ".pruning-XXXXXX")).string();
-  if (!::mkdtemp(name.data()))
-    fail(Code::kIo, "prune", "no folder can be made beside " + destination_.string() + ": " + std::strerror(errno));
+  remove_left_behind(destination_);
+  std::string name;
+  struct stat info {};
+  do {  // again where another prune took it for left behind before it was locked
+    if (root_ >= 0) ::close(root_);
+    name = (destination_.parent_path() / fmt::format(".{}{}{}", destination_.filename().string(), kMark, kRandom))
+               .string();
+    if (!::mkdtemp(name.data()))
+      fail(Code::kIo, "prune", "no folder can be made beside " + destination_.string() + ": " + std::strerror(errno));
+    root_ = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (root_ < 0) fail(Code::kIo, "prune", name + ": " + std::strerror(errno));
+    ::flock(root_, LOCK_EX);
+  } while (::fstat(root_, &info) != 0 || info.st_nlink == 0);
   path_ = name;
   ::chmod(name.c_str(), 0777 & ~0022);
-  root_ = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  if (root_ < 0) fail(Code::kIo, "prune", name + ": " + std::strerror(errno));
 }
 
 PrunedTree::~PrunedTree() {

@@ -149,6 +149,8 @@ class Editor {
   int64_t number_ = 0;
 };
 
+constexpr int64_t kThread = 139'698'288'483'201;  // as the system calls one
+
 Json standing() {
   return {{"id", "s"}, {"state", "stopped"}, {"program", "a.py"}, {"pid", 1}};
 }
@@ -175,23 +177,22 @@ TEST(DapAdapter, GoingOnIsAnsweredBeforeTheNextStop) {
     // The stop is known to the service's events before the call has returned.
     if (operation == "debug next")
       for (int i = 0; i < 3; ++i) {
-        told->tell({{"event", "continued"}, {"thread", {{"id", 5}}}});
-        told->tell({{"event", "stopped"}, {"thread", {{"id", 5}}}, {"reason", "step"}});
+        told->tell({{"event", "continued"}, {"thread", {{"id", kThread}}}});
+        told->tell({{"event", "stopped"}, {"thread", {{"id", kThread}}}, {"reason", "step"}});
       }
     return standing();
   });
   told = &editor;
   launch(editor);
-  editor.tell({{"event", "stopped"}, {"thread", {{"id", 5}}}, {"reason", "breakpoint"}});
-  editor.event("stopped");
-  const int64_t next = editor.send("next", {{"threadId", 5}});
-  editor.wait([](const Json& message) { return dap::text(dap::field(message, "body"), "reason") == "step"; });
+  editor.tell({{"event", "stopped"}, {"thread", {{"id", kThread}}}, {"reason", "breakpoint"}});
+  const Json thread = editor.event("stopped")["body"]["threadId"];
+  const int64_t next = editor.send("next", {{"threadId", thread}});
+  const auto is_step = [](const Json& message) { return dap::text(dap::field(message, "body"), "reason") == "step"; };
+  ASSERT_FALSE(editor.wait(is_step).is_null());
   bool answered = false;
   for (const Json& message : editor.messages()) {
     answered = answered || dap::whole(message, "request_seq", -1) == next;
-    if (dap::text(dap::field(message, "body"), "reason") == "step") {
-      EXPECT_TRUE(answered);
-    }
+    EXPECT_TRUE(answered || !is_step(message));
   }
 }
 
@@ -204,7 +205,7 @@ TEST(DapAdapter, ACancelledRequestEndsAndIsAnswered) {
     fail(Code::kCancelled, "eval", "cancelled");
   });
   launch(editor);
-  editor.tell({{"event", "stopped"}, {"thread", {{"id", 5}}}, {"reason", "breakpoint"}});
+  editor.tell({{"event", "stopped"}, {"thread", {{"id", kThread}}}, {"reason", "breakpoint"}});
   editor.event("stopped");
   const int64_t evaluation = editor.send("evaluate", {{"expression", "forever()"}});
   while (!running) std::this_thread::yield();
@@ -221,13 +222,43 @@ TEST(DapAdapter, NumbersOfFramesEndWithTheStop) {
     return {{"frames", Json::array({{{"index", 0}, {"location", {{"file", "/a.py"}, {"line", 3}}}}})}, {"total", 1}};
   });
   launch(editor);
-  editor.tell({{"event", "stopped"}, {"thread", {{"id", 5}}}, {"reason", "breakpoint"}});
-  editor.event("stopped");
-  const Json frame = editor.ask("stackTrace", {{"threadId", 5}})["body"]["stackFrames"][0];
+  editor.tell({{"event", "stopped"}, {"thread", {{"id", kThread}}}, {"reason", "breakpoint"}});
+  const Json thread = editor.event("stopped")["body"]["threadId"];
+  const Json frame = editor.ask("stackTrace", {{"threadId", thread}})["body"]["stackFrames"][0];
   EXPECT_EQ(frame["line"], 3);
   EXPECT_EQ(editor.ask("scopes", {{"frameId", frame["id"]}})["success"], true);
-  editor.ask("continue", {{"threadId", 5}});
+  editor.ask("continue", {{"threadId", thread}});
   EXPECT_EQ(editor.ask("scopes", {{"frameId", frame["id"]}})["success"], false);
+}
+
+TEST(DapAdapter, ThreadsHaveSmallNumbersThatMeanOneThread) {
+  std::mutex mutex;
+  std::vector<int64_t> alive{kThread}, asked;
+  Editor editor([&](const std::string& operation, const Json& arguments, CallControl&) -> Json {
+    const std::lock_guard lock(mutex);
+    if (operation == "debug pause") asked.push_back(dap::whole(arguments, "thread"));
+    if (operation != "debug threads") return standing();
+    Json threads = Json::array();
+    for (const int64_t id : alive) threads.push_back({{"id", id}, {"name", "T"}});
+    return {{"threads", threads}};
+  });
+  launch(editor);
+  const auto numbers = [&] {
+    std::vector<int64_t> found;
+    const Json answer = editor.ask("threads");
+    for (const Json& thread : answer["body"]["threads"]) found.push_back(thread["id"]);
+    return found;
+  };
+  EXPECT_EQ(numbers(), (std::vector<int64_t>{1}));
+  alive = {kThread, kThread + 64};
+  EXPECT_EQ(numbers(), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(editor.ask("pause", {{"threadId", 2.0}})["success"], true) << "some clients write 2 as 2.0";
+  EXPECT_EQ(asked, (std::vector<int64_t>{kThread + 64}));
+  alive = {kThread};
+  numbers();
+  alive = {kThread, kThread + 64};  // another thread, under the old one's address
+  EXPECT_EQ(numbers(), (std::vector<int64_t>{1, 3}));
+  EXPECT_EQ(editor.ask("pause", {{"threadId", 2}})["success"], false);
 }
 
 TEST(DapAdapter, AClientThatIsGoneEndsWhatItStarted) {

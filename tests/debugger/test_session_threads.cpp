@@ -64,8 +64,10 @@ TEST_F(SessionThreads, ManyAskAtOnceAndEachGetsItsOwnAnswer) {
       --running;
     });
   threads.emplace_back([&] {
-    for (int64_t seen = 0; running > 0;)
-      for (const Json& event : session.events(seen, 0.05, {})) seen = event["number"].get<int64_t>();
+    for (int64_t seen = 0; running > 0;) {
+      const Session::Events events = session.events(seen);
+      for (const Json& event : events.fresh) seen = event["number"].get<int64_t>();
+    }
   });
   threads.emplace_back([&] {
     while (running > 0) session.status();

@@ -7,6 +7,33 @@ import subprocess
 import threading
 
 PATIENCE = 60
+_NUMBERS = ("id", "threadId", "frameId", "variablesReference", "sourceReference", "hitBreakpointIds")
+
+# A small program that both clients drive.
+LOOP = """import math
+
+def scale(step):
+    sigma = math.exp(-step)
+    kept = {"step": step, "pair": (step, sigma)}
+    return sigma
+
+values = []
+for step in range(6):
+    values.append(scale(step))
+print(len(values), "steps")
+"""
+
+
+def check_numbers(value, name=""):
+    """Clients may keep numbers in 32 bits."""
+    if isinstance(value, dict):
+        for key, inside in value.items():
+            check_numbers(inside, key)
+    elif isinstance(value, list):
+        for inside in value:
+            check_numbers(inside, name)
+    elif name in _NUMBERS and isinstance(value, int):
+        assert 0 <= value < 2**31, (name, value)
 
 
 class Refused(Exception):
@@ -71,6 +98,8 @@ class DapClient:
             raise message
         assert message["seq"] == self._last_seq + 1, "messages are numbered one after the other"
         self._last_seq = message["seq"]
+        if not message.get("command", "").startswith("lockstep/"):
+            check_numbers(message.get("body"))
         self.log.append(message)
         if message["type"] == "event":
             self._events.append(message)

@@ -58,9 +58,12 @@ def test_terminate_when_stopped_runs_finally(start):
     assert s.end()["how"] == "terminated" and s.output() == "cleaned\n"
 
 
-def test_terminate_while_it_runs(start, tmp_path):
-    s = start("""
-        import time
+# As the program was started, and two that do not heed interrupts.
+@pytest.mark.parametrize("handler", ["signal.getsignal(signal.SIGINT)", "signal.SIG_IGN", "lambda *_: None"])
+def test_terminate_while_it_runs(start, tmp_path, handler):
+    s = start(f"""
+        import signal, time
+        signal.signal(signal.SIGINT, {handler})
         open("began", "w").close()
         try:
             while True:

@@ -10,23 +10,10 @@ import subprocess
 import sys
 
 import pytest
-from dap_client import DapClient, Refused
+from dap_client import LOOP, DapClient, Refused
 from debug_service import PROGRAM, Home, alive, wait_until
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
-
-LOOP = """import math
-
-def scale(step):
-    sigma = math.exp(-step)
-    kept = {"step": step, "pair": (step, sigma)}
-    return sigma
-
-values = []
-for step in range(6):
-    values.append(scale(step))
-print(len(values), "steps")
-"""
 
 
 @pytest.fixture
@@ -238,6 +225,9 @@ def test_restart_keeps_breakpoints_and_terminate_ends(home):
     second = client.request("evaluate", expression="(step, __import__('os').getpid())", frameId=client.top(stop)["id"])["result"]
     assert "1, " in second and first not in second
     assert not client.seen("terminated"), "for the editor it is one debug session"
+    told = [(message["event"], message["body"].get("reason")) for message in client.log if message.get("event") in ("stopped", "continued", "thread")]
+    assert told == [("thread", "started"), ("stopped", "breakpoint"), ("continued", None), ("thread", "exited"), ("thread", "started"), ("stopped", "breakpoint")]
+    assert stop["threadId"] == 1, "an editor that still has the old main thread in view finds the new one there"
     client.request("continue", threadId=stop["threadId"])
     client.event("terminated")
     client.request("restart")  # after the end too

@@ -5,7 +5,7 @@ import json
 import pathlib
 
 import pytest
-from debug_service import PROGRAM, Home
+from debug_service import PROGRAM, Home, alive, wait_until
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 
@@ -77,3 +77,26 @@ def test_its_events_are_numbered_and_named_by_the_service(home):
     connection.close()
     assert numbers == sorted(set(numbers)) and "exited" not in kinds and "x\\x0aevent: exited\\x0adata: {}\\x0a\\x0a" in kinds, kinds
     home.run("debug", "terminate", "--force", check=False)
+
+
+@pytest.mark.parametrize("native", ["", "0"], ids=["extension", "pure"])
+def test_a_program_that_heeds_nothing_is_ended_all_the_same(home, native):
+    if native:
+        home.environment["LOCKSTEP_AGENT_NATIVE"] = native
+    script = home.write("deaf.py", """import signal, time
+for one in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(one, signal.SIG_IGN)
+print("deaf", flush=True)
+while True:
+    try:
+        while True:
+            time.sleep(0.01)
+    except BaseException:
+        pass
+""")
+    pid = home.start(script)["pid"]
+    home.debug("continue", "--max-wait", "0")
+    wait_until(lambda: "deaf" in home.run("debug", "log").stdout)
+    home.debug("terminate")
+    assert not alive(pid)
+    assert home.debug("status")["end"]["how"] == "terminated"

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-COMMANDS = "setup build demo test bench fuzz clang tsan arm64 format lint docs clean help".split()
+COMMANDS = "setup build demo test bench fuzz clang tsan wheel deb arm64 format lint docs clean help".split()
 
 
 def dev(*arguments, path=None, root=ROOT):

@@ -124,6 +124,8 @@ class Endings:
         if not stands:
             if native.module is not None:
                 native.module.raise_in(main, SystemExit)
+            elif not _interruptible() and _raised_in(main, SystemExit):
+                pass
             else:
                 _thread.interrupt_main()
 
@@ -155,6 +157,23 @@ class Endings:
         agent.channel.close_in_child()
         agent.trace.close()
         agent.finished = True
+
+
+def _interruptible():
+    """Whether Ctrl-C still means KeyboardInterrupt: a program may ignore it, or be started where it is ignored."""
+    import _signal
+
+    return _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
+
+
+def _raised_in(thread, kind):
+    """The extension's raise_in for a Python that has none: slower to import, so only where nothing else helps."""
+    try:
+        from ctypes import c_ulong, py_object, pythonapi
+
+        return pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread), py_object(kind)) == 1
+    except Exception:  # a Python without ctypes: the service sends signals
+        return False
 
 
 def locate(traceback):

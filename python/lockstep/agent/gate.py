@@ -40,7 +40,7 @@ class Wire:
                 fcntl.fcntl(end, 1031, 1 << 20)  # F_SETPIPE_SZ: a tensor in fewer pieces
             except (ImportError, OSError):
                 pass
-        self._rest = bytearray()
+        self._rest, self._values = bytearray(), bytearray()
         self._wait_in, self._wait_out = select.poll(), select.poll()
         self._wait_in.register(self._in, select.POLLIN)
         self._wait_out.register(self._out, select.POLLOUT)
@@ -52,34 +52,42 @@ class Wire:
             raise Alone
 
     def send(self, gate, message, data=b""):
-        view = memoryview(self._agent.channel.dumps(message) + b"\n" + data)
-        while view:
+        parts = [memoryview(self._agent.channel.dumps(message) + b"\n"), memoryview(data)]
+        while parts:
             try:
-                view = view[os.write(self._out, view):]
+                written = os.writev(self._out, parts)
             except BlockingIOError:
                 if not self._wait_out.poll(100):
                     self._look_up(gate)
+                continue
+            while parts and written >= len(parts[0]):
+                written -= len(parts.pop(0))
+            if parts:
+                parts[0] = parts[0][written:]
 
-    def _fill(self, gate):
+    def _when_there(self, gate, read):
         while True:
             try:
-                self._rest += os.read(self._in, 1 << 20)
-                return
+                return read()
             except BlockingIOError:
                 while not self._wait_in.poll(100):
                     self._look_up(gate)
 
     def take(self, gate):
-        """(message, the bytes that belong to it)"""
+        """(message, the bytes that belong to it, which the next message takes the place of)"""
         while (end := self._rest.find(b"\n")) < 0:
-            self._fill(gate)
+            self._rest += self._when_there(gate, lambda: os.read(self._in, 4096))  # values that follow are not read twice
         message = self._agent.channel.loads(bytes(self._rest[:end]))
         del self._rest[: end + 1]
         size = message.get("bytes", 0)
-        while len(self._rest) < size:
-            self._fill(gate)
-        data = bytes(self._rest[:size])
-        del self._rest[:size]
+        if len(self._values) < size:
+            self._values = bytearray(size)
+        data = memoryview(self._values)[:size]
+        at = min(size, len(self._rest))
+        data[:at] = self._rest[:at]
+        del self._rest[:at]
+        while at < size:
+            at += self._when_there(gate, lambda: os.readv(self._in, [data[at:]]))
         return message, data
 
     def clear(self):
@@ -206,7 +214,7 @@ class Gate:
                 else:
                     message, data = wire.take(self)
                     if len(self._early) < MOST_EARLY:
-                        self._early[there["at"], there["hit"]] = (message, data)
+                        self._early[there["at"], there["hit"]] = (message, bytes(data))
             if passes:
                 self.passed += 1
                 return None
@@ -224,7 +232,7 @@ class Gate:
 
     def _send_values(self, value, framework):
         about = tensors.brief(value, framework)
-        data = _bytes(framework, value)
+        data = memoryview(floats_of(value, framework).reshape(-1).view("u1"))
         self._wire.send(self, {"shape": about["shape"], "dtype": about["dtype"], "bytes": len(data)}, data)
 
     # -- the comparison, on the candidate's side ------------------------------------------------------------------------
@@ -232,7 +240,7 @@ class Gate:
         about = tensors.brief(value, framework)
         found = {"name": name, "hit": hit, "reference": {"shape": message["shape"], "dtype": message["dtype"]},
                  "candidate": {"shape": about["shape"], "dtype": about["dtype"]}, "kind": "values", "alone": alone}
-        error = difference(data, message["shape"], _bytes(framework, value), about["shape"])
+        error = difference(data, message["shape"], floats_of(value, framework), about["shape"])
         unit = max(_UNITS.get(message["dtype"], 2.0**-24), _UNITS.get(about["dtype"], 2.0**-24))
         if error is None:
             found.update(kind="shape", beyond=True)
@@ -304,12 +312,26 @@ def _laid_out(there, here):
     return None
 
 
+def floats_of(value, framework):
+    """The values as an array of float32, row major; not copied where they lie like that."""
+    import numpy
+
+    if framework == "torch" and not value.is_complex():
+        try:
+            return value.detach().to(device="cpu", dtype=sys.modules["torch"].float32).contiguous().numpy()
+        except (RuntimeError, TypeError):  # a torch without NumPy, or a tensor that has no memory of its own
+            pass
+    if framework == "numpy" and value.dtype.kind != "c":
+        return numpy.ascontiguousarray(value, dtype="<f4")
+    return numpy.frombuffer(_bytes(framework, value), "<f4")
+
+
 def difference(theirs, their_shape, ours, our_shape):
     """{relative, max_abs, identical, where}, or None where the shapes cannot be laid over each other."""
     numpy = sys.modules.get("numpy")
     if numpy is None:
         import numpy
-    one, other = numpy.frombuffer(theirs, "<f4").reshape(their_shape), numpy.frombuffer(ours, "<f4").reshape(our_shape)
+    one, other = (numpy.frombuffer(values, "<f4").reshape(shape) for values, shape in ((theirs, their_shape), (ours, our_shape)))
     squeezed = [[size for size in shape if size != 1] for shape in (their_shape, our_shape)]
     axes = _laid_out(list(their_shape), list(our_shape))
     if axes is not None:
@@ -318,7 +340,7 @@ def difference(theirs, their_shape, ours, our_shape):
         one = one.reshape(our_shape)
     else:
         return None
-    if one.tobytes() == other.tobytes() if axes is not None and axes != tuple(range(len(axes))) else theirs == ours:
+    if numpy.array_equal(one.view("<u4"), other.view("<u4")):  # bit for bit: a NaN equals itself
         return {"relative": 0.0, "max_abs": 0.0, "identical": True, "where": None}
     with numpy.errstate(all="ignore"):
         apart = other - one
