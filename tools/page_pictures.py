@@ -39,7 +39,7 @@ def run_id(home, name):
 def save(page, folder, name, width):
     path = folder / f"page_{name}{'' if width == 1280 else '_narrow'}.png"
     page.screenshot(path=path)
-    Image.open(path).convert("RGB").quantize(200, dither=Image.Dither.NONE).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path.name}: {path.stat().st_size // 1000} KB")
 
 
@@ -72,6 +72,7 @@ def take(home, started, folder, width, scheme):
         page.get_by_label("breakpoint at line 7").click()
         page.keyboard.press("F5")
         expect(page.locator(".line.now")).to_contain_text("weights /=")
+        page.mouse.move(0, 0)
         page.get_by_label("evaluate", exact=True).fill("weights.sum(-1)[:4]")
         page.keyboard.press("Enter")
         page.wait_for_timeout(1500)
@@ -89,6 +90,7 @@ def take(home, started, folder, width, scheme):
         expect(page.get_by_text("compiler")).to_be_visible()
         page.wait_for_timeout(5000)
         page.evaluate("document.querySelectorAll('dd').forEach(e => e.textContent.includes('/') && e.previousElementSibling.textContent === 'python' && (e.textContent = e.textContent.split(' (')[0]))")
+        page.evaluate("document.querySelectorAll('.chip').forEach(e => e.textContent.startsWith('home ') && (e.textContent = 'home .lockstep'))")
         save(page, folder, "server", width)
 
 

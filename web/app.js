@@ -7,7 +7,7 @@ import {pageKeys, showHelp, showPalette, viewKeys} from "./base/keys.js";
 
 // A view is a module with open(box, address): it fills the box and gives {address(now), close()}.
 const VIEWS = [["draw", "Draw", "d"], ["runs", "Runs", "r"], ["compare", "Compare", "c"], ["debug", "Debug", "b"], ["server", "Server", "s"]];
-const shown = {name: "", view: null, runs: []};
+const shown = {name: "", view: null};
 
 export function notice(words, action) {
   const box = $("notice");
@@ -46,7 +46,8 @@ async function show(address, anew) {
 $("nav").append(...VIEWS.map(([name, words]) => el("a", {href: linkTo(name), "data-view": name}, words)));
 $("find").addEventListener("click", () => showPalette(everywhere));
 $("help").addEventListener("click", showHelp);
-const everywhere = () => shown.runs.map(run => ({words: run.name ? `${run.name} · ${run.id}` : run.id, kind: "run", run: () => go("runs", run.id)}));
+// Asked for when somebody looks for something, not before: it would keep the first view waiting.
+const everywhere = async () => (await read("runs/list", {limit: 200})).runs.map(run => ({words: run.name ? `${run.name} · ${run.id}` : run.id, kind: "run", run: () => go("runs", run.id)}));
 pageKeys([...VIEWS.map(([name, words, key]) => ({keys: `g ${key}`, words: `${words} view`, run: () => go(name)})),
   {keys: "?", words: "these keys", run: showHelp},
   {keys: "Ctrl-k", words: "find anything", run: () => (document.querySelector("dialog[open]")?.close(), showPalette(everywhere))},
@@ -57,10 +58,8 @@ onState(now => {
   dot.className = `dot ${now === "on" ? "" : now === "wait" ? "wait" : "off"}`;
   words.textContent = now === "on" ? "connected" : now === "off" ? "no answer" : now === "token" ? "no token" : "connecting";
   if (now === "off") notice("The server does not answer. The page tries again until it does.");
-  else if (now === "on") {
-    if (onState.was === "off") notice(""), shown.view?.again?.();
-    read("runs/list", {limit: 200}).then(a => shown.runs = a.runs, () => {});
-  } else if (now === "token") askForToken();
+  else if (now === "on" && onState.was === "off") notice(""), shown.view?.again?.();
+  else if (now === "token") askForToken();
   onState.was = now;
 });
 onAddress(address => show(address));

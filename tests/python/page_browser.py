@@ -8,6 +8,8 @@ import pytest
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 try:
     from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=20_000)  # a busy machine is no failure
 except ImportError:
     expect = sync_playwright = None
 

@@ -1,6 +1,7 @@
 """Draw in a real browser with real jobs of the embedded model: preview, queue, cancel, gallery, editing with a mask, reload."""
 
 import io
+import re
 
 import pytest
 from debug_service import Home, wait_until
@@ -60,6 +61,32 @@ def test_a_picture_is_drawn_watched_and_kept(view, place):
     expect(page.get_by_text("Compare these two")).to_be_visible()
     page.get_by_role("button", name="Difference").click()
     wait_until(lambda: page.evaluate("[...document.querySelectorAll('ls-picture img')].every(i => i.naturalWidth > 0)"))
+    page.reload()
+    expect(page.get_by_text("Compare these two")).to_be_visible()
+
+
+def test_the_device_is_chosen(started, place):
+    """What the machine has is offered, and what was chosen draws."""
+    with tab(started, place) as one:
+        page = one.open("draw")
+        expect(page.get_by_label("Model")).not_to_be_empty()
+        there = ["auto", "cpu", "reference"] + [f"cuda:{k}" for k, _ in enumerate(place.get("doctor")["cuda"]["devices"])]
+        wait_until(lambda: page.get_by_label("Device").locator("option").evaluate_all("all => all.map(o => o.value)") == there)
+        for device in ("cpu", "reference"):
+            page.get_by_label("Device").select_option(device)
+            ask(page, f"a green square by {device}", Steps=2, Seed=5, Size="32x32")
+            card = page.locator(".drawn", has_text=f"a green square by {device}")
+            expect(card).to_contain_text(f"tiny on {device}", timeout=120_000)
+        page.reload()
+        expect(page.get_by_label("Device")).to_have_value("reference")
+        jobs = {j["device"]: j for j in place.get("jobs")["data"]}
+        assert jobs["cpu"]["status"] == jobs["reference"]["status"] == "completed"
+        # Another device's parts are loaded beside those that are there.
+        metrics = place.http("GET", "/metrics")[2]
+        assert 'part="reference/tiny/f32/transformer"' in metrics and 'part="cpu/tiny/f32/transformer"' in metrics, metrics
+        status, _, refused = place.http("POST", "/v1/jobs", {"prompt": "x", "device": "cuda:77"})
+        assert status == 400 and refused["error"]["param"] == "device" and "cpu" in refused["error"]["message"]
+        one.check()
 
 
 def test_a_queue_with_cancel(started, place):
@@ -124,6 +151,19 @@ def test_two_tabs_share_one_stream(started, place):
         ask(first, "a blue square", Steps=4)
         expect(second.locator(".drawn", has_text="a blue square")).to_have_count(1, timeout=120_000)
         assert streams == []
+        # What the server tells of itself: times as means, counts as counts.
+        server = one.page.context.new_page()
+        server.goto(f"{one.base}/#token={place.token()}/server")
+        times = server.get_by_role("region", name="Times")
+        expect(times).to_contain_text("mean of")
+        told = dict(re.findall(r"^lockstep_step_seconds_(sum|count) (\S+)$", place.http("GET", "/metrics")[2], re.M))
+        expect(times.locator(".card", has_text="step")).to_contain_text(f"mean of {told['count']}")
+        mean = float(told["sum"]) / float(told["count"])
+        shown = times.locator(".card", has_text="step").locator(".value").inner_text()
+        assert shown == (f"{round(mean * 1000)} ms" if mean < 1 else f"{mean:.1f} s"), (shown, mean)
+        expect(server.get_by_role("region", name="Since the start")).to_contain_text(re.compile(r"pictures \d+(?! s)"))
+        expect(server.get_by_role("region", name="Models")).to_contain_text("transformer")
+        server.close()
         first.close()
         wait_until(lambda: (second.wait_for_timeout(20), len(streams) == 1)[1])
         ask(second, "a yellow star", Steps=4)

@@ -6,8 +6,11 @@ import pathlib
 import re
 import subprocess
 
+import numpy as np
 import pytest
 from debug_service import Home, wait_until
+from many_records import write_many
+from page_browser import needs_browser, started, tab  # noqa: F401
 from program import PROGRAM, ROOT
 
 WEB = ROOT / "web"
@@ -116,3 +119,33 @@ def test_no_file_asks_for_anything_outside_or_parses_markup():
         assert len(text.splitlines()) < 500, path
         for line in text.splitlines():
             assert not line.startswith("import ") or line.endswith(";"), f"{path}: an import is one line, for reports"
+
+
+def imported(name, seen):
+    """A module and all that it imports, by their imports."""
+    if name not in seen:
+        seen.add(name)
+        for found in re.findall(r'^import .*?"(\.[^"]+)";$', (WEB / name).read_text(), re.M):
+            imported(((WEB / name).parent / found).resolve().relative_to(WEB).as_posix(), seen)
+    return seen
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("route", "modules"),
+    [("runs", ["views/runs.js"]), ("runs/one", ["views/runs.js", "views/run.js"]), ("compare", ["views/compare.js"]), ("compare?candidate=one&row=0&reference=one", ["views/compare.js"]), ("runs/latest:one", ["views/runs.js", "views/run.js"]), ("debug", ["views/debug.js"]), ("draw", ["views/draw.js"]), ("server", ["views/server.js"]), ("", ["views/runs.js"])],
+)
+def test_all_files_of_a_view_and_its_first_question_are_asked_for_at_once(started, home, route, modules):  # noqa: F811
+    write_many(home.home / "runs" / "one", ["x"], [np.ones((2, 2), np.float32)]) if not (home.home / "runs" / "one").exists() else None
+    with tab(started, home) as one:
+        asked = []
+        one.page.on("request", lambda r: asked.append(r.url.removeprefix(one.base)))
+        page = one.open(route)
+        # Asked from outside: the page's own policy lets nobody evaluate a string in it again and again.
+        wait_until(lambda: page.evaluate("Boolean(document.querySelector('main > *')) && window.asked?.size === 0"))
+        early = page.evaluate("[...document.querySelectorAll('link[rel=modulepreload]')].map(l => new URL(l.href).pathname.split('/').slice(3).join('/'))")
+        needed = set().union(*(imported(m, set()) for m in ["app.js", *modules])) - {"app.js"}
+        assert set(early) == needed
+        questions = [url for url in asked if url.startswith("/v1/")]
+        assert len(questions) == len(set(questions)), "nothing is asked twice"
+        one.check()

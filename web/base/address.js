@@ -41,6 +41,13 @@ export function patch(params, {push = false, quietly = true} = {}) {
   if (!quietly) changed();
 }
 
+// The part of a tensor that is seen, as an address holds it: "top,left,rows,columns".
+export const windowText = w => w.rows ? [w.top, w.left, w.rows, w.columns].join(",") : "";
+export function windowOf(text) {
+  const [top, left, rows, columns] = (text || "").split(",").map(Number);
+  return rows > 0 && columns > 0 ? {top, left, rows, columns} : {};
+}
+
 const listeners = new Set();
 const changed = () => listeners.forEach(run => run(here()));
 export function onAddress(run) { listeners.add(run); }

@@ -23,8 +23,10 @@ function tell(now) {
 
 export async function request(path, {method = "GET", headers = {}, body, signal} = {}) {
   let response;
+  const early = method === "GET" && window.asked?.get(path);
+  window.asked?.delete(path);
   try {
-    response = await fetch(path, {method, body, signal, cache: "no-store", credentials: "omit", headers: {...headers, Authorization: `Bearer ${token}`}});
+    response = early ? await early : await fetch(path, {method, body, signal, cache: "no-store", credentials: "omit", headers: {...headers, Authorization: `Bearer ${token}`}});
   } catch (error) {
     if (error.name === "AbortError") throw error;
     tell("off"), awaitService();

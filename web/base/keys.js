@@ -14,6 +14,7 @@ addEventListener("keydown", e => {
   if (e.defaultPrevented || e.altKey) return;
   const key = nameOf(e);
   if (typing(e.target) && !/^(Ctrl-k|F\d+|Shift-F\d+|Escape)$/.test(key)) return;
+  if (key === "Enter" && e.target.closest?.("button, a, summary")) return;  // it is that one's own
   if (document.querySelector("dialog[open]") && key !== "Ctrl-k") return;
   if (key === "Escape" && typing(e.target)) return e.target.blur();
   const wanted = state.prefix && performance.now() - state.at < 1500 ? `${state.prefix} ${key}` : key;
@@ -45,7 +46,7 @@ export function showPalette(everywhere) {
   const input = el("input", {type: "text", placeholder: "a view, a run, a tensor, an action", role: "combobox", "aria-expanded": "true", "aria-controls": "found", "aria-autocomplete": "list", autocomplete: "off"});
   const list = el("ul", {id: "found", role: "listbox", "aria-label": "found"}), box = dialog("palette", input, list);
   let shown = [], at = 0;
-  const all = [...state.commands(), ...[...state.view, ...common].map(k => ({words: k.words, kind: k.keys, run: k.run})), ...everywhere()];
+  const all = [...state.commands(), ...[...state.view, ...common].map(k => ({words: k.words, kind: k.keys, run: k.run}))];
   const draw = () => {
     list.replaceChildren(...shown.map((c, i) => el("li", {role: "option", id: `found${i}`, "aria-selected": String(i === at), onclick: () => pick(i)}, make("span", c.words), make("span", c.kind))));
     input.setAttribute("aria-activedescendant", shown.length ? `found${at}` : "");
@@ -63,4 +64,5 @@ export function showPalette(everywhere) {
     if (e.key === "Enter") e.preventDefault(), pick(at);
   });
   search();
+  everywhere().then(more => (all.push(...more.filter(m => !all.some(c => c.words === m.words))), search()), () => {});
 }

@@ -101,4 +101,3 @@ export class HeatView extends HTMLElement {
   }
 }
 customElements.define("ls-heat", HeatView);
-export const limitText = v => short(v);

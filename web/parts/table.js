@@ -10,10 +10,10 @@ export class LongTable extends HTMLElement {
     this.ids = this.ids || [], this.pool = new Map(), this.columns_ = this.columns_ || [], this.number = ++tables;
     this.head = el("div", {class: "thead", role: "row"});
     this.body = el("div", {class: "tbody", role: "rowgroup"});
-    this.scroller = el("div", {class: "scroll", tabindex: 0, role: "grid", "aria-label": this.getAttribute("label") || "table"}, this.head, this.body);
+    this.scroller = el("div", {class: "scroll", tabindex: 0, role: this.hasAttribute("tree") ? "treegrid" : "grid", "aria-label": this.getAttribute("label") || "table"}, this.head, this.body);
     this.append(this.scroller);
     this.scroller.addEventListener("scroll", () => this.render(), {passive: true});
-    this.scroller.addEventListener("keydown", e => this.key(e));
+    this.scroller.addEventListener("keydown", e => e.target.closest("button") || this.key(e));
     this.body.addEventListener("click", e => {
       const row = e.target.closest("[data-k]");
       if (row) this.tell(this.ids[Number(row.dataset.k)], e);
@@ -29,9 +29,8 @@ export class LongTable extends HTMLElement {
     // Every row is as wide as the columns need at least, so that they stand below each other.
     this.style.setProperty("--least", widths.reduce((sum, w) => sum + Number(w.match(/(\d+)px/)?.[1] || 0), 0) + "px");
     this.head.replaceChildren(...columns.map((c, k) => {
-      const th = el("div", {class: `th ${c.cls || ""}`, role: "columnheader", title: c.help}, c.title);
-      if (c.sort) th.classList.add("sorts"), th.addEventListener("click", () => this.dispatchEvent(new CustomEvent("sort", {detail: k})));
-      return th;
+      const sort = () => this.dispatchEvent(new CustomEvent("sort", {detail: k}));
+      return el("div", {class: `th ${c.cls || ""}`, role: "columnheader", title: c.help}, c.sort ? el("button", {type: "button", onclick: sort}, c.title) : c.title);
     }));
     this.pool.forEach(row => row.remove()), this.pool.clear();
   }

@@ -3,8 +3,8 @@ import {go, linkTo, patch} from "../base/address.js";
 import {read} from "../base/api.js";
 import {button, el, make} from "../base/dom.js";
 import {viewKeys} from "../base/keys.js";
-import {matcher, short} from "../base/numbers.js";
-import {failureCard} from "../parts/failure.js";
+import {matcher, short, timeText} from "../base/numbers.js";
+import {emptyBox, failureCard} from "../parts/failure.js";
 import {causeCards, divergenceCard, noteCards, verdictWords} from "../parts/findings.js";
 import {ModuleTree} from "../parts/module_tree.js";
 import {ERROR, NAME, ROLE, Rows, STATE, STEP, PASS, HIT, isBad, titleOf} from "../parts/rows.js";
@@ -13,7 +13,7 @@ import {PairView} from "./compare_pair.js";
 import {ComparedPictures, FinerRecord, LedgerPart, ZoomPart} from "./compare_parts.js";
 import "../parts/curve.js";
 import "../parts/step_grid.js";
-import "../parts/table.js";
+import {plainTable} from "../parts/table.js";
 
 export const QUESTION = ["reference", "candidate", "map", "only", "weights", "propose", "partial"];
 
@@ -32,10 +32,14 @@ export function open(box, address) {
 class ChooseTwo {
   constructor(box, question) {
     const list = el("datalist", {id: "runs"}), input = (name, words) => el("input", {name, list: "runs", required: true, size: 40, placeholder: "latest:NAME, or an id", value: question[name] || "", "aria-label": words});
-    const reference = input("reference", "reference run"), candidate = input("candidate", "your run");
+    const recent = el("div", {}), reference = input("reference", "reference run"), candidate = input("candidate", "your run");
     box.append(el("div", {class: "pad"}, make("h1", "Compare two runs", "title"), el("form", {class: "card", onsubmit: e => (e.preventDefault(), go("compare", "", {reference: reference.value.trim(), candidate: candidate.value.trim()}))},
-      el("div", {class: "filters"}, el("label", {class: "field"}, "Reference: the run that is right", reference), el("label", {class: "field"}, "Yours: the run to judge", candidate)), el("button", {class: "primary", type: "submit"}, "Compare"), list)));
-    read("runs/list", {limit: 500}).then(a => list.append(...a.runs.map(r => el("option", {value: r.id}, r.name))), () => {});
+      el("div", {class: "filters"}, el("label", {class: "field"}, "Reference: the run that is right", reference), el("label", {class: "field"}, "Yours: the run to judge", candidate)), el("button", {class: "primary", type: "submit"}, "Compare"), list), recent));
+    read("runs/list", {limit: 500}).then(({runs}) => {
+      list.append(...runs.map(r => el("option", {value: r.id}, r.name)));
+      const take = (input, run) => button("Take", () => (input.value = run.id, (reference.value ? candidate : reference).focus()), {"aria-label": `${run.name || run.id} as the ${input.name}`});
+      recent.replaceChildren(...(runs.length ? [make("h2", "Newest runs"), el("div", {class: "scroll"}, plainTable(["name", "recorded", "id", "reference", "yours"], runs.slice(0, 20).map(r => ({cells: [r.name || "–", timeText(r.created), r.id, take(reference, r), take(candidate, r)]}))))] : [emptyBox("No run was recorded yet.", "lockstep record -- python your_script.py")]));
+    }, () => {});
     viewKeys([]);
   }
   address() {}
@@ -43,17 +47,17 @@ class ChooseTwo {
 
 class CompareView {
   constructor(box, question, address) {
-    this.question = question, this.wanted = address.params.row, this.chosen = null;
+    this.question = question, this.wanted = address.params.row, this.window = address.params.window || "", this.chosen = null;
     this.filter = el("input", {type: "search", placeholder: "part of a name, or a glob", "aria-label": "filter tensors", value: address.params.filter || "", oninput: () => this.refresh()});
     this.onlyBad = el("input", {type: "checkbox", checked: !!address.params.different, oninput: () => this.refresh()}), this.count = make("span", "", "dim");
-    this.head = el("div", {}), this.table = el("ls-table", {label: "tensors by module"});
+    this.head = el("div", {}), this.table = el("ls-table", {label: "tensors by module", tree: true});
     this.right = el("div", {class: "right"}, make("div", "Comparing …", "dim"));
     box.append(el("div", {class: "columns"}, el("div", {class: "left"}, el("div", {class: "head"}, this.head, el("div", {class: "filters"}, this.filter, el("label", {class: "dim"}, this.onlyBad, " different"), this.count)), this.table), this.right));
     const leaf = id => typeof id === "number" && id < this.rows.length;
     this.table.columns = [
-      {title: "tensor", width: "minmax(220px, 2fr)", fill: (cell, id) => this.tree.cell(cell, id, this.label(id), this.colour(id))},
-      {title: "error", width: "96px", cls: "number", text: id => leaf(id) ? short(this.rows.at(id)[ERROR]) : typeof id === "string" ? this.sums(id).words : ""},
-      {title: "limit", width: "84px", cls: "number", text: id => leaf(id) ? short(this.rows.limit(id)) : ""}, {title: "state", width: "92px", cls: "state", text: id => leaf(id) ? this.rows.at(id)[STATE] : typeof id === "number" ? this.alone[id - this.rows.length].words : ""}];
+      {title: "tensor", width: "minmax(160px, 2fr)", fill: (cell, id) => this.tree.cell(cell, id, this.label(id), this.colour(id))},
+      {title: "error", width: "106px", cls: "number", text: id => leaf(id) ? short(this.rows.at(id)[ERROR]) : typeof id === "string" ? this.sums(id).words : ""},
+      {title: "limit", width: "84px", cls: "number", text: id => leaf(id) ? short(this.rows.limit(id)) : ""}, {title: "state", width: "96px", cls: "state", text: id => leaf(id) ? this.rows.at(id)[STATE] : typeof id === "number" ? this.alone[id - this.rows.length].words : ""}];
     this.table.rowClass = id => leaf(id) ? this.rows.at(id)[STATE] + (id === this.rows.first ? " first" : "") : typeof id === "number" ? "layout" : "";
     this.table.decorate = (element, id) => typeof id === "string" ? element.setAttribute("aria-expanded", this.tree.open.has(id)) : element.removeAttribute("aria-expanded");
     this.table.addEventListener("choose", e => typeof e.detail === "string" ? this.fold(e.detail) : leaf(e.detail) && this.choose(e.detail));
@@ -96,7 +100,7 @@ class CompareView {
       part("Cause", ...causeCards(S.causes));
       parts.push(new ZoomPart(this).box, new FinerRecord(this, first).box);
     }
-    part("Tensor"), this.pair = new PairView(this), parts.push(this.pair.box);
+    part("Tensor"), this.pair = new PairView(this, this.window), parts.push(this.pair.box);
     part("Error over the stages", curve, make("div", S.growth.words, "dim"));
     this.gridHead = make("h2", "Error over stages and steps"), parts.push(this.gridHead, grid);
     this.pictures = new ComparedPictures(this), parts.push(this.pictures.box);
@@ -152,7 +156,7 @@ class CompareView {
   choose(i, reveal) {
     this.chosen = i;
     if (reveal && !this.flat) this.tree.reveal(i), this.refresh();
-    this.table.choose(i, true), patch({row: i});
+    this.table.choose(i, true), patch({row: i, window: this.pair.wanted});
     this.curve.choose(i), this.grid.choose(i), this.pair.show(i);
   }
 }

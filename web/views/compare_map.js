@@ -13,7 +13,7 @@ export class MapEditor {
     const save = button("Save and compare", () => this.save(), {class: "primary"});
     this.box = el("details", {open: false}, make("summary", `Map of names${this.rules.length ? `: ${this.rules.length} rules found` : ""}`),
       el("div", {class: "card"}, make("div", "Names of your run on the left, names of the reference on the right; * stands for anything, # for a number. Only the rules that are ticked are saved.", "dim"),
-        el("div", {class: "scroll low"}, el("table", {class: "map-rules"}, el("thead", {}, el("tr", {}, ...["use", "yours", "reference", "why", ""].map(w => make("th", w)))), this.body)),
+        el("div", {class: "scroll low"}, el("table", {class: "map-rules"}, el("thead", {}, el("tr", {}, ...["use", "yours", "reference", "why"].map(w => make("th", w)), make("td"))), this.body)),
         unsure.length ? el("div", {}, make("h3", "Not sure"), ...unsure.slice(0, 50).map(u => make("div", u, "mono dim"))) : "",
         el("div", {class: "filters"}, button("Add a rule", () => this.add({candidate: "", reference: ""}, true)), button("Propose more", () => this.propose()), this.name, save), this.out));
     this.suggest();

@@ -1,4 +1,5 @@
 // The chosen pair: reference, yours and difference as heat maps that move together, both histograms, both sources.
+import {patch, windowOf, windowText} from "../base/address.js";
 import {floatsOf, read, readBytes} from "../base/api.js";
 import {el, make} from "../base/dom.js";
 import {num, short} from "../base/numbers.js";
@@ -11,19 +12,23 @@ import "../parts/heat.js";
 const PLANES = [["reference", "reference"], ["candidate", "yours"], ["difference", "difference"]];
 
 export class PairView {
-  constructor(view) {
-    this.view = view, this.number = 0;
+  constructor(view, window) {
+    this.view = view, this.number = 0, this.wanted = window;
     this.card = el("div", {class: "card"}), this.below = el("div", {}), this.source = el("div", {});
     this.heats = PLANES.map(() => el("ls-heat", {}));
     this.figures = PLANES.map(([, words], k) => el("figure", {}, make("h3", words), this.heats[k]));
     this.box = el("div", {}, this.card, el("div", {class: "maps"}, ...this.figures), this.below, this.source);
     this.heats.forEach((heat, k) => {
-      heat.addEventListener("moved", e => this.heats.forEach((other, j) => j !== k && !this.figures[j].hidden && other.follow(e.detail)));
+      heat.addEventListener("moved", e => {
+        patch({window: windowText(e.detail)});
+        this.heats.forEach((other, j) => j !== k && !this.figures[j].hidden && other.follow(e.detail));
+      });
       heat.addEventListener("point", e => this.heats.forEach((other, j) => j !== k && other.point(...e.detail)));
     });
   }
   async show(i) {
-    const rows = this.view.rows, r = rows.at(i), number = ++this.number;
+    const rows = this.view.rows, r = rows.at(i), number = ++this.number, window = windowOf(this.wanted);
+    this.wanted = "";  // of the pair that the address named; another one is shown whole
     this.card.replaceChildren(make("div", titleOf(r), "mono"), r[PARTNER] ? make("div", `yours: ${r[PARTNER]}`, "mono dim") : "",
       make("div", `${r[STATE]} · ${r[ROLE]} · ${r[DTYPE]} ${r[SHAPE]} · error ${short(r[ERROR])}, limit ${short(rows.limit(i))} · largest ${short(r[LARGEST])}${r[NOTE] ? ` · ${r[NOTE]}` : ""}`, isBad(r) ? "bad" : "dim"));
     this.below.replaceChildren(), this.lines(i, number);
@@ -67,7 +72,7 @@ export class PairView {
             }
           }
           return ask(window, wanted, signal);
-        }, {}, name === "difference" ? null : limit);
+        }, window, name === "difference" ? null : limit);
       });
       if (answer.histogram) {
         const h = answer.histogram;

@@ -24,20 +24,26 @@ export class ZoomPart {
 
 const quoted = word => /^[\w./:=@%+,-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`;
 
+// How the candidate was run, for an operation that runs it again; null where its run does not say.
+function programOf(view) {
+  const {argv, cwd} = view.answer.runs.candidate.header.program || {};
+  return Array.isArray(argv) && argv.length ? {program: argv, ...(cwd ? {cwd} : {})} : null;
+}
+
 // "Record this finer": the command, or the record itself.
 export class FinerRecord {
   constructor(view, first) {
-    const run = view.answer.runs.candidate, program = run.header.program || {}, argv = Array.isArray(program.argv) ? program.argv : [];
+    const run = view.answer.runs.candidate, program = programOf(view);
     const modules = first.kind === "glue" && first.parent ? `${first.parent}*` : `${first.stage}*`, name = run.header.name || "finer";
-    const words = ["lockstep", "record", "--inputs", "--modules", modules, "--name", name, "--", ...(argv.length ? argv : ["python", "your_script.py"])].map(quoted).join(" ");
+    const words = ["lockstep", "record", "--inputs", "--modules", modules, "--name", name, "--", ...(program?.program || ["python", "your_script.py"])].map(quoted).join(" ");
     const copy = button("Copy", () => copyText(words, copy)), out = el("div", {}), start = button("Run it", async () => {
       start.disabled = true, out.replaceChildren(make("div", "The program is running and is recorded …", "dim"));
       try {
-        const made = await write("record", {program: argv, modules, inputs: true, name, ...(program.cwd ? {cwd: program.cwd} : {})});
+        const made = await write("record", {...program, modules, inputs: true, name});
         out.replaceChildren(el("div", {class: "filters"}, make("span", `${made.records} records, exit status ${made.exit_code}`), button("Compare with it", () => go("compare", "", {...view.question, candidate: made.run}))));
       } catch (error) { out.replaceChildren(failureCard(error)); }
       start.disabled = false;
-    }, {disabled: !argv.length});
+    }, {disabled: !program});
     this.box = el("details", {}, make("summary", "Record this finer"), el("div", {class: "card"}, make("code", words), el("div", {class: "filters"}, copy, start), out));
   }
 }
@@ -66,15 +72,22 @@ export class ComparedPictures {
 // From two records of the candidate: as it is, and with every tensor replaced by the reference's.
 export class LedgerPart {
   constructor(view) {
-    const out = el("div", {}), input = el("input", {list: "ledger-runs", placeholder: "latest:ledger-substituted", "aria-label": "run with the reference's tensors", size: 28}), list = el("datalist", {id: "ledger-runs"});
-    const show = button("Show the ledger", async () => {
+    const {reference, candidate, map} = view.question, out = el("div", {}), list = el("datalist", {id: "ledger-runs"}), program = programOf(view);
+    const input = el("input", {list: "ledger-runs", placeholder: "latest:ledger-substituted", "aria-label": "run with the reference's tensors", size: 28});
+    const show = async () => {
+      try { out.replaceChildren(...ledgerParts(await read("compare/ledger", {reference, candidate, map, substituted: input.value.trim() || "latest:ledger-substituted"}))); } catch (error) { out.replaceChildren(failureCard(error)); }
+    };
+    const start = button("Run it", async () => {
+      start.disabled = true, out.replaceChildren(make("div", "Your program runs on the reference's tensors …", "dim"));
       try {
-        const {reference, candidate, map} = view.question, ledger = await read("compare/ledger", {reference, candidate, map, substituted: input.value.trim() || "latest:ledger-substituted"});
-        out.replaceChildren(...ledgerParts(ledger));
+        const made = await write("record", {...program, name: "ledger-substituted", reference, substitute: "*"});
+        input.value = made.run;
+        await show();
       } catch (error) { out.replaceChildren(failureCard(error)); }
-    });
+      start.disabled = false;
+    }, {disabled: !program || !!map});  // names that a map changes are for the command
     read("runs/list", {limit: 200}).then(a => list.append(...a.runs.map(r => el("option", {value: r.id}, r.name))), () => {});
     this.box = el("details", {}, make("summary", "Error ledger"), el("div", {class: "card"}, make("div", "What each stage makes itself and what it was handed. It needs a second record of your program, run on the reference's tensors:", "dim"),
-      make("code", `lockstep ledger ${view.question.reference} -- …`), el("div", {class: "filters"}, input, show, list), out));
+      make("code", ["lockstep", "ledger", ...(map ? ["--map", map] : []), reference, "--", ...(program?.program || ["python", "your_script.py"])].map(quoted).join(" ")), el("div", {class: "filters"}, start, make("span", "or one that is there:", "dim"), input, button("Show the ledger", show), list), out));
   }
 }

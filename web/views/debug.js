@@ -46,7 +46,7 @@ class SessionList {
     try {
       const all = (await read("debug/sessions", {limit: 200})).sessions, names = new Set(all.map(s => s.session));
       const twins = all.filter(s => s.session.endsWith("-candidate") && names.has(s.session.replace(/-candidate$/, "-reference"))).map(s => s.session.replace(/-candidate$/, ""));
-      this.list.replaceChildren(all.length ? plainTable(["session", "state", "where", "program", "#time"], all.map(s => ({onclick: () => go("debug", s.id), cells: [el("a", {href: linkTo("debug", s.id)}, s.session), s.state, s.stop?.location ? `${s.stop.location.file.split("/").at(-1)}:${s.stop.location.line}` : s.end?.how || "", s.program || "", secsText(s.secs ?? NaN)]}))) : emptyBox("No program was started yet.", "lockstep debug start squares.py"),
+      this.list.replaceChildren(all.length ? plainTable(["session", "state", "program", "#time"], all.map(s => ({onclick: () => go("debug", s.id), cells: [el("a", {href: linkTo("debug", s.id)}, s.session), s.state, s.program || "", secsText(s.secs ?? NaN)]}))) : emptyBox("No program was started yet.", "lockstep debug start squares.py"),
         ...(twins.length ? [make("h2", "In step"), el("div", {class: "filters"}, ...[...new Set(twins)].map(t => el("a", {class: "button", href: linkTo("debug", `twin:${t}`)}, t)))] : []));
     } catch (error) { this.problem.replaceChildren(failureCard(error, () => this.load())); }
   }
@@ -95,9 +95,10 @@ export class SessionView {
     const before = this.status;
     this.status = status, this.problem.replaceChildren();
     this.title.textContent = status.session;
-    const at = status.stop?.location, words = status.state === "stopped" ? `stopped${status.stop?.reason ? ` (${status.stop.reason})` : ""}${at ? ` · ${at.file}:${at.line} · ${at.function}` : ""}` : status.state === "ended" ? `ended: ${status.end?.how || ""} ${status.end?.code ?? ""}` : status.state;
+    const at = status.stop?.location, words = status.state === "stopped" ? `stopped${status.stop?.reason ? ` (${status.stop.reason})` : ""}${at ? ` · ${at.file.split("/").at(-1)}:${at.line} · ${at.function}` : ""}` : status.state === "ended" ? `ended: ${status.end?.how || ""} ${status.end?.code ?? ""}` : status.state;
     this.where.textContent = words;
-    if (status.stop?.description && this.stopped) this.where.append(make("div", status.stop.description, status.stop.exception ? "bad" : "dim"));
+    const told = status.stop?.description || "";  // where it stands is told already
+    if (told && this.stopped && !(at && told.endsWith(`${at.file}:${at.line}`))) this.where.append(make("div", told, status.stop.exception ? "bad" : "dim"));
     for (const b of this.buttons) b.disabled = b.dataset.run === "pause" ? status.state !== "running" : !this.stopped;
     this.end.disabled = status.state === "ended";
     if (this.stopped && (before?.stop?.count !== status.stop?.count || before?.state !== "stopped")) this.frame = before ? 0 : this.frame;

@@ -7,7 +7,7 @@ export class ConsolePart {
     this.view = view, this.past = [], this.at = 0;
     this.out = el("div", {class: "console", role: "log", "aria-label": "console"});
     this.input = el("input", {class: "mono", placeholder: "evaluate in the chosen frame", "aria-label": "evaluate", autocomplete: "off", list: "completions"}), this.names = el("datalist", {id: "completions"});
-    this.box = el("section", {class: "panel", "aria-label": "Console"}, make("h3", "Console"), this.out, el("form", {onsubmit: e => (e.preventDefault(), this.run())}, this.input, this.names));
+    this.box = el("section", {class: "panel", "aria-label": "Console"}, make("h2", "Console"), this.out, el("form", {onsubmit: e => (e.preventDefault(), this.run())}, this.input, this.names));
     this.input.addEventListener("keydown", e => {
       const by = {ArrowUp: -1, ArrowDown: 1}[e.key];
       if (!by || !this.past.length) return;
@@ -43,7 +43,7 @@ const MOST_LINES = 5000;
 export class OutputPart {
   constructor(view) {
     this.view = view, this.next = 1, this.pre = el("pre", {class: "output", role: "log", tabindex: 0, "aria-label": "output"});
-    this.box = el("section", {class: "panel", "aria-label": "Output"}, make("h3", "Output"), this.pre);
+    this.box = el("section", {class: "panel", "aria-label": "Output"}, make("h2", "Output"), this.pre);
   }
   async draw() {
     if (this.busy) return this.again = true;

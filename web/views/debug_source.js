@@ -5,7 +5,7 @@ import {failureCard} from "../parts/failure.js";
 export class SourcePart {
   constructor(view) {
     this.view = view, this.file = "", this.lines = new Map();
-    this.name = make("span", "", "mono dim"), this.pre = el("div", {class: "code", role: "grid", tabindex: 0, "aria-label": "source"}), this.why = el("div", {});
+    this.name = make("span", "", "mono dim"), this.pre = el("div", {class: "code", role: "group", tabindex: 0, "aria-label": "source"}), this.why = el("div", {});
     this.input = el("input", {placeholder: "FILE:LINE, function, statement", "aria-label": "breakpoint", size: 30}), this.condition = el("input", {placeholder: "if: expression", "aria-label": "condition", size: 18});
     const add = el("form", {class: "filters", onsubmit: e => (e.preventDefault(), this.set({where: this.input.value.trim(), ...(this.condition.value.trim() ? {if: this.condition.value.trim()} : {})}), this.input.value = this.condition.value = "")}, this.input, this.condition, el("button", {type: "submit"}, "Add breakpoint"));
     this.box = el("div", {class: "panel source-panel"}, this.name, this.pre, add, this.why);
@@ -30,7 +30,7 @@ export class SourcePart {
       const executable = new Set(S.executable || []);
       this.pre.replaceChildren(...S.lines.map((text, k) => {
         const n = S.first + k, gutter = el("button", {class: "gutter", type: "button", tabindex: -1, "aria-label": `breakpoint at line ${n}`, onclick: () => this.toggle(n)}, String(n));
-        const row = el("div", {class: `line${executable.has(n) ? "" : " idle"}`, role: "row", onclick: () => this.mark(n)}, gutter, make("pre", text));
+        const row = el("div", {class: `line${executable.has(n) ? "" : " idle"}`, onclick: () => this.mark(n)}, gutter, make("pre", text));
         this.lines.set(n, row);
         return row;
       }));

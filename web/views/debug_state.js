@@ -24,7 +24,7 @@ async function pictureOf(view, expression) {
 class Part {
   constructor(view, title) {
     this.view = view, this.body = el("div", {}), this.number = 0;
-    this.box = el("section", {class: "panel", "aria-label": title}, make("h3", title), this.body);
+    this.box = el("section", {class: "panel", "aria-label": title}, make("h2", title), this.body);
   }
   // Asked anew while an older answer is under way: only the newest is shown.
   async fill(ask, draw) {
@@ -106,7 +106,7 @@ export class BreaksPart extends Part {
   }
   row(b) {
     const why = el("div", {}), words = b.file && b.line ? `${b.file.split("/").at(-1)}:${b.line}` : b.where || b.checkpoint || b.module || "";
-    return el("div", {}, el("div", {class: "variable"}, el("span", {class: `dot ${b.state === "verified" ? "off" : "idle"}`}), make("span", words, "mono name"), make("span", `${b.condition ? `if ${b.condition} · ` : ""}${b.hit_count ?? 0} stops of ${b.reached ?? 0}`, "dim"),
+    return el("div", {}, el("div", {class: "variable"}, el("span", {class: `dot ${b.state === "verified" ? "off" : "idle"}`}), make("span", words, "mono name"), make("span", `${b.condition ? `if ${b.condition} · ` : ""}stopped ${b.hit_count ?? 0} of ${b.reached ?? 0} times`, "dim"),
       b.hit_count ? "" : button("Why?", async () => {
         try {
           const a = await this.view.ask("why", {which: String(b.id)});

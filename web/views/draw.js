@@ -1,5 +1,5 @@
 // Draw: what is wanted, what is being drawn, and what was drawn. Jobs live in the service, so a reload loses nothing.
-import {here, patch} from "../base/address.js";
+import {patch} from "../base/address.js";
 import {read, request, write} from "../base/api.js";
 import {button, el, make, options} from "../base/dom.js";
 import {onEvent} from "../base/events.js";
@@ -26,9 +26,9 @@ export function pictureAddress(id) {
 
 class DrawView {
   constructor(box, address) {
-    this.jobs = new Map(), this.models = [], this.problem = el("div", {});
+    this.jobs = new Map(), this.models = [], this.problem = el("div", {}), this.draft = JSON.parse(sessionStorage.getItem(DRAFT) || "{}");
     this.wanted = address.params.job;
-    const draft = JSON.parse(sessionStorage.getItem(DRAFT) || "{}");
+    const draft = this.draft;
     const field = (name, words, input) => (this.fields[name] = input, input.name = name, el("label", {class: "field"}, words, input));
     this.fields = {};
     const number = (value, more) => el("input", {type: "number", value: value ?? "", ...more});
@@ -37,7 +37,7 @@ class DrawView {
       field("negative_prompt", "Negative prompt", el("textarea", {rows: 1, maxlength: 32000, value: draft.negative_prompt || ""})),
       el("div", {class: "draw-grid"}, field("model", "Model", el("select", {})), field("size", "Size", el("input", {list: "sizes", value: draft.size || "auto", pattern: "auto|\\d+x\\d+", title: "auto, or WIDTHxHEIGHT"})), field("steps", "Steps", number(draft.steps, {min: 1, max: 1000, placeholder: "model's"})),
         field("guidance", "Guidance", number(draft.guidance, {min: 0, max: 100, step: "any", placeholder: "model's"})), field("seed", "Seed", number(draft.seed, {min: 0, placeholder: "random"})), field("n", "Pictures", number(draft.n || 1, {min: 1, max: 10})),
-        field("output_format", "Format", options(el("select", {}), null, ["png", "jpeg", "webp"])), el("label", {class: "field"}, "Device", this.device = make("span", "the server's", "mono"))),
+        field("output_format", "Format", options(el("select", {}), null, ["png", "jpeg", "webp"])), field("device", "Device", el("select", {}))),
       el("datalist", {id: "sizes"}, ...["auto", "128x128", "192x128", "256x256", "512x512", "1024x1024", "1328x1328"].map(v => el("option", {value: v}))));
     this.inputs = new InputPictures(() => (this.fitModel(), this.keep()));
     this.fields.model.addEventListener("change", () => this.showDefaults());
@@ -48,10 +48,18 @@ class DrawView {
     this.live = el("div", {class: "live"}), this.queue = el("div", {}), this.gallery = new Gallery(this);
     box.append(el("div", {class: "columns draw"}, el("div", {class: "left"}, form), el("div", {class: "right"}, this.live, this.queue, this.gallery.box)));
     viewKeys([{keys: "p", words: "prompt", run: () => this.fields.prompt.focus()}, {keys: "j", words: "next picture", run: () => this.gallery.move(1)}, {keys: "k", words: "previous picture", run: () => this.gallery.move(-1)}, {keys: "a", words: "draw it again", run: () => this.gallery.act("again")}, {keys: "v", words: "vary it", run: () => this.gallery.act("vary")}]);
-    read("doctor").then(d => this.device.textContent = d.cuda.usable ? d.cuda.devices[0]?.name || "cuda" : "CPU", () => {});
-    this.draft = draft, this.stop = onEvent(e => this.event(e)), this.load();
+    this.offerDevices([]);
+    read("doctor").then(d => d.cuda.usable && this.offerDevices(d.cuda.devices), () => {});
+    this.stop = onEvent(e => this.event(e)), this.load();
   }
-  close() { this.stop(), clearInterval(this.timer); }
+  close() { this.stop(); }
+  // What the server has chosen, the processor, the plain reference, and every GPU that the machine has.
+  offerDevices(gpus) {
+    const names = {auto: "the server's own", cpu: "CPU", reference: "reference (slow, plain)", ...Object.fromEntries(gpus.map((g, k) => [`cuda:${k}`, `GPU ${k}: ${g.name}`]))};
+    const chosen = this.fields.device.value || this.draft.device || "auto";
+    if (chosen.startsWith("cuda") && !gpus.length) names[chosen] = chosen;  // chosen before, and not looked for yet
+    options(this.fields.device, null, Object.keys(names), name => names[name]), this.fields.device.value = chosen in names ? chosen : "auto";
+  }
   address(now) { this.gallery.choose(now.params.picture), this.showLive(now.params.job); }
   keep() {
     const draft = Object.fromEntries(Object.entries(this.fields).map(([name, input]) => [name, input.value]));
@@ -78,7 +86,7 @@ class DrawView {
   }
   values() {
     const body = {prompt: this.fields.prompt.value};
-    for (const name of ["negative_prompt", "model", "size", "output_format"]) if (this.fields[name].value.trim()) body[name] = this.fields[name].value.trim();
+    for (const name of ["negative_prompt", "model", "size", "output_format", "device"]) if (this.fields[name].value.trim()) body[name] = this.fields[name].value.trim();
     for (const name of ["steps", "guidance", "seed", "n"]) if (this.fields[name].value !== "") body[name] = Number(this.fields[name].value);
     const type = this.model?.type;
     return {...body, ...(type ? {type} : {}), ...this.inputs.values()};
@@ -116,7 +124,7 @@ class DrawView {
   }
   // Sets the form to what a picture was drawn with.
   use(job, seed) {
-    for (const name of ["prompt", "negative_prompt", "model", "size", "steps", "guidance", "output_format"]) if (job[name] !== undefined) this.fields[name].value = job[name];
+    for (const name of ["prompt", "negative_prompt", "model", "size", "steps", "guidance", "output_format", "device"]) if (job[name] !== undefined) this.fields[name].value = job[name];
     this.fields.seed.value = seed ?? "", this.fields.n.value = 1, this.keep();
   }
   showLive(id) {
@@ -152,4 +160,3 @@ class DrawView {
     try { this.update(await read(`jobs/${id}`)); } catch { this.jobs.delete(id), this.drawAll(); }
   }
 }
-export const addressOfView = () => here();

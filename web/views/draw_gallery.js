@@ -1,5 +1,5 @@
 // What was drawn: each picture with its seed and settings; again, varied, compared, downloaded.
-import {patch} from "../base/address.js";
+import {here, patch} from "../base/address.js";
 import {button, el, make} from "../base/dom.js";
 import {emptyBox} from "../parts/failure.js";
 import {pictureAddress} from "./draw.js";
@@ -18,12 +18,14 @@ export class Gallery {
     if (key === this.key) return;
     this.key = key, this.items = items, this.count.textContent = items.length ? `Pictures (${items.length})` : "Pictures";
     const old = new Map([...this.grid.children].map(c => [c.dataset.id, c]));
+    const wanted = here().params.compare?.split(",") || [];
     this.grid.replaceChildren(...(items.length ? items.map(i => old.get(i.image.id) || this.card(i)) : [emptyBox("Nothing was drawn yet.")]));
+    for (const id of wanted) if (!this.marked.includes(id) && items.some(i => i.image.id === id)) [...this.grid.children].find(c => c.dataset.id === id).querySelector("input").checked = true, this.mark(id, true);
   }
   card({job, image}) {
     const img = el("img", {alt: job.prompt, width: 160, height: 160}), mark = el("input", {type: "checkbox", "aria-label": "mark for comparison", oninput: e => this.mark(image.id, e.target.checked)});
-    const card = el("figure", {class: "drawn", role: "listitem", "data-id": image.id, tabindex: 0, onclick: () => this.choose(image.id)}, img,
-      el("figcaption", {}, make("div", job.prompt, "words"), make("div", `seed ${image.seed} · ${image.size} · ${job.steps} steps · guidance ${job.guidance} · ${job.model}`, "dim"),
+    const card = el("figure", {class: "drawn", role: "listitem", "data-id": image.id, tabindex: 0, onclick: () => this.choose(image.id), onkeydown: e => e.key === "Enter" && e.target === card && this.choose(image.id)}, img,
+      el("figcaption", {}, make("div", job.prompt, "words"), make("div", `seed ${image.seed} · ${image.size} · ${job.steps} steps · guidance ${job.guidance} · ${job.model}${job.device && job.device !== "auto" ? ` on ${job.device}` : ""}`, "dim"),
         el("div", {class: "filters"}, button("Again", () => this.again(job, image.seed)), button("Vary", () => this.again(job)), button("Use", () => this.view.use(job, image.seed)), button("Download", () => this.save(job, image)), el("label", {class: "dim"}, mark, " compare"))));
     this.seen.observe(card);
     return card;
@@ -34,7 +36,7 @@ export class Gallery {
   }
   settings(job, seed) {
     const body = {};
-    for (const name of ["prompt", "negative_prompt", "model", "size", "steps", "guidance", "output_format"]) if (job[name] !== undefined) body[name] = job[name];
+    for (const name of ["prompt", "negative_prompt", "model", "size", "steps", "guidance", "output_format", "device"]) if (job[name] !== undefined) body[name] = job[name];
     return {...body, ...(job.type ? {type: job.type} : {}), n: 1, ...(seed === undefined ? {} : {seed})};
   }
   again(job, seed) {
@@ -57,6 +59,7 @@ export class Gallery {
   mark(id, on) {
     this.marked = this.marked.filter(m => m !== id);
     if (on) this.marked.push(id);
+    patch({compare: this.marked.slice(-2).join(",")});
     if (this.marked.length < 2) return this.compare.replaceChildren();
     const [a, b] = this.marked.slice(-2), picture = el("ls-picture", {});
     this.compare.replaceChildren(make("h3", "Compare these two"), picture);

@@ -1,7 +1,7 @@
 // One run: its program, the tree of its tensors, and the tensor that is chosen.
 import {linkTo, patch} from "../base/address.js";
 import {read} from "../base/api.js";
-import {button, el, make, options} from "../base/dom.js";
+import {el, make, options} from "../base/dom.js";
 import {viewKeys} from "../base/keys.js";
 import {bytesText, matcher, short, timeText} from "../base/numbers.js";
 import {failureCard} from "../parts/failure.js";
@@ -17,13 +17,13 @@ export class RunView {
     this.filter = el("input", {type: "search", placeholder: "part of a name, or a glob", "aria-label": "filter tensors", value: address.params.filter || "", oninput: () => this.refresh()});
     this.step = el("select", {"aria-label": "denoising step", hidden: true, oninput: () => this.refresh()});
     this.count = make("span", "", "dim"), this.head = el("div", {}), this.problem = el("div", {});
-    this.table = el("ls-table", {label: "tensors"}), this.right = el("div", {class: "right"});
+    this.table = el("ls-table", {label: "tensors", tree: true}), this.right = el("div", {class: "right"});
     box.append(el("div", {class: "columns"}, el("div", {class: "left"}, el("div", {class: "head"}, this.head, el("div", {class: "filters"}, this.filter, this.step, this.count)), this.problem, this.table), this.right));
-    const row = i => this.rows[i], stat = (title, column) => ({title, width: "76px", cls: "number", text: id => typeof id === "string" ? "" : short(row(id)[column])});
+    const row = i => this.rows[i], stat = (title, column) => ({title, width: "84px", cls: "number", text: id => typeof id === "string" ? "" : short(row(id)[column])});
     this.table.columns = [
-      {title: "tensor", width: "minmax(230px, 2fr)", fill: (cell, id) => this.tree.cell(cell, id, this.label(id))},
+      {title: "tensor", width: "minmax(190px, 2fr)", fill: (cell, id) => this.tree.cell(cell, id, this.label(id))},
       {title: "shape", width: "112px", text: id => typeof id === "string" ? `${this.tree.byPath.get(id).all} tensors` : row(id)[SHAPE].join(" × ") || "scalar"},
-      {title: "dtype", width: "54px", text: id => typeof id === "string" ? "" : row(id)[DTYPE]}, stat("mean", MEAN), stat("std", STD), stat("min", MIN), stat("max", MAX)];
+      {title: "dtype", width: "62px", text: id => typeof id === "string" ? "" : row(id)[DTYPE]}, stat("mean", MEAN), stat("std", STD), stat("min", MIN), stat("max", MAX)];
     this.table.rowClass = id => typeof id === "string" ? "" : row(id)[ODD] ? "mismatch" : row(id)[KEPT] ? "" : "unread";
     this.table.decorate = (element, id) => typeof id === "string" ? element.setAttribute("aria-expanded", this.tree.open.has(id)) : element.removeAttribute("aria-expanded");
     this.table.addEventListener("choose", e => typeof e.detail === "string" ? this.fold(e.detail) : this.choose(e.detail));
@@ -39,8 +39,9 @@ export class RunView {
   }
   keys() {
     const by = d => () => {
-      const ids = this.table.ids.filter(id => typeof id === "number"), k = ids.indexOf(this.chosen);
-      if (ids.length) this.choose(ids[Math.max(0, Math.min(ids.length - 1, k + d))], true);
+      // Of what a filter leaves, or of all: a module that is folded opens.
+      const ids = this.flat ? this.table.ids : null, last = (ids || this.rows).length - 1, k = Math.max(0, Math.min(last, (ids ? ids.indexOf(this.chosen) : this.chosen) + d));
+      if (last >= 0) this.choose(ids ? ids[k] : k, true);
     };
     const step = d => () => {
       const same = this.overSteps(this.chosen), k = same.indexOf(this.chosen);
@@ -121,4 +122,3 @@ export class RunView {
     return r ? this.rows.map((_, k) => k).filter(k => [NAME, ROLE, PASS, HIT].every(c => this.rows[k][c] === r[c])) : [];
   }
 }
-export const againButton = run => button("Try again", run);

@@ -1,11 +1,13 @@
 // Runs: the list of them, and one with its tensors.
-import {go, linkTo, patch} from "../base/address.js";
+import {go, patch} from "../base/address.js";
 import {read} from "../base/api.js";
 import {button, el, make} from "../base/dom.js";
 import {viewKeys} from "../base/keys.js";
 import {bytesText, matcher, timeText} from "../base/numbers.js";
 import {emptyBox, failureCard} from "../parts/failure.js";
 import "../parts/table.js";
+
+const FIRST = 100, MOST = 10000;  // what one sees at once comes first
 
 export function open(box, address) {
   let inner = null, shown = null;
@@ -25,12 +27,11 @@ export function open(box, address) {
 
 class RunList {
   constructor(box, address) {
-    this.runs = [], this.reference = address.params.reference || "";
+    this.runs = [], this.total = 0, this.reference = address.params.reference || "";
     this.filter = el("input", {type: "search", placeholder: "filter by name, id or status", "aria-label": "filter runs", value: address.params.filter || "", oninput: () => this.refresh()});
     this.count = make("span", "", "dim"), this.bar = el("span", {class: "filters"}), this.problem = el("div", {});
     this.table = el("ls-table", {label: "runs", class: "fills"});
-    const page = el("div", {class: "columns", style: undefined}, el("div", {class: "left"}, el("div", {class: "head"}, make("h1", "Runs", "title"), el("div", {class: "filters"}, this.filter, this.count), this.bar), this.problem, this.table));
-    page.classList.add("lone");
+    const page = el("div", {class: "columns lone"}, el("div", {class: "left"}, el("div", {class: "head"}, make("h1", "Runs", "title"), el("div", {class: "filters"}, this.filter, this.count), this.bar), this.problem, this.table));
     box.append(page);
     const of = i => this.runs[i];
     this.table.columns = [
@@ -38,8 +39,8 @@ class RunList {
       {title: "recorded", width: "140px", text: i => timeText(of(i).created), sort: true}, {title: "size", width: "84px", cls: "number", text: i => bytesText(of(i).bytes), sort: true},
       {title: "id", width: "minmax(190px, 1fr)", text: i => of(i).id, sort: true}];
     this.table.rowClass = i => `${of(i).status}${of(i).id === this.reference ? " first" : ""}`;
-    this.sort = null;
-    this.table.addEventListener("sort", e => (this.sort = {column: e.detail, down: this.sort?.column === e.detail ? !this.sort.down : e.detail > 1}, this.table.mark(e.detail, this.sort.down), this.refresh()));
+    this.sortBy(address.params.sort);
+    this.table.addEventListener("sort", e => (this.sortBy(`${e.detail}${(this.sort?.column === e.detail ? !this.sort.down : e.detail > 1) ? "-" : ""}`), this.refresh()));
     this.table.addEventListener("choose", e => this.choose(e.detail));
     this.table.addEventListener("open", e => e.detail !== undefined && go("runs", of(e.detail).id));
     viewKeys([{keys: "j", words: "next run", run: () => this.table.move(1)}, {keys: "k", words: "previous run", run: () => this.table.move(-1)}, {keys: "Enter", words: "open the run", run: () => this.chosen && go("runs", this.chosen.id)},
@@ -47,31 +48,46 @@ class RunList {
       () => this.runs.map(r => ({words: `${r.name || r.id} · ${r.id}`, kind: "run", run: () => go("runs", r.id)})));
     this.load(), this.timer = setInterval(() => document.hidden || this.load(), 5000);
   }
-  close() { clearInterval(this.timer); }
-  address() {}
+  close() { this.closed = true, clearInterval(this.timer); }
+  address(now) {
+    this.filter.value = now.params.filter || "", this.reference = now.params.reference || "", this.sortBy(now.params.sort);
+    this.refresh(), this.choose(this.table.chosen);
+  }
+  // "3-": by the fourth column, the largest first.
+  sortBy(text) {
+    const found = (text || "").match(/^([0-4])(-?)$/);
+    this.sort = found && {column: Number(found[1]), down: found[2] === "-"};
+    if (found) this.table.mark(this.sort.column, this.sort.down);
+  }
   get chosen() { return this.table.chosen === undefined ? null : this.runs[this.table.chosen]; }
   async load() {
     try {
-      const runs = (await read("runs/list", {limit: 10000})).runs, was = this.chosen?.id, text = JSON.stringify(runs);
-      this.problem.replaceChildren();
-      if (text === this.text) return;
-      this.text = text, this.runs = runs;
-      this.table.chosen = was === undefined ? undefined : runs.findIndex(r => r.id === was);
-      if (this.table.chosen < 0) this.table.chosen = undefined;
-      this.refresh(), this.choose(this.table.chosen);
+      const some = await read("runs/list", {limit: this.runs.length ? MOST : FIRST});
+      this.take(some);
+      if (some.next_from && !this.closed) this.take(await read("runs/list", {limit: MOST}));
     } catch (error) { this.problem.replaceChildren(failureCard(error, () => this.load())); }
+  }
+  take({runs, total}) {
+    const was = this.chosen?.id, text = JSON.stringify(runs);
+    if (this.closed) return;
+    this.problem.replaceChildren(...(runs.length ? [] : [emptyBox("No run was recorded yet.", "lockstep record -- python your_script.py\nlockstep --debug generate --prompt \"three green stars\"")]));
+    this.table.hidden = this.bar.hidden = !runs.length;
+    if (text === this.text) return;
+    this.text = text, this.runs = runs, this.total = total;
+    this.table.chosen = was === undefined ? undefined : runs.findIndex(r => r.id === was);
+    if (this.table.chosen < 0) this.table.chosen = undefined;
+    this.refresh(), this.choose(this.table.chosen);
   }
   refresh() {
     const named = matcher(this.filter.value.trim()), ids = [];
-    patch({filter: this.filter.value.trim()});
+    patch({filter: this.filter.value.trim(), sort: this.sort ? `${this.sort.column}${this.sort.down ? "-" : ""}` : ""});
     this.runs.forEach((r, i) => named(`${r.name} ${r.id} ${r.status}`) && ids.push(i));
     if (this.sort) {
       const key = [r => r.name, r => r.status, r => r.created, r => r.bytes, r => r.id][this.sort.column];
       ids.sort((a, b) => (key(this.runs[a]) < key(this.runs[b]) ? -1 : key(this.runs[a]) > key(this.runs[b]) ? 1 : 0) * (this.sort.down ? -1 : 1));
     }
-    this.count.textContent = `${ids.length} of ${this.runs.length}`;
+    this.count.textContent = `${ids.length} of ${this.total}`;
     this.table.show(ids);
-    this.problem.replaceChildren(...(this.runs.length ? [] : [emptyBox("No run was recorded yet.", "lockstep record -- python your_script.py\nlockstep --debug generate --prompt \"three green stars\"")]));
   }
   choose(i) {
     if (i !== undefined) this.table.choose(i);
@@ -89,4 +105,3 @@ class RunList {
     if (this.chosen && this.reference && this.chosen.id !== this.reference) go("compare", "", {reference: this.reference, candidate: this.chosen.id});
   }
 }
-export const runLink = id => linkTo("runs", id);

@@ -1,9 +1,10 @@
-// Server: what runs here: models, queue, memory and metrics as small charts, versions, what the machine offers.
+// Server: what runs here: queue, metrics as small charts, models and what they hold of memory, what the machine offers.
 import {linkTo} from "../base/address.js";
 import {read, request} from "../base/api.js";
 import {onEvent} from "../base/events.js";
-import {button, el, facts, make} from "../base/dom.js";
+import {el, facts, make} from "../base/dom.js";
 import {viewKeys} from "../base/keys.js";
+import {parseMetrics} from "../base/metrics.js";
 import {bytesText, secsText} from "../base/numbers.js";
 import {failureCard} from "../parts/failure.js";
 import {lineChart} from "../parts/lines.js";
@@ -11,18 +12,9 @@ import {plainTable} from "../parts/table.js";
 
 const KEPT = 120, EVERY_MS = 2000;
 
-// Prometheus text as a map of name and labels to numbers.
-export function parseMetrics(text) {
-  const out = new Map();
-  for (const line of text.split("\n")) {
-    const found = line.match(/^([a-zA-Z_:][\w:]*)(\{.*\})?\s+(\S+)/);
-    if (found && !line.startsWith("#")) out.set(found[1] + (found[2] || ""), found[3] === "+Inf" ? Infinity : Number(found[3]));
-  }
-  return out;
-}
-
-const unitOf = name => /bytes/.test(name) ? bytesText : /seconds|secs/.test(name) ? secsText : v => Number.isInteger(v) ? String(v) : v.toPrecision(4);
-const wordsOf = name => name.replace(/^lockstep_/, "").replace(/_total\b/, "").replace(/_/g, " ").replace(/\{(.*)\}/, (_, l) => ` (${l.replace(/\w+="([^"]*)"/g, "$1")})`);
+const countText = v => Number.isInteger(v) ? String(v) : v.toPrecision(4);
+const unitOf = name => /_bytes(_|$)/.test(name) ? bytesText : /_seconds(_|$)/.test(name) ? secsText : countText;
+const wordsOf = m => [m.name.replace(/^lockstep_/, "").replace(/_(total|seconds)\b/g, "").replace(/(_\w+)_bytes$/, "$1").replace(/_/g, " "), ...m.labels].join(": ");
 
 export function open(box) {
   const view = new ServerView(box);
@@ -31,9 +23,12 @@ export function open(box) {
 
 class ServerView {
   constructor(box) {
-    this.history = new Map(), this.charts = new Map();
-    this.health = el("div", {class: "chips"}), this.chartBox = el("div", {class: "charts"}), this.models = el("div", {}), this.queue = el("div", {}), this.doctor = el("div", {}), this.problem = el("div", {});
-    box.append(el("div", {class: "pad"}, make("h1", "Server", "title"), this.health, this.problem, this.chartBox, this.models, this.queue, make("h2", "Machine"), this.doctor));
+    this.charts = new Map();
+    const part = (title, ...children) => el("section", {"aria-label": title}, make("h2", title), ...children);
+    this.health = el("div", {class: "chips"}), this.problem = el("div", {}), this.now = el("div", {class: "charts"}), this.times = el("div", {class: "charts"}), this.counted = el("div", {class: "chips"}), this.parts = el("div", {}), this.models = el("div", {}), this.queue = el("div", {}), this.doctor = el("div", {}, make("div", "looking …", "dim"));
+    this.drawing = [part("Queue", this.queue), part("Models", this.models, this.parts), part("Times", this.times), part("Since the start", this.counted)];
+    box.append(el("div", {class: "pad", tabindex: 0}, make("h1", "Server", "title"), this.health, this.problem, part("Now", this.now), ...this.drawing, part("Machine", this.doctor)));
+    this.drawing.forEach(s => s.hidden = true);
     viewKeys([]);
     this.load(), this.timer = setInterval(() => document.hidden || this.measure(), EVERY_MS), this.stop = onEvent(e => e.name.startsWith("job.") && this.loadQueue());
   }
@@ -50,38 +45,45 @@ class ServerView {
   async measure() {
     try {
       const h = await read("health");
-      this.health.replaceChildren(...[`version ${h.version}`, `home ${h.home}`, `${h.live_sessions} live sessions`, `${h.long_calls} long calls`].map(w => make("span", w, "chip")));
-      this.point("live sessions", h.live_sessions), this.point("long calls", h.long_calls);
+      this.health.replaceChildren(...[`version ${h.version}`, `home ${h.home}`].map(w => make("span", w, "chip")));
+      this.point(this.now, "live sessions", h.live_sessions, countText, "Programs in the debugger."), this.point(this.now, "long calls", h.long_calls, countText, "Operations under way that take their time.");
       this.problem.replaceChildren();
     } catch (error) { return this.problem.replaceChildren(failureCard(error, () => this.load())); }
-    try {
-      const metrics = parseMetrics(await (await request("/metrics")).text());
-      for (const [name, value] of metrics) if (!/_bucket|_created/.test(name) && isFinite(value)) this.point(name, value);
-    } catch { /* a service that does not draw has none */ }
+    try { this.showMetrics(parseMetrics(await (await request("/metrics")).text())); } catch { /* a service that does not draw has none */ }
   }
-  point(name, value) {
-    if (!this.history.has(name)) {
-      if (this.history.size >= 40) return;
-      this.history.set(name, []);
-      const shown = make("div", "", "value"), chart = lineChart([], [], {axis: false, words: wordsOf(name)});
-      this.charts.set(name, {shown, chart}), this.chartBox.append(el("div", {class: "card"}, make("div", wordsOf(name), "dim"), shown, chart.canvas));
+  showMetrics(metrics) {
+    const counted = [], parts = [];
+    for (const m of metrics) {
+      if (m.kind === "histogram") m.count && this.point(this.times, wordsOf(m), m.sum / m.count, unitOf(m.name), m.help, `mean of ${m.count}`);
+      else if (m.kind === "counter") counted.push(el("span", {class: "chip", title: m.help}, `${wordsOf(m)} `, make("b", unitOf(m.name)(m.value))));
+      else if (m.name === "lockstep_model_part_bytes") parts.push({cells: [m.labels.join(" "), bytesText(m.value)]});
+      else this.point(this.now, wordsOf(m), m.value, unitOf(m.name), m.help);
     }
-    const past = this.history.get(name), {shown, chart} = this.charts.get(name);
+    this.counted.replaceChildren(...counted);
+    this.parts.replaceChildren(...(parts.length ? [make("h3", "In memory"), plainTable(["part", "#size"], parts, "fits")] : [make("div", "Nothing is loaded; a model is when it is first asked for.", "dim")]));
+    this.drawing.forEach(s => s.hidden = false);
+  }
+  point(box, name, value, unit, help, note) {
+    if (!this.charts.has(name)) {
+      const shown = make("span", "", "value"), beside = make("span", "", "dim"), chart = lineChart([], [], {axis: false, words: `${name} over the last minutes`});
+      this.charts.set(name, {shown, beside, chart, past: []}), box.append(el("div", {class: "card", title: help}, make("div", name, "dim"), el("div", {class: "values"}, shown, beside), chart.canvas));
+    }
+    const {shown, beside, chart, past} = this.charts.get(name);
     past.push(value);
     if (past.length > KEPT) past.shift();
-    shown.textContent = unitOf(name)(value), chart.set(past.map((_, k) => `${(k - past.length + 1) * EVERY_MS / 1000} s`), [{name: wordsOf(name), values: past}]);
+    shown.textContent = unit(value), beside.textContent = note || "";
+    chart.set(past.map((_, k) => `${(k - past.length + 1) * EVERY_MS / 1000} s`), [{name, values: past}]);
   }
   async loadModels() {
     try {
       const list = (await read("models")).data;
-      this.models.replaceChildren(make("h2", "Models"), plainTable(["model", "class", "does", "size", "#steps", "#guidance"], list.map(m => ({cells: [m.id, m.class || "", m.type || "", m.size || "", String(m.steps ?? ""), String(m.guidance ?? "")]}))));
+      this.models.replaceChildren(list.length ? plainTable(["model", "class", "does", "size", "#steps", "#guidance"], list.map(m => ({cells: [m.id, m.class || "", m.type || "", m.size || "", String(m.steps ?? ""), String(m.guidance ?? "")]}))) : make("div", "none", "dim"));
     } catch { this.models.replaceChildren(); }
   }
   async loadQueue() {
     try {
-      const jobs = (await read("jobs")).data || [];
-      this.queue.replaceChildren(make("h2", "Queue"), jobs.length ? plainTable(["job", "state", "model", "prompt"], jobs.slice(0, 50).map(j => ({cells: [el("a", {href: linkTo("draw", "", {job: j.id})}, j.id), j.status || j.state, j.model || "", j.prompt || ""]}))) : make("div", "nothing waits", "dim"));
+      const jobs = ((await read("jobs")).data || []).filter(j => j.status === "queued" || j.status === "running");
+      this.queue.replaceChildren(jobs.length ? plainTable(["job", "state", "model", "device", "prompt"], jobs.slice(0, 50).map(j => ({cells: [el("a", {href: linkTo("draw", "", {job: j.id})}, j.id), j.status, j.model || "", j.device || "", j.prompt || ""]}))) : make("div", "nothing waits", "dim"));
     } catch { this.queue.replaceChildren(); }
   }
 }
-export const reload = run => button("Reload", run);

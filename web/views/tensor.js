@@ -1,5 +1,5 @@
 // A tensor of a run: heat map with slice pickers, histogram, statistics of each channel, its way over the steps, export.
-import {here, patch} from "../base/address.js";
+import {here, patch, windowOf, windowText} from "../base/address.js";
 import {floatsOf, read, readBytes} from "../base/api.js";
 import {button, el, facts, make, options} from "../base/dom.js";
 import {num, short} from "../base/numbers.js";
@@ -24,10 +24,10 @@ export function npyParts(dtype, shape, bytes) {
 export class TensorView {
   constructor(box, run) {
     this.box = box, this.run = run, this.picked = [];
-    this.title = make("h2", "", "mono title"), this.chips = el("div", {class: "chips"}), this.pickers = el("div", {class: "filters", "aria-label": "slice"});
+    this.title = make("h2", "", "mono title"), this.chips = el("div", {class: "chips"}), this.pickers = el("div", {class: "filters", role: "group", "aria-label": "slice"});
     this.heat = el("ls-heat", {}), this.side = el("div", {}), this.over = el("div", {}), this.problem = el("div", {});
     box.append(this.title, this.chips, this.problem, this.pickers, this.heat, this.side, this.over);
-    this.heat.addEventListener("moved", e => patch({window: Object.keys(e.detail).length ? [e.detail.top, e.detail.left, e.detail.rows, e.detail.columns].join(",") : ""}));
+    this.heat.addEventListener("moved", e => patch({window: windowText(e.detail)}));
     this.number = 0;
   }
   get row() { return this.run.rows[this.i]; }
@@ -57,17 +57,16 @@ export class TensorView {
     this.heat.hidden = this.pickers.hidden = !r[KEPT];
     this.problem.replaceChildren(...(r[KEPT] ? [] : [el("div", {class: "card"}, "Only the statistics of this tensor were kept. To see its values: ", make("code", `lockstep record --full '${r[NAME]}' -- …`))]));
     this.side.replaceChildren(), this.over.replaceChildren();
-    if (r[KEPT]) this.look(now.window ? now.window.split(",").map(Number) : null);
+    if (r[KEPT]) this.look(windowOf(now.window));
     this.timeLine();
   }
-  async look(window) {
+  async look(window = {}) {
     const number = ++this.number, question = this.question;
     patch({slice: this.slice});
-    const [top, left, rows, columns] = window || [];
     const heat = this.heat.show(async (part, cells, signal) => {
       const map = await readBytes("tensors/heat", {...question, ...part, height: cells, width: cells}, {signal});
       return {...map, cells: floatsOf(map, map.height * map.width)};
-    }, window ? {top, left, rows, columns} : {});
+    }, window);
     try {
       const [, histogram] = await Promise.all([heat, read("tensors/histogram", question)]);
       if (number !== this.number) return;
