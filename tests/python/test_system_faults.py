@@ -61,8 +61,8 @@ def test_memory_that_is_never_given_again_ends_in_words(tmp_path):
         server.close()
 
 
-# Each verb of `debug` is one request to the service, as `debug sessions` is.
-GROUPS = {"debug"}
+# Each verb of these is one request to the service, as `debug sessions` is.
+GROUPS = {"debug", "jobs"}
 
 
 def words_of(command):

@@ -132,10 +132,38 @@ cmd_tsan() {
   tools/dev/tsan.sh "$@"
 }
 
+# wheel [--try [SUITE...]]: build the wheel into dist/, and check its size and what it needs
+#   --try   also install and use it in a bare Debian, made with debootstrap (default: bookworm trixie); needs root
+cmd_wheel() {
+  cmd_setup
+  cmd_build lockstep >&2
+  tools/dev/wheel.sh
+  [ "${1:-}" = --try ] || return 0
+  shift
+  [ $# -gt 0 ] || set -- bookworm trixie
+  command -v debootstrap >/dev/null || install_packages packages-bare.txt
+  local suite
+  for suite in "$@"; do
+    say "the wheel in a bare Debian $suite"
+    tools/dev/bare_debian.sh "$suite"
+  done
+}
+
+# deb: build a Debian package into dist/
+cmd_deb() {
+  cmd_build lockstep >&2
+  cpack --config build/CPackConfig.cmake >&2
+  ls dist/lockstep_*.deb
+}
+
 # device-test: pack the CUDA tests for a machine that has a GPU
 #   Into dist/lockstep-device-test.tar.gz, at most 60 MB, with a script `run` inside: nothing has to be installed there but
 #   the driver and torch's own libraries.
-cmd_device-test() { cmd_build lockstep test_backend bench_cuda_steps; tools/dev/device-test.sh; }
+cmd_device-test() {
+  cmake --preset release -DLOCKSTEP_BENCHMARKS=ON >/dev/null
+  cmd_build lockstep test_backend bench_cuda_steps bench_cuda_pictures
+  tools/dev/device-test.sh
+}
 
 # arm64 [PROGRAM...]: compile all below the commands for 64-bit ARM and run test programs of it under qemu
 #   Into build-arm64, with the libraries' packages unpacked there. Installs a cross compiler and qemu. Without names the

@@ -91,6 +91,7 @@ def inputs(folder):
     (folder / "records.py").write_text(RECORDS)
     (folder / "few.py").write_text(FEW_RECORDS)
     (folder / "stages.py").write_text("import numpy as np\nfrom lockstep import checkpoint\nfor i in range(3):\n    checkpoint(f'stage.{i}', np.full((4, 5), 1 + (i == 1), 'f4'))\n")
+    (folder / "jobs.jsonl").write_text('{"id": "a", "kind": "compare", "reference": "good", "candidate": "good"}\n')
     (folder / "steps.py").write_text("import time\nfor i in range(3):\n    print(i)\n")
     (folder / "messages").write_text("".join(json.dumps(message) + "\n" for message in MESSAGES))
     (folder / "editor").write_bytes("".join(framed(message) for message in EDITOR).encode())
@@ -222,6 +223,8 @@ COMMANDS = [
     Command("profile compare", ["profile", "compare", "good", "bad"], status=2, slow=True),  # no profiles: it says so
     Command("serve stop", ["serve", "--stop"]),
     Command("serve", ["serve"], during=use_service, slow=True),
+    Command("jobs list", ["--json", "jobs", "list"], beside=("home/service",), after=end_sessions, slow=True),
+    Command("batch", ["batch", "jobs.jsonl", "--output", "made"], slow=True),
     Command("debug sessions", ["--json", "debug", "sessions"], beside=("home/sessions", "home/service"), after=end_sessions, slow=True),
     Command("coverage", ["coverage", "--lines", "--markdown", "made.md", "--html", "made.html", "--", sys.executable, "steps.py"], records=True, slow=True),
     Command("ledger", ["ledger", "good", "--report", "made.html", "--", sys.executable, "stages.py"], status=1, records=True, slow=True),
