@@ -20,7 +20,12 @@ LOCKSTEP = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build/bin/lockstep"))
 
 def secs_of(folder, name, *options):
     began = time.perf_counter()
-    subprocess.run([LOCKSTEP, "--quiet", "batch", "jobs.jsonl", "--output", name, "--threads", "1", *options], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [LOCKSTEP, "--quiet", "batch", "jobs.jsonl", "--output", name, "--threads", "1", *options],
+        cwd=folder,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     return time.perf_counter() - began
 
 
@@ -44,7 +49,9 @@ def ray_overhead(folder, python, count):
         "c = Cluster(initialize_head=True, head_node_args={'num_cpus': 1, 'include_dashboard': False}); "
         "print(c.address, flush=True); sys.stdin.read(); c.shutdown()"
     )
-    cluster = subprocess.Popen([python, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    cluster = subprocess.Popen(
+        [python, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     address = cluster.stdout.readline().strip()
     options = ["--engine", "ray", "--address", address, "--python", python]
     jobs = (folder / "jobs.jsonl").read_text()
@@ -54,7 +61,9 @@ def ray_overhead(folder, python, count):
     whole = secs_of(folder, "ray-all", *options)
     job = worked_secs(folder, "ray-all")
     over = (whole - start) / (count - 1) - job
-    print(f"Ray: {start:.2f} s for a batch of one job; then {1e3 * (job + over):.1f} ms a job of {1e3 * job:.1f} ms: {1e3 * over:.1f} ms more")
+    print(
+        f"Ray: {start:.2f} s for a batch of one job; then {1e3 * (job + over):.1f} ms a job of {1e3 * job:.1f} ms: {1e3 * over:.1f} ms more"
+    )
     cluster.stdin.close()
     cluster.wait()
 
@@ -65,7 +74,9 @@ def version(rounds):
         began = time.perf_counter()
         subprocess.run([LOCKSTEP, "--version"], check=True, stdout=subprocess.DEVNULL)
         times.append(time.perf_counter() - began)
-    print(f"lockstep --version: median {1e3 * statistics.median(times):.1f} ms, best {1e3 * min(times):.1f} ms of {rounds}")
+    print(
+        f"lockstep --version: median {1e3 * statistics.median(times):.1f} ms, best {1e3 * min(times):.1f} ms of {rounds}"
+    )
 
 
 def main():
@@ -79,8 +90,15 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        job = {"kind": "generate", "prompt": "a red circle on a white background", "size": options.size, "steps": options.steps}
-        (folder / "jobs.jsonl").write_text("".join(json.dumps({**job, "seed": seed}) + "\n" for seed in range(options.jobs)))
+        job = {
+            "kind": "generate",
+            "prompt": "a red circle on a white background",
+            "size": options.size,
+            "steps": options.steps,
+        }
+        (folder / "jobs.jsonl").write_text(
+            "".join(json.dumps({**job, "seed": seed}) + "\n" for seed in range(options.jobs))
+        )
         if options.only in (None, "version"):
             version(100)
         if options.only in (None, "workers"):

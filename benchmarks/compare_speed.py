@@ -1,7 +1,7 @@
 """`lockstep compare` against a NumPy loop with the same metrics, its memory, and the diagnosis of one pair of 4 M elements.
 
-    ./dev bench compare_speed                 750 tensors, 1 GB a run
-    ./dev bench compare_speed --tensors 3000  the full size: 4 GB a run
+./dev bench compare_speed                 750 tensors, 1 GB a run
+./dev bench compare_speed --tensors 3000  the full size: 4 GB a run
 """
 
 import argparse
@@ -23,7 +23,9 @@ BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep")
 
 def write_run(folder: Path, records) -> None:
     (folder / "tensors").mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps({"format": "lockstep-run", "version": 1, "id": folder.name, "status": "finished"}))
+    (folder / "run.json").write_text(
+        json.dumps({"format": "lockstep-run", "version": 1, "id": folder.name, "status": "finished"})
+    )
     with open(folder / "records.jsonl", "w", encoding="utf-8") as lines:
         for number, (name, role, array, *where) in enumerate(records):  # where: a step, a pass
             step, *passes = where or [None]
@@ -54,7 +56,9 @@ print(time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN).r
 
 
 def timed(command) -> tuple[float, float]:
-    seconds, megabytes, code = subprocess.run([sys.executable, "-c", TIMER, *command], stdout=subprocess.PIPE, check=True).stdout.split()
+    seconds, megabytes, code = subprocess.run(
+        [sys.executable, "-c", TIMER, *command], stdout=subprocess.PIPE, check=True
+    ).stdout.split()
     assert code in (b"0", b"1"), command
     return float(seconds), float(megabytes)
 
@@ -74,10 +78,14 @@ def main() -> None:
         ours, memory = min(timed([BINARY, "compare", str(home / "a"), str(home / "b"), "--json"]) for _ in range(3))
         started = time.monotonic()
         for number in range(arguments.tensors):
-            numpy_metrics(np.load(home / "b" / "tensors" / f"{number}.npy"), np.load(home / "a" / "tensors" / f"{number}.npy"))
+            numpy_metrics(
+                np.load(home / "b" / "tensors" / f"{number}.npy"), np.load(home / "a" / "tensors" / f"{number}.npy")
+            )
         theirs = time.monotonic() - started
         gigabytes = arguments.tensors * base.nbytes / 1e9
-        print(f"{arguments.tensors} pairs, {gigabytes:.2f} GB a run: {ours:.2f} s, {memory:.0f} MB; NumPy {theirs:.2f} s: {theirs / ours:.1f}x")
+        print(
+            f"{arguments.tensors} pairs, {gigabytes:.2f} GB a run: {ours:.2f} s, {memory:.0f} MB; NumPy {theirs:.2f} s: {theirs / ours:.1f}x"
+        )
         shutil.rmtree(home / "a"), shutil.rmtree(home / "b")
 
         # one failing pair of 4 M elements among its neighbours: shift and scale exchanged
@@ -92,7 +100,15 @@ def main() -> None:
         secs, memory = timed([BINARY, "compare", str(home / "c"), str(home / "d"), "--json"])
         print(f"diagnosis of one pair of 4 M elements: {secs:.2f} s, {memory:.0f} MB")
         n = rng.standard_normal(n.shape).astype(np.float32)
-        write_run(home / "e", [("net.b", "input", x), ("net.b.mod", "output", mod), ("net.b.norm", "input", x), ("net.b.norm", "output", n)])
+        write_run(
+            home / "e",
+            [
+                ("net.b", "input", x),
+                ("net.b.mod", "output", mod),
+                ("net.b.norm", "input", x),
+                ("net.b.norm", "output", n),
+            ],
+        )
         secs, memory = timed([BINARY, "compare", str(home / "c"), str(home / "e"), "--json"])
         print(f"the same where no family explains it: {secs:.2f} s, {memory:.0f} MB")
 
@@ -100,11 +116,24 @@ def main() -> None:
         shutil.rmtree(home / "c"), shutil.rmtree(home / "d"), shutil.rmtree(home / "e")
         x = rng.standard_normal((1366, 3072)).astype(np.float32)
         w, b = rng.standard_normal((3072, 3072)).astype(np.float32) / 55, rng.standard_normal(3072).astype(np.float32)
-        save_file({"net.proj.weight": w, "net.proj.bias": b, "net.other.weight": w[::-1].copy(), "net.other.bias": b}, home / "model.safetensors")
+        save_file(
+            {"net.proj.weight": w, "net.proj.bias": b, "net.other.weight": w[::-1].copy(), "net.other.bias": b},
+            home / "model.safetensors",
+        )
         y = x @ w.T + b
         for folder, result in (("c", y), ("d", y + 0.1 * np.sin(7 * y))):
             write_run(home / folder, [("net.proj", "input", x), ("net.proj", "output", result)])
-        secs, memory = timed([BINARY, "compare", str(home / "c"), str(home / "d"), "--json", "--weights", str(home / "model.safetensors")])
+        secs, memory = timed(
+            [
+                BINARY,
+                "compare",
+                str(home / "c"),
+                str(home / "d"),
+                "--json",
+                "--weights",
+                str(home / "model.safetensors"),
+            ]
+        )
         print(f"the same of a linear layer of 3072 by 3072: {secs:.2f} s, {memory:.0f} MB")
     finally:
         shutil.rmtree(home, ignore_errors=True)

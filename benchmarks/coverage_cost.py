@@ -25,7 +25,9 @@ pipeline("a red circle", num_inference_steps=4, width=128, height=128, true_cfg_
 def processor_secs(command, environment, folder):
     """Of the command and all that it started."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -46,7 +48,15 @@ def main():
         }
         if importlib.util.find_spec("coverage"):
             # By default it leaves installed packages out; what is asked here is what of them runs.
-            ways["coverage.py, lines of all packages"] = [sys.executable, "-m", "coverage", "run", "--include=*", f"--data-file={folder}/data", script]
+            ways["coverage.py, lines of all packages"] = [
+                sys.executable,
+                "-m",
+                "coverage",
+                "run",
+                "--include=*",
+                f"--data-file={folder}/data",
+                script,
+            ]
         else:
             print("coverage.py is not installed")
         secs = {name: [] for name in ways}
@@ -54,7 +64,9 @@ def main():
             for name, command in ways.items():
                 secs[name].append(processor_secs(command, environment, folder))
         bare = min(secs["bare"])
-        print(f"Python {sys.version.split()[0]}, minimum of {options.runs}, processor time of all processes; bare varied by x{max(secs['bare']) / bare:.2f}")
+        print(
+            f"Python {sys.version.split()[0]}, minimum of {options.runs}, processor time of all processes; bare varied by x{max(secs['bare']) / bare:.2f}"
+        )
         for name, values in secs.items():
             print(f"{name:<38} {min(values):6.2f} s   x{min(values) / bare:.3f}")
         print("bars: functions x1.05, lines x1.30")

@@ -122,7 +122,7 @@ def main():
     if options.processor:
         options.threads = 1
     ours, torch = Ours(options.threads, options.processor), Torch(options.threads, options.processor)
-    best = lambda line: min(ours.seconds(line) for _ in range(12))  # noqa: E731: a thread that wakes late halves a short one
+    best = lambda line: min(ours.seconds(line) for _ in range(12))  # noqa: E731  a thread that wakes late halves a short one
     per_thread = 625 * 96 * 128 * 64 * 2
     peak = {d: per_thread * options.threads / best(f"peak {d}") / 1e9 for d in ("bf16", "f32")}
     bandwidth = (256 << 21) / best("bandwidth 256") / 1e9
@@ -155,11 +155,17 @@ def main():
             streams = 3 if kind == "add_gated" else 2
             scale, unit, top = streams * sizes[0] * sizes[1] * (2 if dtype == "bf16" else 4) / 1e9, "GB/s", bandwidth
             verdict = f"{other / mine:.2f}x | 80 % of copy"
-        print(f"| {label} | {scale / mine:.1f} {unit} | {scale / other:.1f} ({name}) | {verdict} "
-              f"| {100 * scale / mine / top:.0f} % |", flush=True)
+        print(
+            f"| {label} | {scale / mine:.1f} {unit} | {scale / other:.1f} ({name}) | {verdict} "
+            f"| {100 * scale / mine / top:.0f} % |",
+            flush=True,
+        )
         if quantised:
-            print(f"| 4-bit group 64 {label} | {scale / four_bits:.1f} {unit} | | {mine / four_bits:.2f}x ours dense "
-                  f"| 0.9x | {100 * scale / four_bits / top:.0f} % |", flush=True)
+            print(
+                f"| 4-bit group 64 {label} | {scale / four_bits:.1f} {unit} | | {mine / four_bits:.2f}x ours dense "
+                f"| 0.9x | {100 * scale / four_bits / top:.0f} % |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

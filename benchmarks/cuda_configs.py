@@ -5,6 +5,7 @@
 BENCH_CUDA_STEPS is that program; case i has seed SEED + i. Needs torch and diffusers, which write the pipelines. Prints a JSON line
 a case and one of them all: worst relative error of any tap, pixel levels between the pictures.
 """
+
 import json
 import subprocess
 import sys
@@ -20,8 +21,14 @@ def run_case(bench, folder, seed):
     results = []
     for dtype in ["f32", "bf16"]:
         size = 16 * (1 + seed % 5)
-        done = subprocess.run([bench, "taps", str(folder), str(size), "3", dtype], capture_output=True, text=True, timeout=300)
-        answer = json.loads(done.stdout) if done.returncode == 0 else {"failed": done.returncode, "error": done.stderr.strip()[-300:]}
+        done = subprocess.run(
+            [bench, "taps", str(folder), str(size), "3", dtype], capture_output=True, text=True, timeout=300
+        )
+        answer = (
+            json.loads(done.stdout)
+            if done.returncode == 0
+            else {"failed": done.returncode, "error": done.stderr.strip()[-300:]}
+        )
         results.append({"seed": seed, "size": size, "dtype": dtype, **answer})
     return results
 
@@ -40,9 +47,20 @@ def main():
         print(json.dumps(one))
     for dtype in ["f32", "bf16"]:
         ran = [one for one in results if one["dtype"] == dtype and "failed" not in one]
-        print(json.dumps({"dtype": dtype, "configs": len(ran), "failed": count - len(ran), "taps": sum(one["taps"] for one in ran),
-                          "worst": max((one["worst"] for one in ran), default=None), "mean": sum(one["mean"] for one in ran) / max(1, len(ran)),
-                          "levels": max((max(one["levels"], one["levels_unheard"]) for one in ran), default=None)}), flush=True)
+        print(
+            json.dumps(
+                {
+                    "dtype": dtype,
+                    "configs": len(ran),
+                    "failed": count - len(ran),
+                    "taps": sum(one["taps"] for one in ran),
+                    "worst": max((one["worst"] for one in ran), default=None),
+                    "mean": sum(one["mean"] for one in ran) / max(1, len(ran)),
+                    "levels": max((max(one["levels"], one["levels_unheard"]) for one in ran), default=None),
+                }
+            ),
+            flush=True,
+        )
     return 1 if any("failed" in one for one in results) else 0
 
 

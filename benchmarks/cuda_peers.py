@@ -10,6 +10,7 @@
 
 Prints JSON lines: the median of 20 after warming up (3 for pictures).
 """
+
 import json
 import statistics
 import subprocess
@@ -68,8 +69,15 @@ def text_model():
     from transformers import Qwen2_5_VLTextConfig
     from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLTextModel
 
-    config = Qwen2_5_VLTextConfig(hidden_size=3584, intermediate_size=18944, num_hidden_layers=28, num_attention_heads=28,
-                                  num_key_value_heads=4, vocab_size=152064, max_position_embeddings=128000)
+    config = Qwen2_5_VLTextConfig(
+        hidden_size=3584,
+        intermediate_size=18944,
+        num_hidden_layers=28,
+        num_attention_heads=28,
+        num_key_value_heads=4,
+        vocab_size=152064,
+        max_position_embeddings=128000,
+    )
     module = random_module(lambda: Qwen2_5_VLTextModel(config))
     module.rotary_emb = type(module.rotary_emb)(config=config, device=DEVICE)
     return module
@@ -107,25 +115,57 @@ def step(size, tokens, how="eager"):
     prompt = torch.randn(1, tokens, 3584, device=DEVICE, dtype=DTYPE)
     mask = torch.ones(1, tokens, device=DEVICE, dtype=torch.bool)
     when = torch.tensor([0.5], device=DEVICE, dtype=DTYPE)
-    return timed(lambda: model(hidden_states=latents, encoder_hidden_states=prompt, encoder_hidden_states_mask=mask, timestep=when,
-                               img_shapes=[[(1, side, side)]], return_dict=False))
+    return timed(
+        lambda: model(
+            hidden_states=latents,
+            encoder_hidden_states=prompt,
+            encoder_hidden_states_mask=mask,
+            timestep=when,
+            img_shapes=[[(1, side, side)]],
+            return_dict=False,
+        )
+    )
 
 
 def picture(folder, size, steps):
     from diffusers import FlowMatchEulerDiscreteScheduler, QwenImagePipeline
     from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2Tokenizer
 
-    text = {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
-            "vocab_size": 152064, "max_position_embeddings": 128000,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}}
-    pipe = QwenImagePipeline(scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(folder, subfolder="scheduler"),
-                             vae=random_module(autoencoder),
-                             text_encoder=random_module(lambda: Qwen2_5_VLForConditionalGeneration(Qwen2_5_VLConfig(text_config=text))),
-                             tokenizer=Qwen2Tokenizer.from_pretrained(folder, subfolder="tokenizer"), transformer=transformer())
+    text = {
+        "hidden_size": 3584,
+        "intermediate_size": 18944,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "vocab_size": 152064,
+        "max_position_embeddings": 128000,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
+    }
+    pipe = QwenImagePipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(folder, subfolder="scheduler"),
+        vae=random_module(autoencoder),
+        text_encoder=random_module(lambda: Qwen2_5_VLForConditionalGeneration(Qwen2_5_VLConfig(text_config=text))),
+        tokenizer=Qwen2Tokenizer.from_pretrained(folder, subfolder="tokenizer"),
+        transformer=transformer(),
+    )
     pipe.set_progress_bar_config(disable=True)
     pipe.transformer.compile_repeated_blocks(fullgraph=True)
-    draw = lambda count: pipe(prompt="a red circle left of a blue square", negative_prompt=" ", true_cfg_scale=4.0, width=size, height=size,  # noqa: E731
-                              num_inference_steps=count, generator=torch.Generator().manual_seed(7)).images[0].save("/dev/shm/peer.png")
+
+    def draw(count):
+        return (
+            pipe(
+                prompt="a red circle left of a blue square",
+                negative_prompt=" ",
+                true_cfg_scale=4.0,
+                width=size,
+                height=size,  # noqa: E731
+                num_inference_steps=count,
+                generator=torch.Generator().manual_seed(7),
+            )
+            .images[0]
+            .save("/dev/shm/peer.png")
+        )
+
     draw(2)
     return timed(lambda: draw(steps), rounds=3, warm=0)
 
@@ -140,7 +180,9 @@ def noise(bench):
                 for count in [1, 255, 257, 4096, 65536, 270336, 1081345, 1 << 22]:
                     subprocess.run([bench, "noise", str(seed), name, str(count), str(file)], check=True)
                     ours = torch.frombuffer(bytearray(file.read_bytes()), dtype=dtype)
-                    theirs = torch.randn(count, device=DEVICE, dtype=dtype, generator=torch.Generator(DEVICE).manual_seed(seed)).cpu()
+                    theirs = torch.randn(
+                        count, device=DEVICE, dtype=dtype, generator=torch.Generator(DEVICE).manual_seed(seed)
+                    ).cpu()
                     bits = torch.int32 if dtype == torch.float32 else torch.int16
                     different += int((ours.view(bits) != theirs.view(bits)).sum())
                     checked += count

@@ -1,6 +1,6 @@
 """What an editor waits for through `lockstep dap`, beside debugpy's adapter in the same run: the same client, the same program, in turns.
 
-    python benchmarks/dap_cost.py [--steps 300] [--runs 3] [--json FILE]
+python benchmarks/dap_cost.py [--steps 300] [--runs 3] [--json FILE]
 """
 
 import argparse
@@ -57,8 +57,16 @@ def measure(command, script, environment, steps):
     began = time.perf_counter()
     client = DapClient(command, env=environment, stderr=subprocess.DEVNULL)
     try:
-        client.begin(breakpoints={script: [line_of(script, "# WIDE"), line_of(script, "# STEP")]}, program=str(script), python=sys.executable,
-                     cwd=str(script.parent), console="internalConsole", justMyCode=False, subProcess=False, redirectOutput=False)
+        client.begin(
+            breakpoints={script: [line_of(script, "# WIDE"), line_of(script, "# STEP")]},
+            program=str(script),
+            python=sys.executable,
+            cwd=str(script.parent),
+            console="internalConsole",
+            justMyCode=False,
+            subProcess=False,
+            redirectOutput=False,
+        )
         stop = client.stopped()
         found["launch to the first stop"] = [milliseconds(began)]
         thread = stop["threadId"]
@@ -118,7 +126,11 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder) / "program.py"
         script.write_text(SOURCE.format(many="\n".join(f"    v{n} = {n}" for n in range(10_000))))
-        environment = {**os.environ, "LOCKSTEP_HOME": str(pathlib.Path(folder) / "home"), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+        environment = {
+            **os.environ,
+            "LOCKSTEP_HOME": str(pathlib.Path(folder) / "home"),
+            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        }
         try:
             for _ in range(options.runs):
                 for name, command in ways.items():
@@ -126,9 +138,17 @@ def main():
                         rows[name].setdefault(item, []).extend(times)
         finally:
             subprocess.run([PROGRAM, "serve", "--stop"], env=environment, stderr=subprocess.DEVNULL)
-    print(f"\n{'milliseconds that a client waits: median, 90 % below':54}{'bar':>6}{'':>4}{'lockstep':>18}{'debugpy':>20}")
+    print(
+        f"\n{'milliseconds that a client waits: median, 90 % below':54}{'bar':>6}{'':>4}{'lockstep':>18}{'debugpy':>20}"
+    )
     shown = []
-    for item in ["next to stopped", "stack of 1,000 frames", "a page of 100 of 10,000 variables", "evaluate a number", "launch to the first stop"]:
+    for item in [
+        "next to stopped",
+        "stack of 1,000 frames",
+        "a page of 100 of 10,000 variables",
+        "evaluate a number",
+        "launch to the first stop",
+    ]:
         line = {"item": item, "bar_ms": BARS.get(item)}
         for name in ways:
             times = sorted(rows[name][item])

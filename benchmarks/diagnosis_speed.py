@@ -77,7 +77,11 @@ def activation():
 
 def gate_up():
     gate, up = normal(1, 341, 12288), normal(1, 341, 12288)
-    return [("net.b.gate_proj", "output", gate), ("net.b.up_proj", "output", up), ("net.b.down_proj", "input", silu(gate) * up)], {}
+    return [
+        ("net.b.gate_proj", "output", gate),
+        ("net.b.up_proj", "output", up),
+        ("net.b.down_proj", "input", silu(gate) * up),
+    ], {}
 
 
 def attention(tokens=1366, heads=24, width=128):
@@ -85,13 +89,20 @@ def attention(tokens=1366, heads=24, width=128):
     split = [x.reshape(tokens, heads, width).transpose(1, 0, 2) for x in (q, k, v)]
     y = softmax(split[0] @ split[1].transpose(0, 2, 1) / np.float32(width**0.5)) @ split[2]
     y = y.transpose(1, 0, 2).reshape(1, tokens, heads * width)
-    return [("net.b.attn.to_q", "output", q), ("net.b.attn.to_k", "output", k), ("net.b.attn.to_v", "output", v), ("net.b.attn.to_out.0", "input", y)], {}
+    return [
+        ("net.b.attn.to_q", "output", q),
+        ("net.b.attn.to_k", "output", k),
+        ("net.b.attn.to_v", "output", v),
+        ("net.b.attn.to_out.0", "input", y),
+    ], {}
 
 
 def conv(channels=96, size=209):
     x, w, b = normal(1, channels, size, size), normal(channels, channels, 3, 3) / 30, normal(channels)
     padded = np.pad(x[0], ((0, 0), (1, 1), (1, 1)))
-    y = b[:, None] + sum(w[:, :, i, j] @ padded[:, i : i + size, j : j + size].reshape(channels, -1) for i in range(3) for j in range(3))
+    y = b[:, None] + sum(
+        w[:, :, i, j] @ padded[:, i : i + size, j : j + size].reshape(channels, -1) for i in range(3) for j in range(3)
+    )
     return ([("vae.decoder.conv", "input", x), ("vae.decoder.conv", "output", y.reshape(x.shape))],
             {"vae.decoder.conv.weight": w, "vae.decoder.conv.bias": b})  # fmt: skip
 
@@ -127,7 +138,22 @@ def picture():
     return [("vae", "output", x), ("image", "checkpoint", x / 2 + np.float32(0.5))], {}
 
 
-STAGES = [norm, modulation, residual, linear, linear_wide, activation, gate_up, attention, conv, space_norm, layout, guidance, scheduler, picture]
+STAGES = [
+    norm,
+    modulation,
+    residual,
+    linear,
+    linear_wide,
+    activation,
+    gate_up,
+    attention,
+    conv,
+    space_norm,
+    layout,
+    guidance,
+    scheduler,
+    picture,
+]
 
 
 def gelu(x, c=np.float32(0.7978845608)):
@@ -147,7 +173,11 @@ def full_activation():
 FULL = {
     "linear": (full_linear, None, None),
     "activation": (full_activation, None, None),
-    "linear, bias missing": (full_linear, lambda records, weights: records[-1][2] - weights["net.proj.bias"], "linear.bias_missing"),
+    "linear, bias missing": (
+        full_linear,
+        lambda records, weights: records[-1][2] - weights["net.proj.bias"],
+        "linear.bias_missing",
+    ),
     "activation left out": (full_activation, lambda records, weights: records[0][2], "activation.missing"),
     "SiLU for GELU": (full_activation, lambda records, weights: silu(records[0][2]), "activation.kind"),
     "times two": (full_linear, lambda records, weights: 2 * records[-1][2], "affine.scale"),
@@ -182,7 +212,10 @@ def full_size(home: Path, wanted: list[str]) -> None:
         said = found[0]["cause"] if found else "nothing"
         bars = "bar 3" if cause else "bars 15, 1500 MB"
         right = "" if said == (cause or "nothing") else f", expected {cause or 'nothing'}"
-        print(f"{title:22s} {wrong.size / 1e6:4.1f} M elements: {seconds:5.2f} s, {memory:4.0f} MB ({bars}): {said}{right}", flush=True)
+        print(
+            f"{title:22s} {wrong.size / 1e6:4.1f} M elements: {seconds:5.2f} s, {memory:4.0f} MB ({bars}): {said}{right}",
+            flush=True,
+        )
         shutil.rmtree(home / "full")
 
 
@@ -206,7 +239,10 @@ def main() -> None:
             values = records[-1][2]
             command = compare_command(folder, records, with_noise(values), weights)
             seconds, memory = min(timed(command) for _ in range(2))
-            print(f"{stage.__name__:12s} {values.size / 1e6:4.1f} M elements: {seconds:5.2f} s (bar 5), {memory:4.0f} MB", flush=True)
+            print(
+                f"{stage.__name__:12s} {values.size / 1e6:4.1f} M elements: {seconds:5.2f} s (bar 5), {memory:4.0f} MB",
+                flush=True,
+            )
             if not arguments.keep:
                 shutil.rmtree(folder)
     finally:

@@ -22,8 +22,22 @@ MODELS = {"generate": "tiny", "edit": "tiny-edit"}
 
 
 def ours(verb, options, folder):
-    command = [os.environ.get("LOCKSTEP_BIN", ROOT / "build/bin/lockstep"), verb, "--model", ROOT / "models" / MODELS[verb], "--prompt",
-               PROMPTS[verb], "--seed", 7, "--dtype", options.dtype, "--threads", options.threads, "--output", folder / f"{verb}.png"]
+    command = [
+        os.environ.get("LOCKSTEP_BIN", ROOT / "build/bin/lockstep"),
+        verb,
+        "--model",
+        ROOT / "models" / MODELS[verb],
+        "--prompt",
+        PROMPTS[verb],
+        "--seed",
+        7,
+        "--dtype",
+        options.dtype,
+        "--threads",
+        options.threads,
+        "--output",
+        folder / f"{verb}.png",
+    ]
     command += ["--input-image", folder / "photo.png"] if verb == "edit" else []
     begin = time.perf_counter()
     subprocess.run([str(c) for c in command], check=True, capture_output=True)
@@ -42,15 +56,22 @@ def run_official(verb, dtype, threads, rounds, photo):
     settings = json.loads((model / "lockstep.json").read_text())
     pipeline = official.load(model, {"bf16": torch.bfloat16, "f32": torch.float32}[dtype])
     pipeline.set_progress_bar_config(disable=True)
-    arguments = {"negative_prompt": settings["negative_prompt"], "true_cfg_scale": settings["guidance"],
-                 "num_inference_steps": settings["steps"], "width": settings["width"], "height": settings["height"]}
+    arguments = {
+        "negative_prompt": settings["negative_prompt"],
+        "true_cfg_scale": settings["guidance"],
+        "num_inference_steps": settings["steps"],
+        "width": settings["width"],
+        "height": settings["height"],
+    }
     if verb == "edit":
         official.set_resolution(pipeline, settings["resolution"], settings["condition_resolution"])
     started, seconds = time.perf_counter() - begin, []
     for _ in range(rounds + 1):
         begin = time.perf_counter()
         picture = {"image": [official.open_picture(photo)]} if verb == "edit" else {}
-        image = pipeline(prompt=PROMPTS[verb], generator=torch.Generator().manual_seed(7), **arguments, **picture).images[0]
+        image = pipeline(
+            prompt=PROMPTS[verb], generator=torch.Generator().manual_seed(7), **arguments, **picture
+        ).images[0]
         image.save(pathlib.Path(photo).with_name(f"official-{verb}.png"))
         seconds.append(time.perf_counter() - begin)
     print(json.dumps({"start": started, "seconds": seconds[1:]}))
@@ -83,15 +104,31 @@ def main():
         (folder / "generate.png").rename(folder / "photo.png")
         for verb in options.only.split(","):
             mine = [ours(verb, options, folder) for _ in range(options.rounds)]
-            child = [sys.executable, __file__, "--child", verb, folder / "photo.png", "--dtype", options.dtype, "--threads",
-                     options.threads, "--rounds", options.rounds]
-            done = subprocess.run([str(c) for c in child], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            child = [
+                sys.executable,
+                __file__,
+                "--child",
+                verb,
+                folder / "photo.png",
+                "--dtype",
+                options.dtype,
+                "--threads",
+                options.threads,
+                "--rounds",
+                options.rounds,
+            ]
+            done = subprocess.run(
+                [str(c) for c in child], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
             theirs = json.loads(done.stdout.strip().splitlines()[-1])
             mine += [ours(verb, options, folder) for _ in range(options.rounds)]
             best, other = min(mine), min(theirs["seconds"])
             apart = levels(folder / f"{verb}.png", folder / f"official-{verb}.png")
-            print(f"| {verb} {options.dtype} | {best:.3f} s | {BARS[verb]} s | {other:.3f} s | {other / best:.2f}x "
-                  f"| {theirs['start']:.1f} s | {apart} levels |", flush=True)
+            print(
+                f"| {verb} {options.dtype} | {best:.3f} s | {BARS[verb]} s | {other:.3f} s | {other / best:.2f}x "
+                f"| {theirs['start']:.1f} s | {apart} levels |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

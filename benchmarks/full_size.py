@@ -44,10 +44,12 @@ def write(folder, layers):
     entries = []  # name, dtype, shape, two bytes to repeat (None: random)
     for name, (outputs, inputs) in linears.items():
         groups = inputs // GROUP
-        entries += [(name + ".weight", "U32", [outputs, inputs // 8], None),
-                    (name + ".scales", "BF16", [outputs, groups], b"\x03\x3b"),  # 0.002
-                    (name + ".biases", "BF16", [outputs, groups], b"\x83\xbc"),  # -0.016: the middle of 16 levels
-                    (name + ".bias", "BF16", [outputs], b"\x00\x00")]
+        entries += [
+            (name + ".weight", "U32", [outputs, inputs // 8], None),
+            (name + ".scales", "BF16", [outputs, groups], b"\x03\x3b"),  # 0.002
+            (name + ".biases", "BF16", [outputs, groups], b"\x83\xbc"),  # -0.016: the middle of 16 levels
+            (name + ".bias", "BF16", [outputs], b"\x00\x00"),
+        ]
     entries += [(name, "BF16", [size], b"\x80\x3f") for name, size in norms.items()]
     header, at = {}, 0
     for name, dtype, shape, _ in entries:
@@ -67,10 +69,19 @@ def write(folder, layers):
             begin, end = header[name]["data_offsets"]
             source = pattern * (1 << 20) if pattern else block
             while begin < end:
-                begin += file.write(source[:end - begin])
-    config = {"_class_name": "QwenImageTransformer2DModel", "attention_head_dim": 128, "axes_dims_rope": [16, 56, 56],
-              "guidance_embeds": False, "in_channels": 64, "joint_attention_dim": 3584, "num_attention_heads": 24,
-              "num_layers": layers, "out_channels": 16, "patch_size": 2}
+                begin += file.write(source[: end - begin])
+    config = {
+        "_class_name": "QwenImageTransformer2DModel",
+        "attention_head_dim": 128,
+        "axes_dims_rope": [16, 56, 56],
+        "guidance_embeds": False,
+        "in_channels": 64,
+        "joint_attention_dim": 3584,
+        "num_attention_heads": 24,
+        "num_layers": layers,
+        "out_channels": 16,
+        "patch_size": 2,
+    }
     (folder / "config.json").write_text(json.dumps(config))
     return at
 
@@ -88,16 +99,31 @@ def main():
         folder.mkdir(parents=True, exist_ok=True)
         print(f"wrote {write(folder, options.layers) / 1e9:.1f} GB of random 4-bit weights to {folder}")
     subprocess.run(["ninja", "-C", ROOT / "build", "bench_stages"], check=True, stdout=subprocess.DEVNULL)
-    answer = subprocess.run([ROOT / "build/bin/bench_stages", "transformer", folder, "bf16", str(options.size), "64",
-                             str(options.rounds), str(options.threads)], stdout=subprocess.PIPE, text=True, check=True)
+    answer = subprocess.run(
+        [
+            ROOT / "build/bin/bench_stages",
+            "transformer",
+            folder,
+            "bf16",
+            str(options.size),
+            "64",
+            str(options.rounds),
+            str(options.threads),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     result = json.loads(answer.stdout)
     best = min(result["seconds"])
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    print(f"{result['backend']}; machine with {total / 1e9:.1f} GB\n"
-          f"{options.layers} layers, 4-bit, {options.size}x{options.size}, 64 text tokens: load {result['loading']:.1f} s, "
-          f"one pass {best:.1f} s (rounds {', '.join(f'{s:.1f}' for s in result['seconds'])}), "
-          f"{result['operations'] / best / 1e9:.0f} GFLOP/s = {100 * result['operations'] / best / result['linear_rate']:.0f} % "
-          f"of a lone product, peak memory {result['peak_bytes'] / 1e9:.2f} GB")
+    print(
+        f"{result['backend']}; machine with {total / 1e9:.1f} GB\n"
+        f"{options.layers} layers, 4-bit, {options.size}x{options.size}, 64 text tokens: load {result['loading']:.1f} s, "
+        f"one pass {best:.1f} s (rounds {', '.join(f'{s:.1f}' for s in result['seconds'])}), "
+        f"{result['operations'] / best / 1e9:.0f} GFLOP/s = {100 * result['operations'] / best / result['linear_rate']:.0f} % "
+        f"of a lone product, peak memory {result['peak_bytes'] / 1e9:.2f} GB"
+    )
 
 
 if __name__ == "__main__":

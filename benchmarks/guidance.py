@@ -16,9 +16,23 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def seconds(options, size, run, folder):
-    command = [os.environ.get("LOCKSTEP_BIN", ROOT / "build/bin/lockstep"), "generate", "--prompt",
-               "a red circle left of a blue square", "--width", str(size), "--height", str(size), "--dtype", options.dtype,
-               "--guidance-run", run, "--output", f"{folder}/{run}.png", "--json"]
+    command = [
+        os.environ.get("LOCKSTEP_BIN", ROOT / "build/bin/lockstep"),
+        "generate",
+        "--prompt",
+        "a red circle left of a blue square",
+        "--width",
+        str(size),
+        "--height",
+        str(size),
+        "--dtype",
+        options.dtype,
+        "--guidance-run",
+        run,
+        "--output",
+        f"{folder}/{run}.png",
+        "--json",
+    ]
     command += ["--model", options.model] if options.model else []
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)["secs"]
 
@@ -36,8 +50,11 @@ def main():
             for _ in range(options.rounds):
                 for run in best:
                     best[run] = min(best[run], seconds(options, size, run, folder))
-            print(f"| {size} | {(size // 16) ** 2} | {best['passes']:.3f} s | {best['batch']:.3f} s "
-                  f"| {best['passes'] / best['batch']:.2f}x |", flush=True)
+            print(
+                f"| {size} | {(size // 16) ** 2} | {best['passes']:.3f} s | {best['batch']:.3f} s "
+                f"| {best['passes'] / best['batch']:.2f}x |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

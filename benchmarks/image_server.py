@@ -22,7 +22,10 @@ import image_load  # noqa: E402
 from diffusers_client import DiffusersServer  # noqa: E402
 from image_service import PROGRAM, EventStream, ImageServer  # noqa: E402
 
-PROMPTS = ("a red circle left of a blue square", "a blue square left of a red circle")  # of one length, never neighbours
+PROMPTS = (
+    "a red circle left of a blue square",
+    "a blue square left of a red circle",
+)  # of one length, never neighbours
 BENCH = str(pathlib.Path(PROGRAM).parent / "bench_image_server")
 
 
@@ -39,7 +42,12 @@ class PipelineAlone:
     """`generate` with its model loaded: the pipeline's own program, which draws the body of a request and says how long that took."""
 
     def __init__(self, threads):
-        self.process = subprocess.Popen([BENCH, "draw", str(ROOT / "models" / "tiny"), str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [BENCH, "draw", str(ROOT / "models" / "tiny"), str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def secs(self, body):
         self.process.stdin.write(json.dumps(body) + "\n")
@@ -71,13 +79,20 @@ def overhead(server, folder, options):
             pairs = []
             for i in range(options.pictures):
                 sides = [lambda body: (alone.secs(body), "alone"), lambda body: (served_secs(server, body), "served")]
-                took = {name: secs for secs, name in (side(bodies[i % 2]) for side in (sides if i % 2 else sides[::-1]))}
+                took = {
+                    name: secs for secs, name in (side(bodies[i % 2]) for side in (sides if i % 2 else sides[::-1]))
+                }
                 pairs.append((took["alone"], took["served"]))
             plain = statistics.median(pair[0] for pair in pairs)
             lower, extra, upper = statistics.quantiles(served - own for own, served in pairs)
             told(f"{size}, 20 steps: generate", f"{plain * 1000:8.2f} ms, median of {len(pairs)}")
             told(f"{size}, 20 steps: server", f"{statistics.median(pair[1] for pair in pairs) * 1000:8.2f} ms")
-            told(f"{size}: difference, median of pairs", f"{extra * 1000:8.2f} ms, {100 * extra / plain:+.2f} %", "5 ms and 1 %", extra <= 0.005 and extra <= 0.01 * plain)
+            told(
+                f"{size}: difference, median of pairs",
+                f"{extra * 1000:8.2f} ms, {100 * extra / plain:+.2f} %",
+                "5 ms and 1 %",
+                extra <= 0.005 and extra <= 0.01 * plain,
+            )
             told(f"{size}: half of the pairs lie within", f"{lower * 1000:+.2f} to {upper * 1000:+.2f} ms")
     finally:
         alone.close()
@@ -93,7 +108,19 @@ def previews(server, folder, options):
         before = {name: totals(server, name) for name in ("lockstep_preview_seconds", "lockstep_step_seconds")}
         largest = 0
         for _ in range(options.rounds):
-            stream = EventStream(server, "/v1/images/generations", "POST", {"prompt": PROMPTS[0], "size": size, "stream": True, "partial_images": 3, "steps": 12, "output_format": "png"})
+            stream = EventStream(
+                server,
+                "/v1/images/generations",
+                "POST",
+                {
+                    "prompt": PROMPTS[0],
+                    "size": size,
+                    "stream": True,
+                    "partial_images": 3,
+                    "steps": 12,
+                    "output_format": "png",
+                },
+            )
             while event := stream.next():
                 if event["event"].endswith("partial_image"):
                     largest = max(largest, len(event["data"]["b64_json"]) * 3 // 4)
@@ -103,7 +130,12 @@ def previews(server, folder, options):
             after = totals(server, name)
             means[name] = (after[0] - secs) / (after[1] - count)
         share = means["lockstep_preview_seconds"] / means["lockstep_step_seconds"]
-        told(f"{size}: preview of a step", f"{means['lockstep_preview_seconds'] * 1e6:.0f} us of {means['lockstep_step_seconds'] * 1000:.2f} ms, {100 * share:.2f} %", "1 %", share <= 0.01)
+        told(
+            f"{size}: preview of a step",
+            f"{means['lockstep_preview_seconds'] * 1e6:.0f} us of {means['lockstep_step_seconds'] * 1000:.2f} ms, {100 * share:.2f} %",
+            "1 %",
+            share <= 0.01,
+        )
         told(f"{size}: largest", f"{largest} bytes", "30 KB", largest <= 30000)
 
 
@@ -132,7 +164,13 @@ def connects(server, folder, options):
     job = server.job(prompt=PROMPTS[0], steps=1000, size="256x256")["id"]
     rounds = []
     for _ in range(4 * options.rounds):
-        done = subprocess.run([BENCH, "connect", str(server.port), server.token, "200"], check=True, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [BENCH, "connect", str(server.port), server.token, "200"],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         answers = [json.loads(line) for line in done.stdout.splitlines()]
         assert len(answers) == 200
         rounds.append((sum(one["status"] != 200 for one in answers), sorted(one["secs"] for one in answers)))
@@ -140,8 +178,16 @@ def connects(server, folder, options):
     lost = sum(count for count, _ in rounds)
     p99 = [times[197] for _, times in rounds]
     told("lost", f"{lost} of {200 * len(rounds)}", "0", lost == 0)
-    told(f"p99 of /v1/health, median of {len(rounds)} rounds", f"{statistics.median(p99) * 1000:.1f} ms", "50 ms", statistics.median(p99) <= 0.05)
-    told("p99 of the worst round; median of all answers", f"{max(p99) * 1000:.1f} ms; {statistics.median(times[100] for _, times in rounds) * 1000:.1f} ms")
+    told(
+        f"p99 of /v1/health, median of {len(rounds)} rounds",
+        f"{statistics.median(p99) * 1000:.1f} ms",
+        "50 ms",
+        statistics.median(p99) <= 0.05,
+    )
+    told(
+        "p99 of the worst round; median of all answers",
+        f"{max(p99) * 1000:.1f} ms; {statistics.median(times[100] for _, times in rounds) * 1000:.1f} ms",
+    )
 
 
 def streams(server, folder, options):
@@ -158,7 +204,9 @@ def streams(server, folder, options):
 
 
 def batches(server, folder, options):
-    print("8 pictures of the embedded model, against 8 alone: wall time; the server batches where it has found that faster")
+    print(
+        "8 pictures of the embedded model, against 8 alone: wall time; the server batches where it has found that faster"
+    )
     with tempfile.TemporaryDirectory() as other:
         single = ImageServer(other, "--batch-tokens", 0, threads=options.server)
         try:
@@ -168,12 +216,21 @@ def batches(server, folder, options):
                 batched = server.metric("lockstep_pictures_batched_total")
                 for i in range(options.rounds + 3):
                     for name in ways if i % 2 else list(ways)[::-1]:
-                        times[name].append(served_secs(ways[name], {"prompt": PROMPTS[0], "seed": 1, "n": 8, "size": size}))
+                        times[name].append(
+                            served_secs(ways[name], {"prompt": PROMPTS[0], "seed": 1, "n": 8, "size": size})
+                        )
                 batched = server.metric("lockstep_pictures_batched_total") - batched
-                middle = {name: statistics.median(values[3:]) for name, values in times.items()}  # behind what it tries first
+                middle = {
+                    name: statistics.median(values[3:]) for name, values in times.items()
+                }  # behind what it tries first
                 ratio = statistics.median(a / b for a, b in zip(times["alone"][3:], times["served"][3:], strict=True))
                 told(f"{size}: alone", f"{middle['alone']:.3f} s")
-                told(f"{size}: as served, {batched:.0f} of {8 * (options.rounds + 3)} batched", f"{middle['served']:.3f} s, x{ratio:.2f} as fast", "never slower (2 %)", ratio >= 0.98)
+                told(
+                    f"{size}: as served, {batched:.0f} of {8 * (options.rounds + 3)} batched",
+                    f"{middle['served']:.3f} s, x{ratio:.2f} as fast",
+                    "never slower (2 %)",
+                    ratio >= 0.98,
+                )
         finally:
             single.close()
 
@@ -193,7 +250,10 @@ def peer(server, folder, options):
             theirs.append(secs)
             beside.append(secs - drawing)
         told(f"ours, median of {len(ours)}", f"{1 / statistics.median(ours):.2f} requests a second")
-        told(f"{other.name}, median of {len(theirs)}", f"{1 / statistics.median(theirs):.2f} requests a second; ours is x{statistics.median(theirs) / statistics.median(ours):.2f} as fast")
+        told(
+            f"{other.name}, median of {len(theirs)}",
+            f"{1 / statistics.median(theirs):.2f} requests a second; ours is x{statistics.median(theirs) / statistics.median(ours):.2f} as fast",
+        )
         told(f"{other.name}: beside the pipeline's own time", f"{statistics.median(beside) * 1000:.2f} ms a request")
 
 
@@ -201,7 +261,16 @@ def load(server, folder, options):
     image_load.run(server, options.clients, options.load_secs, told)
 
 
-PARTS = {"overhead": overhead, "previews": previews, "cancels": cancels, "connects": connects, "streams": streams, "batches": batches, "peer": peer, "load": load}
+PARTS = {
+    "overhead": overhead,
+    "previews": previews,
+    "cancels": cancels,
+    "connects": connects,
+    "streams": streams,
+    "batches": batches,
+    "peer": peer,
+    "load": load,
+}
 
 
 def main():

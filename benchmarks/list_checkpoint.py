@@ -33,7 +33,11 @@ def write_checkpoint(folder):
         header = {}
         for i in range(PER_SHARD):
             name = f"transformer_blocks.{shard * PER_SHARD + i}.attn.to_q.weight"
-            header[name] = {"dtype": "BF16", "shape": [1024, BYTES // 2048], "data_offsets": [i * BYTES, (i + 1) * BYTES]}
+            header[name] = {
+                "dtype": "BF16",
+                "shape": [1024, BYTES // 2048],
+                "data_offsets": [i * BYTES, (i + 1) * BYTES],
+            }
             weight_map[name] = file
         text = json.dumps(header, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
@@ -60,18 +64,29 @@ def main():
 
         def python_process():
             start = time.perf_counter()
-            done = subprocess.run([sys.executable, "-c", LIST_IN_PYTHON, folder], capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                [sys.executable, "-c", LIST_IN_PYTHON, folder], capture_output=True, text=True, check=True
+            )
             assert done.stdout.split()[0] == "10000"
             return time.perf_counter() - start, float(done.stdout.split()[1])
 
-        text, as_json = best(9, lambda: ours("tensors", "list", folder)), best(9, lambda: ours("tensors", "list", folder, "--json"))
+        text, as_json = (
+            best(9, lambda: ours("tensors", "list", folder)),
+            best(9, lambda: ours("tensors", "list", folder, "--json")),
+        )
         runs = [python_process() for _ in range(5)]
         process, inside = min(run[0] for run in runs), min(run[1] for run in runs)
-    print(f"{SHARDS * PER_SHARD} tensors, {SHARDS} shards, {SHARDS * PER_SHARD * BYTES / 1e9:.0f} GB (sparse), load {os.getloadavg()[0]:.1f}")
+    print(
+        f"{SHARDS * PER_SHARD} tensors, {SHARDS} shards, {SHARDS * PER_SHARD * BYTES / 1e9:.0f} GB (sparse), load {os.getloadavg()[0]:.1f}"
+    )
     print(f"lockstep tensors list         {1e3 * text:7.1f} ms  whole process (goal: under 50)")
     print(f"lockstep tensors list --json  {1e3 * as_json:7.1f} ms  whole process")
-    print(f"Python safetensors            {1e3 * process:7.1f} ms  whole process, {1e3 * inside:.1f} ms without start and imports")
-    print(f"ratio                         {process / text:7.1f}x whole processes, {inside / text:.2f}x against Python without its start")
+    print(
+        f"Python safetensors            {1e3 * process:7.1f} ms  whole process, {1e3 * inside:.1f} ms without start and imports"
+    )
+    print(
+        f"ratio                         {process / text:7.1f}x whole processes, {inside / text:.2f}x against Python without its start"
+    )
 
 
 if __name__ == "__main__":

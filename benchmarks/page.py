@@ -1,7 +1,7 @@
 """The page in the browser, on loopback: bytes, first view, selection to heat map, scrolling, reload, preview, and a report's size.
 
-    ./dev bench page            all rows
-    ./dev bench page --rounds 5
+./dev bench page            all rows
+./dev bench page --rounds 5
 """
 
 import argparse
@@ -29,7 +29,10 @@ def row(words, value, unit, bar, worst=None):
     met = value <= bar if unit != "frames/s" else value >= bar
     if not met:
         FAILED.append(words)
-    print(f"{words:<52} {value:9.1f} {unit:<8} bar {bar:g}{'' if worst is None else f', worst {worst:.1f}'}  {'met' if met else 'MISSED'}", flush=True)
+    print(
+        f"{words:<52} {value:9.1f} {unit:<8} bar {bar:g}{'' if worst is None else f', worst {worst:.1f}'}  {'met' if met else 'MISSED'}",
+        flush=True,
+    )
 
 
 def prepare(home):
@@ -112,7 +115,11 @@ def first_view(started, home, base, rounds):
                 page.goto(f"{base}/#token={home.token()}/{route.format(session=session)}", wait_until="commit")
             times.append(float(told.value.text.split()[1]))
             # What the page itself is: the values that it shows are beside it.
-            sizes.append(page.evaluate("performance.getEntriesByType('resource').filter(r => r.name.includes('/web/')).reduce((a, r) => a + r.transferSize, performance.getEntriesByType('navigation')[0].transferSize)"))
+            sizes.append(
+                page.evaluate(
+                    "performance.getEntriesByType('resource').filter(r => r.name.includes('/web/')).reduce((a, r) => a + r.transferSize, performance.getEntriesByType('navigation')[0].transferSize)"
+                )
+            )
             context.close()
         row(f"interactive: {words}", statistics.median(times), "ms", 300, max(times))
     row("everything sent for the first view, the largest", max(sizes) / 1000, "KB", 150)
@@ -212,9 +219,15 @@ def preview(started, home, base, rounds):
         wait_until(lambda: "job=" in page.evaluate("location.href"))
         job = page.evaluate("location.href").split("job=")[1].split("&")[0]
         wait_until(lambda: page.locator(".live-words").inner_text().find("drawn in") >= 0, 120)
-        delays += [p["at"] - heard[(job, p["step"])] for p in page.evaluate("window.previews()") if (job, p["step"]) in heard]
+        delays += [
+            p["at"] - heard[(job, p["step"])] for p in page.evaluate("window.previews()") if (job, p["step"]) in heard
+        ]
         page.reload(wait_until="commit")
-        reloads.append(page.evaluate("new Promise(done => { const look = () => document.querySelector('img.preview')?.naturalWidth ? requestAnimationFrame(() => done(performance.now())) : setTimeout(look, 1); look(); })"))
+        reloads.append(
+            page.evaluate(
+                "new Promise(done => { const look = () => document.querySelector('img.preview')?.naturalWidth ? requestAnimationFrame(() => done(performance.now())) : setTimeout(look, 1); look(); })"
+            )
+        )
     row("preview on screen after its step", statistics.median(delays), "ms", 100, max(delays))
     row("reload restores view and job", statistics.median(reloads), "ms", 500, max(reloads))
 

@@ -1,6 +1,6 @@
 """What `lockstep profile` costs: torch with diffusers, and MLX with and without evaluation at stage borders; bare and profiled in turns.
 
-    python benchmarks/profile_cost.py [--runs 5]
+python benchmarks/profile_cost.py [--runs 5]
 """
 
 import argparse
@@ -48,20 +48,32 @@ def main():
     if importlib.util.find_spec("diffusers"):
         programs["torch + diffusers"] = (SCRIPT, {"profiled": []})
     if importlib.util.find_spec("mlx"):
-        programs["MLX"] = (MLX, {"not evaluated": ["--evaluate", "none"], "evaluated at stages": [], "evaluated at every module": ["--evaluate", "modules"]})
+        programs["MLX"] = (
+            MLX,
+            {
+                "not evaluated": ["--evaluate", "none"],
+                "evaluated at stages": [],
+                "evaluated at every module": ["--evaluate", "modules"],
+            },
+        )
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "LOCKSTEP_HOME": str(pathlib.Path(folder) / "home")}
         for title, (source, ways) in programs.items():
             script = pathlib.Path(folder) / "script.py"
             script.write_text(source)
             commands = {"bare": [sys.executable, script]}
-            commands |= {name: [PROGRAM, "--quiet", "profile", *words, "--", sys.executable, script] for name, words in ways.items()}
+            commands |= {
+                name: [PROGRAM, "--quiet", "profile", *words, "--", sys.executable, script]
+                for name, words in ways.items()
+            }
             secs = {name: [] for name in commands}
             for _ in range(options.runs):
                 for name, command in commands.items():
                     secs[name].append(processor_secs(command, environment, folder))
             bare = min(secs["bare"])
-            print(f"{title}: minimum of {options.runs}, processor time of all processes; bare varied by x{max(secs['bare']) / bare:.2f}")
+            print(
+                f"{title}: minimum of {options.runs}, processor time of all processes; bare varied by x{max(secs['bare']) / bare:.2f}"
+            )
             for name, values in secs.items():
                 print(f"  {name:<28} {min(values):6.2f} s   x{min(values) / bare:.3f}")
 

@@ -199,7 +199,9 @@ def main():
                         shutil.rmtree(path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"{options.forwards} forwards, {options.layers} layers, {options.tokens} + {options.text} tokens, {options.dtype}, {torch.get_num_threads()} threads")
+    print(
+        f"{options.forwards} forwards, {options.layers} layers, {options.tokens} + {options.text} tokens, {options.dtype}, {torch.get_num_threads()} threads"
+    )
     for name, (wall, cpu) in best.items():
         print(f"  {name:<10} {wall:8.3f} s wall {cpu:8.3f} s CPU")
     base = best["plain"]

@@ -4,6 +4,7 @@
 
 Ours runs in build/bin/io_probe, which reads and writes .npy files around it; it says itself how long the resizing took.
 """
+
 # needs: io_probe
 import argparse
 import pathlib
@@ -39,8 +40,10 @@ def main():
         equal = np.array_equal(np.load(folder / "out.npy"), np.asarray(expected))
     print("| work | ours | Pillow | ratio | bar | bits |")
     print("|---|---|---|---|---|---|")
-    print(f"| 4000x3000 to 1024x768, Lanczos | {min(ours) * 1e3:.1f} ms | {min(theirs) * 1e3:.1f} ms "
-          f"| {min(theirs) / min(ours):.2f}x | 2x | {'equal' if equal else 'DIFFERENT'} |")
+    print(
+        f"| 4000x3000 to 1024x768, Lanczos | {min(ours) * 1e3:.1f} ms | {min(theirs) * 1e3:.1f} ms "
+        f"| {min(theirs) / min(ours):.2f}x | 2x | {'equal' if equal else 'DIFFERENT'} |"
+    )
 
 
 if __name__ == "__main__":

@@ -15,9 +15,15 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-BARS = {"dit": {"bf16": 1.15, "f32": 1.15}, "vae512": {"bf16": 4, "f32": 3.5}, "vae1024": {"bf16": 4, "f32": 3.5},
-        "text": {"bf16": 1.2, "f32": 1.2}, "vision": {"bf16": 1.2, "f32": 1.2}, "encode1024": {"bf16": 3.5, "f32": 3.5},
-        "edit": {"bf16": 1.15}}
+BARS = {
+    "dit": {"bf16": 1.15, "f32": 1.15},
+    "vae512": {"bf16": 4, "f32": 3.5},
+    "vae1024": {"bf16": 4, "f32": 3.5},
+    "text": {"bf16": 1.2, "f32": 1.2},
+    "vision": {"bf16": 1.2, "f32": 1.2},
+    "encode1024": {"bf16": 3.5, "f32": 3.5},
+    "edit": {"bf16": 1.15},
+}
 FOLDERS = {"edit_transformer": "transformer", "vae_encode": "vae"}  # stages that run on another one's weights
 
 
@@ -34,7 +40,7 @@ def fill(model):
             continue
         while done < flat.numel():
             count = min(flat.numel() - done, block.numel() - at)
-            flat[done:done + count] = block[at:at + count].to(flat.dtype)
+            flat[done : done + count] = block[at : at + count].to(flat.dtype)
             done, at = done + count, (at + count + 12345) % block.numel()
 
 
@@ -54,16 +60,37 @@ def official(stage, layers=6):
         from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
         rope = {"type": "mrope", "rope_type": "default", "mrope_section": [16, 24, 24], "rope_theta": 1e6}
-        text = {"hidden_size": 3584, "num_hidden_layers": 4, "num_attention_heads": 28, "num_key_value_heads": 4,
-                "intermediate_size": 18944, "vocab_size": 152064, "rope_theta": 1e6, "rope_parameters": rope,
-                "rope_scaling": rope, "max_position_embeddings": 128000}
+        text = {
+            "hidden_size": 3584,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 28,
+            "num_key_value_heads": 4,
+            "intermediate_size": 18944,
+            "vocab_size": 152064,
+            "rope_theta": 1e6,
+            "rope_parameters": rope,
+            "rope_scaling": rope,
+            "max_position_embeddings": 128000,
+        }
         vision = {"depth": 1, "hidden_size": 64, "num_heads": 2, "intermediate_size": 64, "out_hidden_size": 3584}
         if stage == "vision":
-            text |= {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1,
-                     "intermediate_size": 64, "vocab_size": 256}
+            text |= {
+                "hidden_size": 64,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 1,
+                "num_key_value_heads": 1,
+                "intermediate_size": 64,
+                "vocab_size": 256,
+            }
             rope["mrope_section"] = [8, 12, 12]
-            vision = {"depth": 4, "hidden_size": 1280, "num_heads": 16, "intermediate_size": 3420,
-                      "out_hidden_size": 3584, "fullatt_block_indexes": [3]}
+            vision = {
+                "depth": 4,
+                "hidden_size": 1280,
+                "num_heads": 16,
+                "intermediate_size": 3420,
+                "out_hidden_size": 3584,
+                "fullatt_block_indexes": [3],
+            }
         return Qwen2_5_VLForConditionalGeneration(Qwen2_5_VLConfig(text_config=text, vision_config=vision))
 
 
@@ -111,9 +138,14 @@ def run_official(stage, folder, dtype, size, text, rounds, threads):
 
         model = QwenImageTransformer2DModel.from_pretrained(folder, torch_dtype=d)
         side, pictures = size // 16, 2 if stage == "edit_transformer" else 1
-        inputs = dict(hidden_states=torch.randn(1, pictures * side * side, 64).to(d), timestep=torch.tensor([0.5]).to(d),
-                      encoder_hidden_states=torch.randn(1, text, 3584).to(d), encoder_hidden_states_mask=None,
-                      img_shapes=[[(1, side, side)] * pictures], return_dict=False)
+        inputs = dict(
+            hidden_states=torch.randn(1, pictures * side * side, 64).to(d),
+            timestep=torch.tensor([0.5]).to(d),
+            encoder_hidden_states=torch.randn(1, text, 3584).to(d),
+            encoder_hidden_states_mask=None,
+            img_shapes=[[(1, side, side)] * pictures],
+            return_dict=False,
+        )
         work = lambda: model(**inputs)  # noqa: E731
     elif stage == "vae":
         from diffusers import AutoencoderKLQwenImage
@@ -172,17 +204,32 @@ def measure(case, stage, folder, dtype, size, text, options, bits=0, beside=None
     rounds = options.rounds
     mine = [ROOT / "build/bin/bench_stages", stage, folder, dtype, size, text, rounds, options.threads, bits]
     first = child(mine)
-    theirs = beside or child([sys.executable, __file__, "--child", stage, folder, dtype, size, text,
-                              1 if case.endswith("1024") else rounds, options.threads])
+    theirs = beside or child(
+        [
+            sys.executable,
+            __file__,
+            "--child",
+            stage,
+            folder,
+            dtype,
+            size,
+            text,
+            1 if case.endswith("1024") else rounds,
+            options.threads,
+        ]
+    )
     second = child(mine)
     ours = min(first["seconds"] + second["seconds"])
     other = min(theirs["seconds"])
     rate, top = first["operations"] / ours, max(first["linear_rate"], second["linear_rate"])
     peak = max(first["peak_bytes"], second["peak_bytes"])
     bar = BARS.get(case, {}).get(dtype, "")
-    print(f"| {case} {dtype} | {ours:.2f} s | {other:.2f} s | {other / ours:.2f}x | {bar}{'x' if bar else ''} "
-          f"| {rate / 1e9:.0f} GFLOP/s | {100 * rate / top:.0f} % | {peak / 1e9:.2f} GB | {theirs['peak_bytes'] / 1e9:.2f} GB "
-          f"| {peak / theirs['peak_bytes']:.2f}x | {first['loading']:.1f} s |", flush=True)
+    print(
+        f"| {case} {dtype} | {ours:.2f} s | {other:.2f} s | {other / ours:.2f}x | {bar}{'x' if bar else ''} "
+        f"| {rate / 1e9:.0f} GFLOP/s | {100 * rate / top:.0f} % | {peak / 1e9:.2f} GB | {theirs['peak_bytes'] / 1e9:.2f} GB "
+        f"| {peak / theirs['peak_bytes']:.2f}x | {first['loading']:.1f} s |",
+        flush=True,
+    )
     return ours, theirs, first["backend"]
 
 
@@ -200,12 +247,25 @@ def main():
         stage, folder, dtype, size, text, rounds, threads = options.child
         return run_official(stage, pathlib.Path(folder), dtype, int(size), int(text), int(rounds), int(threads))
     wanted = options.only.split(",")
-    stages = {"vision": "vision", "encode1024": "vae_encode", "edit": "edit_transformer", "dit": "transformer", "dit4": "transformer", "vae512": "vae", "vae1024": "vae", "text": "text_encoder"}
+    stages = {
+        "vision": "vision",
+        "encode1024": "vae_encode",
+        "edit": "edit_transformer",
+        "dit": "transformer",
+        "dit4": "transformer",
+        "vae512": "vae",
+        "vae1024": "vae",
+        "text": "text_encoder",
+    }
     dtypes = options.dtypes.split(",")
-    folders = {(stages[c], d): make_folder(options.work, FOLDERS.get(stages[c], stages[c]), d) for c in wanted for d in dtypes}
+    folders = {
+        (stages[c], d): make_folder(options.work, FOLDERS.get(stages[c], stages[c]), d) for c in wanted for d in dtypes
+    }
     if options.prepare:
         return None
-    print("| stage | ours | official | ratio | bar | rate | of the product rate | peak | official peak | ratio | loading |")
+    print(
+        "| stage | ours | official | ratio | bar | rate | of the product rate | peak | official peak | ratio | loading |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     backend = ""
     for dtype in dtypes:

@@ -71,7 +71,9 @@ def numpy_metrics(reference_path, candidate_path):
 def timed_program(paths):
     """Wall time of the whole process, its answer, and the most anonymous memory (what it holds beyond the maps)."""
     start = time.perf_counter()
-    process = subprocess.Popen([PROGRAM, "tensors", "diff", *map(str, paths), "--json"], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [PROGRAM, "tensors", "diff", *map(str, paths), "--json"], stdout=subprocess.PIPE, text=True
+    )
     most = [0]
 
     def watch():
@@ -107,16 +109,30 @@ def main():
         numpy_secs = time.perf_counter() - start
         program_secs, answer, anonymous = min((timed_program(paths) for _ in range(5)), key=lambda run: run[0])
         assert answer["worst"]["index"] == [worst] and answer["mismatches"] == m["outside"], "both must agree"
-        assert abs(answer["error"]["rmse"] - (m["squares"] / (arguments.mb << 18)) ** 0.5) < 1e-12 * answer["error"]["rmse"] + 1e-18
-        inside = json.loads(subprocess.run([str(pathlib.Path(PROGRAM).parent / "bench_tensor_diff"), *map(str, paths)], capture_output=True, text=True, check=True).stdout)
+        assert (
+            abs(answer["error"]["rmse"] - (m["squares"] / (arguments.mb << 18)) ** 0.5)
+            < 1e-12 * answer["error"]["rmse"] + 1e-18
+        )
+        inside = json.loads(
+            subprocess.run(
+                [str(pathlib.Path(PROGRAM).parent / "bench_tensor_diff"), *map(str, paths)],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        )
     gb = inside["bytes"] / 1e9
     print(f"two files of {arguments.mb} MiB f32, {inside['threads']} threads, load {os.getloadavg()[0]:.1f}")
     print(f"NumPy script            {numpy_secs:8.3f} s")
-    print(f"lockstep tensors diff   {program_secs:8.3f} s   whole process; {numpy_secs / program_secs:.1f}x NumPy (goal 5x)")
+    print(
+        f"lockstep tensors diff   {program_secs:8.3f} s   whole process; {numpy_secs / program_secs:.1f}x NumPy (goal 5x)"
+    )
     print(f"memory beyond the maps  {anonymous / 1e6:8.1f} MB  (goal: at most 64)")
     for label, prefix in (("fresh maps", "fresh_"), ("warm maps", "")):
         read, diff = inside[prefix + "read_secs"], inside[prefix + "diff_secs"]
-        print(f"{label}: plain read {gb / read:5.1f} GB/s, compare {gb / diff:5.1f} GB/s = {100 * read / diff:.0f} % (goal 40 %)")
+        print(
+            f"{label}: plain read {gb / read:5.1f} GB/s, compare {gb / diff:5.1f} GB/s = {100 * read / diff:.0f} % (goal 40 %)"
+        )
     print(f"statistics of one tensor {gb / 2 / inside['stats_secs']:.1f} GB/s")
 
 

@@ -27,7 +27,9 @@ def prose(rng, size, letters, length, blank=" "):
     weights = list(itertools.accumulate(1 / (rank + 3) for rank in range(len(words))))
     parts, bytes_ = [], 0
     while bytes_ < size:
-        line = blank.join(rng.choices(words, cum_weights=weights, k=rng.randint(4, 30))) + rng.choice([".", ",", "!\n", "\n\n", " 1984; "])
+        line = blank.join(rng.choices(words, cum_weights=weights, k=rng.randint(4, 30))) + rng.choice(
+            [".", ",", "!\n", "\n\n", " 1984; "]
+        )
         parts.append(line)
         bytes_ += len(line.encode())
     return "".join(parts)
@@ -80,8 +82,12 @@ def main():
         official = min(official, time.process_time() - start)
         assert len(ids) == count, f"{name}: {len(ids)} ids against {count:.0f}"
         rate, official_rate = len(data) / ours / 1e6, len(data) / official / 1e6
-        print(f"{name:14} {len(data) / 1e6:6.1f} {len(ids):9} {rate:10.1f} {official_rate:9.1f} {rate / official_rate:6.1f}")
-    print(f"load: ours {min(loads) * 1e3:.0f} ms, official {reference_load * 1e3:.0f} ms, ratio {reference_load / min(loads):.1f}")
+        print(
+            f"{name:14} {len(data) / 1e6:6.1f} {len(ids):9} {rate:10.1f} {official_rate:9.1f} {rate / official_rate:6.1f}"
+        )
+    print(
+        f"load: ours {min(loads) * 1e3:.0f} ms, official {reference_load * 1e3:.0f} ms, ratio {reference_load / min(loads):.1f}"
+    )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROGRAM = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
@@ -57,17 +56,37 @@ def both(pairs):
 
 
 def bare(scripts, environment, folder):
-    started = [subprocess.Popen([sys.executable, script], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) for script in scripts]
+    started = [
+        subprocess.Popen([sys.executable, script], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+        for script in scripts
+    ]
     return both([costs(one.communicate()[0]) for one in started])
 
 
 def recorded(scripts, environment, folder):
-    started = [subprocess.Popen([PROGRAM, "record", "--", sys.executable, script], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for script in scripts]
+    started = [
+        subprocess.Popen(
+            [PROGRAM, "record", "--", sys.executable, script],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        for script in scripts
+    ]
     return both([costs(one.communicate()[0]) for one in started])
 
 
 def debug(environment, folder, *words):
-    done = subprocess.run([PROGRAM, "--json", "debug", "twin", *map(str, words)], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(
+        [PROGRAM, "--json", "debug", "twin", *map(str, words)],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 
@@ -101,7 +120,13 @@ def main():
                 for name, way in ways.items():
                     found[name].append(way(scripts, environment, folder))
         finally:
-            subprocess.run([PROGRAM, "serve", "--stop"], env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            subprocess.run(
+                [PROGRAM, "serve", "--stop"],
+                env=environment,
+                cwd=folder,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
     best = {name: [min(one[i] for one in values) for i in (0, 1)] for name, values in found.items()}
     for name, (wall, cpu) in best.items():
         print(f"{name:<10} {wall:6.2f} s, processor {cpu:6.2f} s")

@@ -1,7 +1,7 @@
 """Zoom at full width: what tracing one 3072-wide block of 1,024 tokens costs, and what matching its operations does.
 
-    ./dev bench zoom_full_width                two programs, torch on 2 cores; prints the ratios and the bars
-    ./dev bench zoom_full_width --tokens 256
+./dev bench zoom_full_width                two programs, torch on 2 cores; prints the ratios and the bars
+./dev bench zoom_full_width --tokens 256
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
 
-PROGRAM = '''
+PROGRAM = """
 import json, resource, sys, time
 import torch, torch.nn as nn, torch.nn.functional as F
 torch.set_num_threads(2)
@@ -61,7 +61,7 @@ with torch.no_grad():
     result = block(x, condition)
     seconds, used = time.monotonic() - started, time.process_time() - used
     print(json.dumps({"seconds": seconds, "used": used, "before": before, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, "sum": result.double().sum().item()}))
-'''
+"""
 
 
 def figures(folder, name, *words):
@@ -84,7 +84,10 @@ def main() -> int:
     def show(words, value, bar, unit):
         nonlocal good
         good &= value <= bar
-        print(f"{words:<52} {value:8.2f} {unit:<3} (at most {bar} {unit}){'' if value <= bar else '  <-- missed'}", flush=True)
+        print(
+            f"{words:<52} {value:8.2f} {unit:<3} (at most {bar} {unit}){'' if value <= bar else '  <-- missed'}",
+            flush=True,
+        )
 
     with tempfile.TemporaryDirectory(prefix="lockstep-zoom-") as folder:
         folder = Path(folder)
@@ -92,9 +95,13 @@ def main() -> int:
             (folder / f"{name}.py").write_text(PROGRAM.replace("SCALE", scale).replace("TOKENS", str(arguments.tokens)))
         plain = min((figures(folder, "reference") for _ in range(arguments.times)), key=lambda one: one["seconds"])
         record = ("record", "--stats-only", "--modules", "Block", "--operations", "Block")
-        traced = min((figures(folder, "reference", *record) for _ in range(arguments.times)), key=lambda one: one["seconds"])
+        traced = min(
+            (figures(folder, "reference", *record) for _ in range(arguments.times)), key=lambda one: one["seconds"]
+        )
         figures(folder, "port", *record)
-        print(f"plain call {plain['seconds']:.2f} s, traced {traced['seconds']:.2f} s; the same result: {plain['sum'] == traced['sum']}")
+        print(
+            f"plain call {plain['seconds']:.2f} s, traced {traced['seconds']:.2f} s; the same result: {plain['sum'] == traced['sum']}"
+        )
         good &= plain["sum"] == traced["sum"]
         show("tracing, times the plain call", traced["seconds"] / plain["seconds"], 2, "")
         print(f"{'the same in time of processors':<52} {traced['used'] / plain['used']:8.2f}")
@@ -102,7 +109,17 @@ def main() -> int:
         size = sum(file.stat().st_size for file in (folder / "home" / "latest" / "port").resolve().glob("operations.*"))
         print(f"{'operations on disk':<52} {size / 2**30:8.2f} GiB")
         started = time.monotonic()
-        words = [BINARY, "--json", "--home", str(folder / "home"), "zoom", "latest:reference", "latest:port", "--stage", "Block"]
+        words = [
+            BINARY,
+            "--json",
+            "--home",
+            str(folder / "home"),
+            "zoom",
+            "latest:reference",
+            "latest:port",
+            "--stage",
+            "Block",
+        ]
         done = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         output, used = done.stdout.read(), os.wait4(done.pid, 0)[2]
         peak = used.ru_maxrss
@@ -110,7 +127,9 @@ def main() -> int:
         print(f"{'matching, time of processors':<52} {used.ru_utime + used.ru_stime:8.2f} s")
         show("matching, memory", peak / 2**20, 2, "GiB")
         answer = json.loads(output)
-        print("named:", *(f"{region['kind']} {[one['code'] for one in region['yours']]}" for region in answer["regions"]))
+        print(
+            "named:", *(f"{region['kind']} {[one['code'] for one in region['yours']]}" for region in answer["regions"])
+        )
     return 0 if good else 1
 
 

@@ -2,6 +2,7 @@
 
 Usage: python fuzz/make_corpus.py fuzz/corpus. What the fuzzers find worth keeping is added beside these files.
 """
+
 import collections
 import io
 import json
@@ -46,12 +47,20 @@ def npz_files():
 
 def safetensors_files():
     kinds = [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.bool, torch.int64, torch.uint16]
-    yield "kinds", safetensors.torch.save({f"t{i}": torch.ones(i, 2).to(k) for i, k in enumerate(kinds)}, {"format": "pt"})
+    yield (
+        "kinds",
+        safetensors.torch.save({f"t{i}": torch.ones(i, 2).to(k) for i, k in enumerate(kinds)}, {"format": "pt"}),
+    )
     yield "none", safetensors.torch.save({})
 
 
 def index_files():
-    yield "two", json.dumps({"metadata": {"total_size": 8}, "weight_map": {"a": "x-1.safetensors", "b": "x-2.safetensors"}}).encode()
+    yield (
+        "two",
+        json.dumps(
+            {"metadata": {"total_size": 8}, "weight_map": {"a": "x-1.safetensors", "b": "x-2.safetensors"}}
+        ).encode(),
+    )
     yield "outside", json.dumps({"weight_map": {"a": "../x.safetensors"}}).encode()
 
 
@@ -75,7 +84,10 @@ def pickles():
     for name, thing in torch_objects():
         out = io.BytesIO()
         torch.save(thing, out)
-        yield name, next(zipfile.ZipFile(out).read(n) for n in zipfile.ZipFile(out).namelist() if n.endswith("data.pkl"))
+        yield (
+            name,
+            next(zipfile.ZipFile(out).read(n) for n in zipfile.ZipFile(out).namelist() if n.endswith("data.pkl")),
+        )
     yield "eval", b"\x80\x02c__builtin__\neval\nX\x01\x00\x00\x001\x85R."
 
 
@@ -92,20 +104,39 @@ def pictures(kind, variants):
 
 
 def png_files():
-    yield from pictures("PNG", [("rgb", "RGB", {}), ("rgba_exif", "RGBA", {}), ("grey", "L", {}), ("palette", "P", {}),
-                                ("bits", "1", {}), ("grey_alpha", "LA", {}), ("transparent", "P", {"transparency": 3})])
+    yield from pictures(
+        "PNG",
+        [
+            ("rgb", "RGB", {}),
+            ("rgba_exif", "RGBA", {}),
+            ("grey", "L", {}),
+            ("palette", "P", {}),
+            ("bits", "1", {}),
+            ("grey_alpha", "LA", {}),
+            ("transparent", "P", {"transparency": 3}),
+        ],
+    )
     out = io.BytesIO()
     Image.fromarray(np.arange(20, dtype=np.uint16).reshape(4, 5) * 3000).save(out, "PNG")
     yield "grey16", out.getvalue()
 
 
 def jpeg_files():
-    yield from pictures("JPEG", [("rgb", "RGB", {}), ("grey_exif", "L", {}), ("cmyk", "CMYK", {}),
-                                 ("progressive", "RGB", {"progressive": True})])
+    yield from pictures(
+        "JPEG",
+        [
+            ("rgb", "RGB", {}),
+            ("grey_exif", "L", {}),
+            ("cmyk", "CMYK", {}),
+            ("progressive", "RGB", {"progressive": True}),
+        ],
+    )
 
 
 def webp_files():
-    yield from pictures("WEBP", [("lossy_exif", "RGB", {}), ("lossless", "RGBA", {"lossless": True}), ("alpha", "RGBA", {})])
+    yield from pictures(
+        "WEBP", [("lossy_exif", "RGB", {}), ("lossless", "RGBA", {"lossless": True}), ("alpha", "RGBA", {})]
+    )
 
 
 def json_files():
@@ -115,9 +146,18 @@ def json_files():
 
 
 def main(folder):
-    makers = {"npy": npy_files, "npz": npz_files, "safetensors": safetensors_files, "safetensors_index": index_files,
-              "torch_file": torch_files, "pickle": pickles, "png": png_files, "jpeg": jpeg_files, "webp": webp_files,
-              "json": json_files}
+    makers = {
+        "npy": npy_files,
+        "npz": npz_files,
+        "safetensors": safetensors_files,
+        "safetensors_index": index_files,
+        "torch_file": torch_files,
+        "pickle": pickles,
+        "png": png_files,
+        "jpeg": jpeg_files,
+        "webp": webp_files,
+        "json": json_files,
+    }
     for target, make in makers.items():
         (folder / target).mkdir(parents=True, exist_ok=True)
         for name, data in make():

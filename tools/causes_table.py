@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The table of causes of docs/diagnosis.md, made from src/diagnose/case/causes.h.
 
-    python3 tools/causes_table.py                            prints it
-    python3 tools/causes_table.py --write docs/diagnosis.md  puts it between the file's two markers
-    python3 tools/causes_table.py --check docs/diagnosis.md  fails where the file says something else
+python3 tools/causes_table.py                            prints it
+python3 tools/causes_table.py --write docs/diagnosis.md  puts it between the file's two markers
+python3 tools/causes_table.py --check docs/diagnosis.md  fails where the file says something else
 """
 
 import pathlib
@@ -50,7 +50,9 @@ def main():
     if sys.argv[1] == "--write":
         path.write_text(made)
     elif text != made:
-        print(f"{path}: the table of causes is not that of {SOURCE.relative_to(ROOT)}; run tools/causes_table.py --write {path}")
+        print(
+            f"{path}: the table of causes is not that of {SOURCE.relative_to(ROOT)}; run tools/causes_table.py --write {path}"
+        )
         return 1
     return 0
 

@@ -12,9 +12,18 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([a-z0-9_]+)/([^"]+)"', re.M)
 
 
 # The ways to a terminal. MCP's protocol is JSON, which src/base/shown_json.h has made safe.
-OUTPUT = re.compile(r"\bfmt::print\b|\bstd::(cout|cerr|clog|print|println)\b|\b(v?[fd]?printf|f?puts|f?putc|putchar|perror|fwrite)\(|(?<![.>])\bwrite\((STD(OUT|ERR)_FILENO|[12]),")
+OUTPUT = re.compile(
+    r"\bfmt::print\b|\bstd::(cout|cerr|clog|print|println)\b|\b(v?[fd]?printf|f?puts|f?putc|putchar|perror|fwrite)\(|(?<![.>])\bwrite\((STD(OUT|ERR)_FILENO|[12]),"
+)
 # Those of the commands have no memory to ask for: their words are constants, or made safe on the way.
-WRITERS = {"base/text.cpp", "mcp/stdio.cpp", "cli/app.cpp", "cli/last_words.cpp", "cli/map_failure.cpp", "cli/thread_failure.cpp"}
+WRITERS = {
+    "base/text.cpp",
+    "mcp/stdio.cpp",
+    "cli/app.cpp",
+    "cli/last_words.cpp",
+    "cli/map_failure.cpp",
+    "cli/thread_failure.cpp",
+}
 
 # They take a failed allocation or read for the end of the text.
 LENIENT = re.compile(r"\bstd::i(f|string)stream \w+[({]")
@@ -60,7 +69,12 @@ def violations(root):
                 yield f"src/{relative}: includes \"{target}/{rest}\", and '{target}' is no layer"
             elif target not in allowed[layer]:
                 yield f"src/{relative}: layer '{layer}' may not include '{target}' ({rest})"
-            elif target == layer == "backend" and "/" in rest and len(relative.parts) > 2 and rest.split("/")[0] != relative.parts[1]:
+            elif (
+                target == layer == "backend"
+                and "/" in rest
+                and len(relative.parts) > 2
+                and rest.split("/")[0] != relative.parts[1]
+            ):
                 yield f"src/{relative}: backend leaves never see each other ({rest})"
 
 

@@ -1,6 +1,6 @@
 """Pictures of every view of the page, with real runs, a real session and real jobs: docs/images/page_*.png.
 
-    .venv/bin/python tools/page_pictures.py [FOLDER]     default: docs/images
+.venv/bin/python tools/page_pictures.py [FOLDER]     default: docs/images
 """
 
 import pathlib
@@ -39,7 +39,9 @@ def run_id(home, name):
 def save(page, folder, name, width):
     path = folder / f"page_{name}{'' if width == 1280 else '_narrow'}.png"
     page.screenshot(path=path)
-    Image.open(path).convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(
+        256, method=Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE
+    ).save(path, optimize=True)
     print(f"{path.name}: {path.stat().st_size // 1000} KB")
 
 
@@ -60,7 +62,9 @@ def take(home, started, folder, width, scheme):
         page = one.open(f"runs/{good}?tensor={seq}")
         heat_is_there(page)
         page.wait_for_timeout(1500)
-        page.evaluate("document.querySelectorAll('.head > div > .mono.dim').forEach(e => e.remove())")  # a path of this machine
+        page.evaluate(
+            "document.querySelectorAll('.head > div > .mono.dim').forEach(e => e.remove())"
+        )  # a path of this machine
         save(page, folder, "tensor", width)
         page = one.open(f"compare?reference={good}&candidate={port}")
         heat_is_there(page, "figure:nth-child(3) ls-heat")
@@ -89,8 +93,12 @@ def take(home, started, folder, width, scheme):
         page = one.open("server")
         expect(page.get_by_text("compiler")).to_be_visible()
         page.wait_for_timeout(5000)
-        page.evaluate("document.querySelectorAll('dd').forEach(e => e.textContent.includes('/') && e.previousElementSibling.textContent === 'python' && (e.textContent = e.textContent.split(' (')[0]))")
-        page.evaluate("document.querySelectorAll('.chip').forEach(e => e.textContent.startsWith('home ') && (e.textContent = 'home .lockstep'))")
+        page.evaluate(
+            "document.querySelectorAll('dd').forEach(e => e.textContent.includes('/') && e.previousElementSibling.textContent === 'python' && (e.textContent = e.textContent.split(' (')[0]))"
+        )
+        page.evaluate(
+            "document.querySelectorAll('.chip').forEach(e => e.textContent.startsWith('home ') && (e.textContent = 'home .lockstep'))"
+        )
         save(page, folder, "server", width)
 
 
@@ -100,10 +108,28 @@ def main():
     with tempfile.TemporaryDirectory() as place:
         home = Home(place)
         for name, seed in (("good", 1), ("port", 2)):
-            home.run("--debug", "generate", "--prompt", "three green stars", "--seed", seed, "--steps", 3, "--run-name", name, "--output", f"{name}.png")
+            home.run(
+                "--debug",
+                "generate",
+                "--prompt",
+                "three green stars",
+                "--seed",
+                seed,
+                "--steps",
+                3,
+                "--run-name",
+                name,
+                "--output",
+                f"{name}.png",
+            )
         home.ensure()
         try:
-            for prompt, seed in (("three green stars", 1), ("a yellow triangle above a purple square", 2), ("the word HI in red", 3), ("two blue circles", 4)):
+            for prompt, seed in (
+                ("three green stars", 1),
+                ("a yellow triangle above a purple square", 2),
+                ("the word HI in red", 3),
+                ("two blue circles", 4),
+            ):
                 home.call("jobs", prompt=prompt, seed=seed, max_wait=60)
             with browser() as started:
                 take(home, started, folder, 1280, "light")

@@ -3,6 +3,7 @@
 A quick judge for training; colours by nearest palette entry, shapes by overlap with their outlines scaled to the bounding box,
 words by cutting the ink's bounding box into font cells.
 """
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -21,7 +22,7 @@ def _templates():
     for i in range(len(scenes.SHAPES)):
         inside = (atlas[i] < 0).numpy()
         ys, xs = np.where(inside)
-        crop = inside[ys.min():ys.max() + 1, xs.min():xs.max() + 1]
+        crop = inside[ys.min() : ys.max() + 1, xs.min() : xs.max() + 1]
         out.append(_resize(crop, GRID))
         aspect.append(crop.shape[1] / crop.shape[0])
     return np.stack(out), np.array(aspect)
@@ -75,7 +76,7 @@ def shape_of(mask):
         _cache.extend(_templates())
     templates, aspects = _cache
     ys, xs = np.where(mask)
-    crop = mask[ys.min():ys.max() + 1, xs.min():xs.max() + 1]
+    crop = mask[ys.min() : ys.max() + 1, xs.min() : xs.max() + 1]
     small = _resize(crop, GRID)
     overlap = np.minimum(templates, small).sum((1, 2)) / np.maximum(templates, small).sum((1, 2))
     overlap = overlap - 0.3 * np.abs(np.log(aspects / (crop.shape[1] / crop.shape[0])))
@@ -88,14 +89,19 @@ def read_word(mask):
         return ""
     mask = np.any(parts, axis=0)
     ys, xs = np.where(mask)
-    crop = mask[ys.min():ys.max() + 1, xs.min():xs.max() + 1]
+    crop = mask[ys.min() : ys.max() + 1, xs.min() : xs.max() + 1]
     n = int(np.clip(round((7 * crop.shape[1] / crop.shape[0] + 1) / 6), 1, 4))
-    cells = F.adaptive_avg_pool2d(F.interpolate(torch.from_numpy(crop.astype(np.float32))[None, None], (7 * 8, (6 * n - 1) * 8), mode="bilinear"),
-                                  (7, 6 * n - 1))[0, 0].numpy()
+    cells = F.adaptive_avg_pool2d(
+        F.interpolate(torch.from_numpy(crop.astype(np.float32))[None, None], (7 * 8, (6 * n - 1) * 8), mode="bilinear"),
+        (7, 6 * n - 1),
+    )[0, 0].numpy()
     word = ""
     for i in range(n):
-        cell = cells[:, 6 * i:6 * i + 5]
-        scores = {c: -np.abs(cell - np.array([[v == "#" for v in row] for row in rows])).sum() for c, rows in scenes.FONT.items()}
+        cell = cells[:, 6 * i : 6 * i + 5]
+        scores = {
+            c: -np.abs(cell - np.array([[v == "#" for v in row] for row in rows])).sum()
+            for c, rows in scenes.FONT.items()
+        }
         word += max(scores, key=scores.get)
     return word
 
@@ -103,7 +109,14 @@ def read_word(mask):
 def judge(image, row):
     """image uint8 [H,W,3] -> {colors, background, relation?, shape?, count?, word?: bool}"""
     pixels = image.astype(np.float32)
-    border = np.concatenate([pixels[:3].reshape(-1, 3), pixels[-3:].reshape(-1, 3), pixels[:, :3].reshape(-1, 3), pixels[:, -3:].reshape(-1, 3)])
+    border = np.concatenate(
+        [
+            pixels[:3].reshape(-1, 3),
+            pixels[-3:].reshape(-1, 3),
+            pixels[:, :3].reshape(-1, 3),
+            pixels[:, -3:].reshape(-1, 3),
+        ]
+    )
     nearest = np.linalg.norm(np.median(border, axis=0)[None] - PALETTE, axis=1)
     result = {"background": NAMES[int(nearest.argmin())] == row["background"]}
     ground = PALETTE[NAMES.index(row["background"])]
@@ -115,7 +128,9 @@ def judge(image, row):
     masks = [label == i + 1 for i in range(len(wanted))]
     # the wanted colours cover most of the foreground by their own name, and each is there
     named = np.isin(full, [NAMES.index(c) for c in wanted]) & foreground
-    result["colors"] = bool(foreground.sum() > 40 and named.sum() > 0.55 * foreground.sum() and all(m.sum() > 40 for m in masks))
+    result["colors"] = bool(
+        foreground.sum() > 40 and named.sum() > 0.55 * foreground.sum() and all(m.sum() > 40 for m in masks)
+    )
     kind = row["kind"]
     if kind == "word":
         result["word"] = read_word(masks[0]) == row["word"]
@@ -127,7 +142,11 @@ def judge(image, row):
         if ok:
             (ay, ax), (by, bx) = (np.mean(np.where(p[0]), axis=1) for p in parts)
             dx, dy = ax - bx, ay - by
-            result["relation"] = bool({"left": dx < -abs(dy), "right": dx > abs(dy), "above": dy < -abs(dx), "below": dy > abs(dx)}[row["relation"]])
+            result["relation"] = bool(
+                {"left": dx < -abs(dy), "right": dx > abs(dy), "above": dy < -abs(dx), "below": dy > abs(dx)}[
+                    row["relation"]
+                ]
+            )
         result["shape"] = bool(ok and all(shape_of(p[0]) == s for p, s in zip(parts, row["shapes"])))
         return result
     result["shape"] = bool(parts[0] and all(shape_of(p) == row["shapes"][0] for p in parts[0]))
@@ -163,12 +182,19 @@ def main():
         if kind == "word":
             row.update(word=s["word"], colors=[s["color"]])
         else:
-            row.update(shapes=[o["shape"] for o in s["objects"]], colors=[o["color"] for o in s["objects"]], count=s["count"], relation=s.get("relation"))
+            row.update(
+                shapes=[o["shape"] for o in s["objects"]],
+                colors=[o["color"] for o in s["objects"]],
+                count=s["count"],
+                relation=s.get("relation"),
+            )
         rows.append(row)
         drawn.append(grammar.sprites(s))
     glyph, geom, color, ground = (torch.tensor([d[i] for d in drawn]) for i in range(4))
     colors = scenes.palette("cpu")
-    images = scenes.render(scenes.build_atlas("cpu"), glyph, geom.view(-1, 4, 3), colors[color], colors[ground], 128, 128)
+    images = scenes.render(
+        scenes.build_atlas("cpu"), glyph, geom.view(-1, 4, 3), colors[color], colors[ground], 128, 128
+    )
     images = ((images * 0.5 + 0.5) * 255).round().byte().permute(0, 2, 3, 1).numpy()
     totals, bad = report(images, rows)
     print(totals)

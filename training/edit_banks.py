@@ -1,4 +1,5 @@
 """Edits drawn ahead of training, and the pictures and latents made from them."""
+
 import multiprocessing
 import random
 
@@ -28,7 +29,7 @@ def _part(job):
         tokens = encoder.caption(edit["instruction"])
         if len(tokens) > TEXT_TOKENS:
             continue
-        ids[i, :len(tokens)], length[i] = tokens, len(tokens)
+        ids[i, : len(tokens)], length[i] = tokens, len(tokens)
         for s, scene in enumerate(edit["before"] + [edit["after"]]):
             glyph[i, s], geom[i, s], color[i, s], ground[i, s] = edit_scenes.sprites(scene)
         i += 1
@@ -46,7 +47,9 @@ def build_banks(jobs, workers, seed):
             owner.append(key)
     with multiprocessing.get_context("fork").Pool(workers) as pool:
         results = pool.map(_part, parts, chunksize=1)
-    return {key: tuple(np.concatenate(x) for x in zip(*[r for r, o in zip(results, owner) if o == key])) for key in jobs}
+    return {
+        key: tuple(np.concatenate(x) for x in zip(*[r for r, o in zip(results, owner) if o == key])) for key in jobs
+    }
 
 
 class Edits:
@@ -55,7 +58,9 @@ class Edits:
     def __init__(self, arrays, pictures, height, width, slots, device):
         self.pictures, self.height, self.width = pictures, height, width
         self.rows, self.cols = height // 16, width // 16
-        self.ids, self.length, self.glyph, self.geom, self.color, self.ground = (torch.from_numpy(a).to(device) for a in arrays)
+        self.ids, self.length, self.glyph, self.geom, self.color, self.ground = (
+            torch.from_numpy(a).to(device) for a in arrays
+        )
         self.count = len(self.length)
         n, slots = self.rows * self.cols, min(slots, self.count)
         self.target = torch.empty(slots, n, 64, dtype=torch.float16, device=device)
@@ -71,11 +76,21 @@ class Edits:
         device, p = self.geom.device, self.pictures
         index = (torch.arange(batch, device=device) + self.cursor) % self.count
         self.cursor = (self.cursor + batch) % self.count
-        flat = lambda a: a[index].flatten(0, 1)
+
+        def flat(a):
+            return a[index].flatten(0, 1)
+
         geom = flat(self.geom).view(-1, edit_scenes.SPRITES, 3)
         colors = context["colors"]
-        drawn = context["render"](context["atlas"], flat(self.glyph).long(), geom, colors[flat(self.color).long()], colors[flat(self.ground).long()],
-                                  self.height, self.width)
+        drawn = context["render"](
+            context["atlas"],
+            flat(self.glyph).long(),
+            geom,
+            colors[flat(self.color).long()],
+            colors[flat(self.ground).long()],
+            self.height,
+            self.width,
+        )
         soft = torch.nn.functional.avg_pool2d(torch.nn.functional.pad(drawn, (1, 1, 1, 1), mode="replicate"), 3, 1)
         share = torch.rand(batch, p + 1, device=device) * (torch.rand(batch, p + 1, device=device) < SOFT_SHARE)
         share[:, p] = 0  # the picture asked for is sharp
@@ -141,11 +156,22 @@ class Pairs:
         index = where.repeat_interleave(self.inks)
         ink = torch.arange(self.inks, device=self.device).repeat(len(where))
         colors = context["colors"]
-        drawn = context["render"](context["atlas"], self.glyph[index], self.geom[index].view(len(index), -1, 3),
-                                  colors[ink][:, None].expand(-1, edit_scenes.SPRITES, -1), colors[self.ground[index]], 128, 128)
+        drawn = context["render"](
+            context["atlas"],
+            self.glyph[index],
+            self.geom[index].view(len(index), -1, 3),
+            colors[ink][:, None].expand(-1, edit_scenes.SPRITES, -1),
+            colors[self.ground[index]],
+            128,
+            128,
+        )
         levels = ((drawn * 0.5 + 0.5) * 255).round()
         mean = context["encode"](levels / 127.5 - 1)
-        self.latents[where] = models.pack(((mean - context["mean"]) / context["std"]).contiguous()).view(len(where), self.inks, 64, 64).half()
+        self.latents[where] = (
+            models.pack(((mean - context["mean"]) / context["std"]).contiguous())
+            .view(len(where), self.inks, 64, 64)
+            .half()
+        )
         self.images[where] = levels.view(len(where), self.inks, 3, 128, 128).byte()
         self.made += len(where)
 
@@ -161,4 +187,11 @@ class Pairs:
 
         conditions = ordered(self.latents[i, own].float(), self.latents[j, new].float()).flatten(1, 2)
         images = ordered(self.images[i, own], self.images[j, new])
-        return self.latents[i, new].float(), conditions, images, self.ids[text], self.length[text], torch.stack([base, new], dim=1)
+        return (
+            self.latents[i, new].float(),
+            conditions,
+            images,
+            self.ids[text],
+            self.length[text],
+            torch.stack([base, new], dim=1),
+        )

@@ -4,6 +4,7 @@ changed: what the instruction asked for is there (colour, shape, place, word, ba
 kept:    outside the changed objects (their outlines before and after, and the object found in the picture, all grown by a few pixels) at most 2 % of the
          pixels differ from the input by more than 24 levels in any channel. When the background changes, the same inside the objects.
 """
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -31,7 +32,9 @@ def draw(scene_list):
     flat = [edit_scenes.sprites(s) for s in scene_list]
     glyph, geom, color, ground = (torch.tensor([f[i] for f in flat]) for i in range(4))
     s = scene_list[0]
-    image = scenes.render(atlas, glyph, geom.view(len(flat), -1, 3), colors[color], colors[ground], s["height"], s["width"])
+    image = scenes.render(
+        atlas, glyph, geom.view(len(flat), -1, 3), colors[color], colors[ground], s["height"], s["width"]
+    )
     return ((image * 0.5 + 0.5) * 255).round().byte().permute(0, 2, 3, 1).numpy()
 
 
@@ -40,7 +43,9 @@ def coverage(scene, only):
     atlas, _ = _tools()
     glyph, geom, _, _ = edit_scenes.sprites(scene, only)
     ones, zero = torch.ones(1, edit_scenes.SPRITES, 3), torch.zeros(1, 3)
-    image = scenes.render(atlas, torch.tensor([glyph]), torch.tensor([geom]).view(1, -1, 3), ones, zero, scene["height"], scene["width"])
+    image = scenes.render(
+        atlas, torch.tensor([glyph]), torch.tensor([geom]).view(1, -1, 3), ones, zero, scene["height"], scene["width"]
+    )
     return (image[0, 0] * 0.5 + 0.5).numpy()
 
 
@@ -87,10 +92,14 @@ def find_word(image, scene):
     word = scene["word"]
     x0, y0, x1, y1 = edit_scenes.word_box(word)
     near = np.zeros(image.shape[:2], bool)
-    near[max(0, int(y0) - 6):int(y1) + 7, max(0, int(x0) - 8):int(x1) + 9] = True
+    near[max(0, int(y0) - 6) : int(y1) + 7, max(0, int(x0) - 8) : int(x1) + 9] = True
     mask = _color_mask(image, scene, word["color"]) & near
     inner = mask & (coverage(scene, [len(scene["objects"])]) > 0.99)
-    if not inner.any() or (nearest(image[inner]) == NAMES.index(word["color"])).mean() < 0.8 or check.read_word(mask) != word["text"]:
+    if (
+        not inner.any()
+        or (nearest(image[inner]) == NAMES.index(word["color"])).mean() < 0.8
+        or check.read_word(mask) != word["text"]
+    ):
         return None
     return mask
 
@@ -141,7 +150,12 @@ def report(images, inputs, rows):
         a, b, n = totals.get(row["kind"], (0, 0, 0))
         totals[row["kind"]] = (a + v["changed"], b + v["kept"], n + 1)
         if not (v["changed"] and v["kept"]):
-            bad.append((i, f"{'' if v['changed'] else 'not changed '}{'' if v['kept'] else 'not kept '}({100 * v['moved']:.1f} %)"))
+            bad.append(
+                (
+                    i,
+                    f"{'' if v['changed'] else 'not changed '}{'' if v['kept'] else 'not kept '}({100 * v['moved']:.1f} %)",
+                )
+            )
     return totals, bad
 
 

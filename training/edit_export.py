@@ -1,7 +1,8 @@
 """Trained tensors -> models/tiny-edit, written by the official classes; what equals models/tiny is copied from it.
 
-    python training/edit_export.py --weights <folder of edit-*.safetensors> --tiny models/tiny --out models/tiny-edit
+python training/edit_export.py --weights <folder of edit-*.safetensors> --tiny models/tiny --out models/tiny-edit
 """
+
 import argparse
 import glob
 import json
@@ -26,8 +27,20 @@ def text_config(encoder):
     vision = dict(c, spatial_patch_size=c["patch_size"], tokens_per_second=2, hidden_act="silu")
     out = config.to_dict()
     out["vision_config"] = vision
-    return Qwen2_5_VLConfig(**{k: out[k] for k in ("text_config", "vision_config", "image_token_id", "video_token_id", "vision_start_token_id",
-                                                   "vision_end_token_id", "tie_word_embeddings")})
+    return Qwen2_5_VLConfig(
+        **{
+            k: out[k]
+            for k in (
+                "text_config",
+                "vision_config",
+                "image_token_id",
+                "video_token_id",
+                "vision_start_token_id",
+                "vision_end_token_id",
+                "tie_word_embeddings",
+            )
+        }
+    )
 
 
 def build(dit_state, text_state, vision_state):
@@ -38,7 +51,9 @@ def build(dit_state, text_state, vision_state):
     dit = QwenImageTransformer2DModel(**edit_models.DIT_CONFIG)
     dit.load_state_dict(dit_state)
     text = Qwen2_5_VLForConditionalGeneration(text_config(edit_tokenizer.Encoder()))
-    state = {"model.language_model." + k: v for k, v in text_state.items()} | {"model.visual." + k: v for k, v in vision_state.items()}
+    state = {"model.language_model." + k: v for k, v in text_state.items()} | {
+        "model.visual." + k: v for k, v in vision_state.items()
+    }
     missing, unexpected = text.load_state_dict(state, strict=False)
     missing = [k for k in missing if k != "lm_head.weight"]
     assert not missing and not unexpected, (missing, unexpected)
@@ -50,8 +65,12 @@ def image_processor():
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
     c = edit_models.VISION_CONFIG
-    return Qwen2VLImageProcessorPil(patch_size=c["patch_size"], merge_size=c["spatial_merge_size"], temporal_patch_size=c["temporal_patch_size"],
-                                    size={"shortest_edge": 32 * 32, "longest_edge": 1024 * 1024})
+    return Qwen2VLImageProcessorPil(
+        patch_size=c["patch_size"],
+        merge_size=c["spatial_merge_size"],
+        temporal_patch_size=c["temporal_patch_size"],
+        size={"shortest_edge": 32 * 32, "longest_edge": 1024 * 1024},
+    )
 
 
 def processor(folder):
@@ -64,7 +83,9 @@ def processor(folder):
             return None if name == "video_processor" else super().check_argument_for_proper_class(name, argument)
 
     images = Qwen2VLImageProcessorPil.from_pretrained(os.path.join(folder, "processor"))
-    return ImagesOnly(image_processor=images, tokenizer=AutoTokenizer.from_pretrained(os.path.join(folder, "tokenizer")))
+    return ImagesOnly(
+        image_processor=images, tokenizer=AutoTokenizer.from_pretrained(os.path.join(folder, "tokenizer"))
+    )
 
 
 def pipeline(folder, dtype=torch.float32):
@@ -73,7 +94,10 @@ def pipeline(folder, dtype=torch.float32):
 
     with open(os.path.join(folder, "lockstep.json")) as f:
         settings = json.load(f)
-    edit_plus.VAE_IMAGE_SIZE, edit_plus.CONDITION_IMAGE_SIZE = settings["resolution"] ** 2, settings["condition_resolution"] ** 2
+    edit_plus.VAE_IMAGE_SIZE, edit_plus.CONDITION_IMAGE_SIZE = (
+        settings["resolution"] ** 2,
+        settings["condition_resolution"] ** 2,
+    )
     pipe = edit_plus.QwenImageEditPlusPipeline.from_pretrained(folder, processor=processor(folder), torch_dtype=dtype)
     pipe.set_progress_bar_config(disable=True)
     return pipe
@@ -100,16 +124,32 @@ def save(out, dit, text, tiny="../tiny", steps=STEPS, guidance=GUIDANCE):
         os.makedirs(os.path.dirname(os.path.join(out, name)), exist_ok=True)
         # Not a link: archives and checkouts turn links into text, and in a repository equal files are stored once.
         shutil.copy(os.path.join(out, tiny, name), os.path.join(out, name))
-    index = {"_class_name": "QwenImageEditPlusPipeline", "_diffusers_version": version, "processor": ["transformers", "Qwen2VLProcessor"],
-             "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"], "text_encoder": ["transformers", "Qwen2_5_VLForConditionalGeneration"],
-             "tokenizer": ["transformers", "Qwen2Tokenizer"], "transformer": ["diffusers", "QwenImageTransformer2DModel"],
-             "vae": ["diffusers", "AutoencoderKLQwenImage"]}
+    index = {
+        "_class_name": "QwenImageEditPlusPipeline",
+        "_diffusers_version": version,
+        "processor": ["transformers", "Qwen2VLProcessor"],
+        "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+        "text_encoder": ["transformers", "Qwen2_5_VLForConditionalGeneration"],
+        "tokenizer": ["transformers", "Qwen2Tokenizer"],
+        "transformer": ["diffusers", "QwenImageTransformer2DModel"],
+        "vae": ["diffusers", "AutoencoderKLQwenImage"],
+    }
     with open(os.path.join(out, "model_index.json"), "w") as f:
         json.dump(index, f, indent=2)
         f.write("\n")
     with open(os.path.join(out, "lockstep.json"), "w") as f:
-        json.dump(dict(width=128, height=128, steps=steps, guidance=guidance, negative_prompt=" ", resolution=edit_models.SIDE,
-                       condition_resolution=edit_models.SIDE), f)
+        json.dump(
+            dict(
+                width=128,
+                height=128,
+                steps=steps,
+                guidance=guidance,
+                negative_prompt=" ",
+                resolution=edit_models.SIDE,
+                condition_resolution=edit_models.SIDE,
+            ),
+            f,
+        )
         f.write("\n")
 
 
@@ -120,7 +160,10 @@ def load_parts(folder):
     state = {}
     for path in sorted(glob.glob(os.path.join(folder, "edit-*.safetensors"))):
         state.update(load_file(path))
-    return [{k[len(mark):]: v.float() for k, v in state.items() if k.startswith(mark)} for mark in ("dit.", "text.", "vision.")]
+    return [
+        {k[len(mark) :]: v.float() for k, v in state.items() if k.startswith(mark)}
+        for mark in ("dit.", "text.", "vision.")
+    ]
 
 
 def load_exported(folder):
@@ -132,7 +175,9 @@ def load_exported(folder):
 
     text = read("text_encoder")
     marks = ("model.", "visual.")
-    return [read("transformer")] + [{k[len(mark):]: v for k, v in text.items() if k.startswith(mark)} for mark in marks]
+    return [read("transformer")] + [
+        {k[len(mark) :]: v for k, v in text.items() if k.startswith(mark)} for mark in marks
+    ]
 
 
 def sizes(out):

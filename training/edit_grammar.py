@@ -10,6 +10,7 @@
 What the instruction leaves open has one answer: a new object is of medium size, a place is the point of grammar.PLACE_AT, a replaced shape keeps
 centre, size and (unless one is named) colour, and of two pictures the one that gives the shape also gives all the rest.
 """
+
 import random
 
 import edit_scenes
@@ -66,7 +67,9 @@ def _color_edit(rng, width, height, held_out):
     if new is None:
         return None
     target["color"] = new
-    phrase = _frame(rng, edit_wordings.COLOR, edit_wordings.COLOR_HELD, held_out).format(r=name, c=grammar._color(rng, new))
+    phrase = _frame(rng, edit_wordings.COLOR, edit_wordings.COLOR_HELD, held_out).format(
+        r=name, c=grammar._color(rng, new)
+    )
     return phrase, before, after, [index], [index]
 
 
@@ -80,7 +83,13 @@ def _remove_edit(rng, width, height, held_out):
         index = rng.randrange(len(before["objects"]))
         name = _named(rng, before, index)
         del after["objects"][index]
-    return _frame(rng, edit_wordings.REMOVE, edit_wordings.REMOVE_HELD, held_out).format(r=name), before, after, [index], []
+    return (
+        _frame(rng, edit_wordings.REMOVE, edit_wordings.REMOVE_HELD, held_out).format(r=name),
+        before,
+        after,
+        [index],
+        [],
+    )
 
 
 def _add_edit(rng, width, height, held_out):
@@ -108,7 +117,9 @@ def _add_edit(rng, width, height, held_out):
         return None
     cx, cy, where = rng.choice(pool)
     after["objects"].append({"shape": shape, "color": color, "cx": cx, "cy": cy, "r": r})
-    phrase = _frame(rng, edit_wordings.ADD, edit_wordings.ADD_HELD, held_out).format(o=_with_article(rng, shape, color, size), p=where)
+    phrase = _frame(rng, edit_wordings.ADD, edit_wordings.ADD_HELD, held_out).format(
+        o=_with_article(rng, shape, color, size), p=where
+    )
     return phrase, before, after, [], [len(after["objects"]) - 1]
 
 
@@ -120,13 +131,17 @@ def _move_edit(rng, width, height, held_out):
     goals = []
     for place in grammar.PLACE_NAMES:
         cx, cy = edit_scenes.place_point(before, place, o["r"])
-        if (cx - o["cx"]) ** 2 + (cy - o["cy"]) ** 2 > 22**2 and edit_scenes.clear_of(before, cx, cy, o["r"], without=o):
+        if (cx - o["cx"]) ** 2 + (cy - o["cy"]) ** 2 > 22**2 and edit_scenes.clear_of(
+            before, cx, cy, o["r"], without=o
+        ):
             goals.append((cx, cy, place))
     if not goals:
         return None
     cx, cy, place = rng.choice(goals)
     after["objects"][index].update(cx=cx, cy=cy)
-    phrase = _frame(rng, edit_wordings.MOVE, edit_wordings.MOVE_HELD, held_out).format(r=_named(rng, before, index), t=rng.choice(edit_wordings.GOALS[place]), p=rng.choice(grammar.PLACES[place]))
+    phrase = _frame(rng, edit_wordings.MOVE, edit_wordings.MOVE_HELD, held_out).format(
+        r=_named(rng, before, index), t=rng.choice(edit_wordings.GOALS[place]), p=rng.choice(grammar.PLACES[place])
+    )
     return phrase, before, after, [index], [index]
 
 
@@ -144,7 +159,9 @@ def _replace_edit(rng, width, height, held_out):
         target["color"] = color
     if sum(o["shape"] == target["shape"] and o["color"] == target["color"] for o in after["objects"]) > 1:
         return None
-    phrase = _frame(rng, edit_wordings.REPLACE, edit_wordings.REPLACE_HELD, held_out).format(r=_named(rng, before, index), o=_with_article(rng, target["shape"], color))
+    phrase = _frame(rng, edit_wordings.REPLACE, edit_wordings.REPLACE_HELD, held_out).format(
+        r=_named(rng, before, index), o=_with_article(rng, target["shape"], color)
+    )
     return phrase, before, after, [index], [index]
 
 
@@ -153,12 +170,20 @@ def _background_edit(rng, width, height, held_out):
     if rng.random() < 0.1:
         before["objects"], before["word"] = [], edit_scenes.random_word(rng, before, "center")
     inks = edit_scenes.inks(before)
-    free = [c for c in set(grammar.BACKGROUNDS) if all(i in edit_scenes.CONTRASTS[c] for i in inks) and grammar._distance(c, before["background"]) >= 70]
+    free = [
+        c
+        for c in set(grammar.BACKGROUNDS)
+        if all(i in edit_scenes.CONTRASTS[c] for i in inks) and grammar._distance(c, before["background"]) >= 70
+    ]
     if not free:
         return None
     after = edit_scenes.copy_of(before)
     after["background"] = rng.choice(sorted(free))
-    phrase = _frame(rng, edit_wordings.GROUND, edit_wordings.GROUND_HELD, held_out).format(c=grammar._color(rng, after["background"])).replace("a orange", "an orange")
+    phrase = (
+        _frame(rng, edit_wordings.GROUND, edit_wordings.GROUND_HELD, held_out)
+        .format(c=grammar._color(rng, after["background"]))
+        .replace("a orange", "an orange")
+    )
     return phrase, before, after, [], []
 
 
@@ -178,7 +203,9 @@ def _rewrite_edit(rng, width, height, held_out):
     slack = word["cell"] / edit_scenes.word_cell((width, height), len(word["text"]), word["band"])
     after["word"].update(text=new, cell=slack * edit_scenes.word_cell((width, height), len(new), word["band"]))
     quote = '"{}"' if rng.random() < 0.15 else "{}"
-    phrase = _frame(rng, edit_wordings.REWRITE, edit_wordings.REWRITE_HELD, held_out).format(v=quote.format(word["text"]), w=quote.format(new))
+    phrase = _frame(rng, edit_wordings.REWRITE, edit_wordings.REWRITE_HELD, held_out).format(
+        v=quote.format(word["text"]), w=quote.format(new)
+    )
     index = len(before["objects"])
     return phrase, before, after, [index], [index]
 
@@ -202,26 +229,47 @@ def _write_edit(rng, width, height, held_out):
         if roll < 0.5:
             where = f" at the {band}"
         elif roll < 0.8:
-            where = " " + rng.choice(("above", "over") if band == "top" else ("below", "under")) + " " + _named(rng, before, 0)
+            where = (
+                " "
+                + rng.choice(("above", "over") if band == "top" else ("below", "under"))
+                + " "
+                + _named(rng, before, 0)
+            )
     color = edit_scenes.ink(rng, before, edit_scenes.inks(before))
     if color is None:
         return None
     after = edit_scenes.copy_of(before)
     text = grammar._word(rng, max(1, min(4, width // 32)))
-    after["word"] = {"text": text, "color": color, "cell": 0.97 * edit_scenes.word_cell((width, height), len(text), band), "cx": width / 2, "cy": height * edit_scenes.BANDS[band],
-                     "band": band}
+    after["word"] = {
+        "text": text,
+        "color": color,
+        "cell": 0.97 * edit_scenes.word_cell((width, height), len(text), band),
+        "cx": width / 2,
+        "cy": height * edit_scenes.BANDS[band],
+        "band": band,
+    }
     if after["objects"]:
         x0, y0, x1, y1 = edit_scenes.word_box(after["word"])
         o = after["objects"][0]
         if max(y0 - o["cy"], o["cy"] - y1) < edit_scenes.reach(o["r"]):
             return None
     quote = '"{}"' if rng.random() < 0.15 else "{}"
-    phrase = _frame(rng, edit_wordings.WRITE, edit_wordings.WRITE_HELD, held_out).format(w=quote.format(text), c=grammar._color(rng, color), p=where)
+    phrase = _frame(rng, edit_wordings.WRITE, edit_wordings.WRITE_HELD, held_out).format(
+        w=quote.format(text), c=grammar._color(rng, color), p=where
+    )
     return phrase, before, after, [], [len(after["objects"])]
 
 
-MAKERS = {"color": (_color_edit, 0.14), "remove": (_remove_edit, 0.09), "add": (_add_edit, 0.18), "move": (_move_edit, 0.15),
-          "replace": (_replace_edit, 0.14), "background": (_background_edit, 0.08), "rewrite": (_rewrite_edit, 0.11), "write": (_write_edit, 0.11)}
+MAKERS = {
+    "color": (_color_edit, 0.14),
+    "remove": (_remove_edit, 0.09),
+    "add": (_add_edit, 0.18),
+    "move": (_move_edit, 0.15),
+    "replace": (_replace_edit, 0.14),
+    "background": (_background_edit, 0.08),
+    "rewrite": (_rewrite_edit, 0.11),
+    "write": (_write_edit, 0.11),
+}
 
 
 def _finish(rng, phrase, held_out):
@@ -244,13 +292,23 @@ def sample(rng, width=128, height=128, held_out=False, kind=None):
         if made is None:
             continue
         phrase, before, after, was, now = made
-        return {"kind": chosen, "instruction": _finish(rng, phrase, held_out), "before": [before], "after": after, "base": 0,
-                "changed": {"before": was, "after": now}}
+        return {
+            "kind": chosen,
+            "instruction": _finish(rng, phrase, held_out),
+            "before": [before],
+            "after": after,
+            "base": 0,
+            "changed": {"before": was, "after": now},
+        }
 
 
 def two_phrase(rng, base, held_out=False):
     names = rng.choice(edit_wordings.PICTURES)
-    return _finish(rng, _frame(rng, edit_wordings.TWO, edit_wordings.TWO_HELD, held_out).format(s=names[base], k=names[1 - base]), held_out)
+    return _finish(
+        rng,
+        _frame(rng, edit_wordings.TWO, edit_wordings.TWO_HELD, held_out).format(s=names[base], k=names[1 - base]),
+        held_out,
+    )
 
 
 def sample_two(rng, width=128, height=128, held_out=False):
@@ -259,12 +317,21 @@ def sample_two(rng, width=128, height=128, held_out=False):
         pictures = [edit_scenes.random_scene(rng, width, height, (1,)) for _ in range(2)]
         base = rng.randrange(2)
         color = pictures[1 - base]["objects"][0]["color"]
-        if color not in edit_scenes.CONTRASTS[pictures[base]["background"]] or color not in edit_scenes.CONTRASTS[pictures[base]["objects"][0]["color"]]:
+        if (
+            color not in edit_scenes.CONTRASTS[pictures[base]["background"]]
+            or color not in edit_scenes.CONTRASTS[pictures[base]["objects"][0]["color"]]
+        ):
             continue
         after = edit_scenes.copy_of(pictures[base])
         after["objects"][0]["color"] = color
-        return {"kind": "two", "instruction": two_phrase(rng, base, held_out), "before": pictures, "after": after, "base": base,
-                "changed": {"before": [0], "after": [0]}}
+        return {
+            "kind": "two",
+            "instruction": two_phrase(rng, base, held_out),
+            "before": pictures,
+            "after": after,
+            "base": base,
+            "changed": {"before": [0], "after": [0]},
+        }
 
 
 def _rounded(value):
@@ -308,9 +375,11 @@ def evaluation_edits():
 
 def edits_file(rows):
     """All that a judge in another language needs, beside eval_prompts.json (palette, outlines, font)."""
-    return {"about": "edits in wordings never used in training. before: scenes to draw as input pictures, after: the scene asked for, base: the input that "
-                     "everything else comes from, changed: which elements differ (objects in order, then the word); distances in pixels",
-            "edits": rows}
+    return {
+        "about": "edits in wordings never used in training. before: scenes to draw as input pictures, after: the scene asked for, base: the input that "
+        "everything else comes from, changed: which elements differ (objects in order, then the word); distances in pixels",
+        "edits": rows,
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """What the edit model adds to models.py: the vision tower, pictures in the text, condition pictures in the transformer (`zero_cond_t`)."""
+
 import math
 
 import torch
@@ -8,8 +9,19 @@ from torch import nn
 import edit_tokenizer
 import models
 
-VISION_CONFIG = dict(depth=2, hidden_size=64, intermediate_size=96, num_heads=2, out_hidden_size=128, patch_size=16, spatial_merge_size=2,
-                     temporal_patch_size=2, window_size=64, fullatt_block_indexes=[1], in_channels=3)
+VISION_CONFIG = dict(
+    depth=2,
+    hidden_size=64,
+    intermediate_size=96,
+    num_heads=2,
+    out_hidden_size=128,
+    patch_size=16,
+    spatial_merge_size=2,
+    temporal_patch_size=2,
+    window_size=64,
+    fullatt_block_indexes=[1],
+    in_channels=3,
+)
 DIT_CONFIG = dict(models.DIT_CONFIG, zero_cond_t=True)
 PIXEL_MEAN, PIXEL_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 SIDE = 128  # the official constants VAE_IMAGE_SIZE and CONDITION_IMAGE_SIZE become SIDE * SIDE
@@ -32,14 +44,20 @@ class VisionAttention(nn.Module):
 
     def forward(self, x, cos, sin, mask):
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each [B,H,n,D]
-        y = F.scaled_dot_product_attention(models._half_rope(q, cos, sin), models._half_rope(k, cos, sin), v, attn_mask=mask)
+        y = F.scaled_dot_product_attention(
+            models._half_rope(q, cos, sin), models._half_rope(k, cos, sin), v, attn_mask=mask
+        )
         return self.proj(y.transpose(1, 2).flatten(2))
 
 
 class VisionMlp(nn.Module):
     def __init__(self, dim, inner):
         super().__init__()
-        self.gate_proj, self.up_proj, self.down_proj = nn.Linear(dim, inner), nn.Linear(dim, inner), nn.Linear(inner, dim)
+        self.gate_proj, self.up_proj, self.down_proj = (
+            nn.Linear(dim, inner),
+            nn.Linear(dim, inner),
+            nn.Linear(inner, dim),
+        )
 
     def forward(self, x):
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
@@ -122,7 +140,9 @@ class TextModel(models.TextModel):
         """pictures: [B,k,hidden] each, which replace the embeddings from the positions `starts` on. Positions count tokens, as the official
         pipeline's do."""
         half = torch.arange(0, self.head_dim, 2, device=ids.device, dtype=torch.float32) / self.head_dim
-        angle = torch.arange(ids.shape[1], device=ids.device, dtype=torch.float32)[:, None] * (1.0 / self.theta**half)[None]
+        angle = (
+            torch.arange(ids.shape[1], device=ids.device, dtype=torch.float32)[:, None] * (1.0 / self.theta**half)[None]
+        )
         cos, sin = angle.cos(), angle.sin()
         x = self.embed_tokens(ids)
         parts, at = [], 0
@@ -147,8 +167,16 @@ def rope_tables(axes, shapes, text_len, device):
     for frame, (rows, cols) in enumerate(shapes):
         y = torch.arange(rows, dtype=torch.float32) - (rows - rows // 2)
         x = torch.arange(cols, dtype=torch.float32) - (cols - cols // 2)
-        angles.append(torch.cat([(frame * freqs[0]).expand(rows, cols, -1), (y[:, None] * freqs[1][None])[:, None].expand(rows, cols, -1),
-                                 (x[:, None] * freqs[2][None])[None].expand(rows, cols, -1)], dim=-1).reshape(rows * cols, -1))
+        angles.append(
+            torch.cat(
+                [
+                    (frame * freqs[0]).expand(rows, cols, -1),
+                    (y[:, None] * freqs[1][None])[:, None].expand(rows, cols, -1),
+                    (x[:, None] * freqs[2][None])[None].expand(rows, cols, -1),
+                ],
+                dim=-1,
+            ).reshape(rows * cols, -1)
+        )
     angle = torch.cat(angles)[:, None].to(device)
     return angle.cos(), angle.sin()
 
@@ -216,7 +244,7 @@ class EditModel(nn.Module):
         """patches: [B,n,768] of each picture; ids [B,T] without the prefix -> hidden [B,T,128]"""
         pictures = [self.vision(p, *vision_tables) for p in patches]
         full = torch.cat([prefix[None].expand(len(ids), -1), ids], dim=1)
-        return self.text(full, pictures, [len(prefix) + s for s in starts])[:, edit_tokenizer.PREFIX_TOKENS:]
+        return self.text(full, pictures, [len(prefix) + s for s in starts])[:, edit_tokenizer.PREFIX_TOKENS :]
 
     def velocity(self, x, conditions, hidden, length, t, cos, sin):
         mask = torch.arange(hidden.shape[1], device=x.device)[None] < length[:, None]

@@ -1,8 +1,9 @@
 """Edits by the official pipeline on the CPU: the judge's verdict, and a contact sheet of befores and afters.
 
-    python training/edit_sample.py --model models/tiny-edit --out judged.json --part 0/4     # a quarter of the evaluation edits
-    python training/edit_sample.py --model models/tiny-edit --sheet docs/images/edit_sheet.png
+python training/edit_sample.py --model models/tiny-edit --out judged.json --part 0/4     # a quarter of the evaluation edits
+python training/edit_sample.py --model models/tiny-edit --sheet docs/images/edit_sheet.png
 """
+
 import argparse
 import json
 import os
@@ -18,9 +19,18 @@ import edit_grammar
 
 
 def edited(pipe, row, inputs, settings):
-    return np.array(pipe([Image.fromarray(i) for i in inputs], row["instruction"], negative_prompt=settings["negative_prompt"],
-                         true_cfg_scale=settings["guidance"], num_inference_steps=settings["steps"], height=inputs[0].shape[0], width=inputs[0].shape[1],
-                         generator=torch.Generator().manual_seed(row["seed"])).images[0])
+    return np.array(
+        pipe(
+            [Image.fromarray(i) for i in inputs],
+            row["instruction"],
+            negative_prompt=settings["negative_prompt"],
+            true_cfg_scale=settings["guidance"],
+            num_inference_steps=settings["steps"],
+            height=inputs[0].shape[0],
+            width=inputs[0].shape[1],
+            generator=torch.Generator().manual_seed(row["seed"]),
+        ).images[0]
+    )
 
 
 def wrapped(pen, text, width):
@@ -35,7 +45,7 @@ def wrapped(pen, text, width):
 def sheet(path, cells, columns=4, side=128):
     """cells: (inputs, output, instruction); each row of the sheet holds `columns` edits, input pictures left of the output."""
     width, caption = 2 * side + 6, 46  # two lines of text
-    rows = [cells[k:k + columns] for k in range(0, len(cells), columns)]
+    rows = [cells[k : k + columns] for k in range(0, len(cells), columns)]
     page = Image.new("RGB", (columns * (width + 14) + 14, len(rows) * (side + caption) + 14), (255, 255, 255))
     pen = ImageDraw.Draw(page)
     for y, line in enumerate(rows):
@@ -45,7 +55,10 @@ def sheet(path, cells, columns=4, side=128):
                 page.paste(Image.fromarray(inputs[0]), (left, top))
             else:  # two pictures share the place of one
                 for k, picture in enumerate(inputs):
-                    page.paste(Image.fromarray(picture).resize((side // 2 - 2, side // 2 - 2), Image.LANCZOS), (left + k * (side // 2 + 2), top + side // 4))
+                    page.paste(
+                        Image.fromarray(picture).resize((side // 2 - 2, side // 2 - 2), Image.LANCZOS),
+                        (left + k * (side // 2 + 2), top + side // 4),
+                    )
             page.paste(Image.fromarray(output), (left + side + 6, top))
             pen.rectangle((left - 1, top - 1, left + side, top + side), outline=(190, 190, 190))
             pen.rectangle((left + side + 5, top - 1, left + 2 * side + 6, top + side), outline=(190, 190, 190))
@@ -75,7 +88,14 @@ def main():
         inputs = list(edit_check.draw(row["before"]))
         output = edited(pipe, row, inputs, settings)
         cells.append((inputs, output, row["instruction"]))
-        verdicts.append({"id": row["id"], "kind": row["kind"], "instruction": row["instruction"], **edit_check.judge(output, inputs, row)})
+        verdicts.append(
+            {
+                "id": row["id"],
+                "kind": row["kind"],
+                "instruction": row["instruction"],
+                **edit_check.judge(output, inputs, row),
+            }
+        )
     print(f"{(time.time() - start) / len(rows):.2f} s an edit")
     for v in verdicts:
         if not (v["changed"] and v["kept"]):

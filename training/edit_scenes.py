@@ -2,6 +2,7 @@
 
 A scene is {background, objects: [{shape, color, cx, cy, r}], word: None or {text, color, cell, cx, cy, band}, width, height}, in pixels.
 """
+
 import grammar
 import scenes
 
@@ -61,14 +62,23 @@ def random_word(rng, scene, band, avoid=()):
     color = ink(rng, scene, avoid)
     if color is None:
         return None
-    return {"text": text, "color": color, "cell": word_cell((width, height), len(text), band) * (0.94 + 0.06 * rng.random()),
-            "cx": width * (0.5 + 0.008 * (2 * rng.random() - 1)), "cy": height * (BANDS[band] + 0.015 * (2 * rng.random() - 1)), "band": band}
+    return {
+        "text": text,
+        "color": color,
+        "cell": word_cell((width, height), len(text), band) * (0.94 + 0.06 * rng.random()),
+        "cx": width * (0.5 + 0.008 * (2 * rng.random() - 1)),
+        "cy": height * (BANDS[band] + 0.015 * (2 * rng.random() - 1)),
+        "band": band,
+    }
 
 
 def place_point(scene, place, r):
     fx, fy = grammar.PLACE_AT[place]
     far = reach(r)
-    return (min(max(scene["width"] * fx, far), scene["width"] - far), min(max(scene["height"] * fy, far), scene["height"] - far))
+    return (
+        min(max(scene["width"] * fx, far), scene["width"] - far),
+        min(max(scene["height"] * fy, far), scene["height"] - far),
+    )
 
 
 def random_object(rng, scene, sizes, top=None):
@@ -98,7 +108,13 @@ def random_object(rng, scene, sizes, top=None):
 
 
 def empty_scene(rng, width, height):
-    return {"background": rng.choice(grammar.BACKGROUNDS), "objects": [], "word": None, "width": width, "height": height}
+    return {
+        "background": rng.choice(grammar.BACKGROUNDS),
+        "objects": [],
+        "word": None,
+        "width": width,
+        "height": height,
+    }
 
 
 def random_scene(rng, width, height, counts, word_share=0.0):
@@ -114,7 +130,12 @@ def random_scene(rng, width, height, counts, word_share=0.0):
             count = 1
             objects = [random_object(rng, scene, ("small", "medium"), top=band == "bottom")]
         else:
-            sizes = {0: (), 1: ("small", "medium", "medium", "large"), 2: ("small", "medium"), 3: ("small", "small", "medium")}[count]
+            sizes = {
+                0: (),
+                1: ("small", "medium", "medium", "large"),
+                2: ("small", "medium"),
+                3: ("small", "small", "medium"),
+            }[count]
             objects = []
             for _ in range(count):
                 made = random_object(rng, scene, sizes)
@@ -129,7 +150,11 @@ def random_scene(rng, width, height, counts, word_share=0.0):
 
 
 def copy_of(scene):
-    return {**scene, "objects": [dict(o) for o in scene["objects"]], "word": dict(scene["word"]) if scene["word"] else None}
+    return {
+        **scene,
+        "objects": [dict(o) for o in scene["objects"]],
+        "word": dict(scene["word"]) if scene["word"] else None,
+    }
 
 
 def elements(scene):
@@ -144,12 +169,16 @@ def sprites(scene, only=None):
     for n, o in enumerate(scene["objects"]):
         if only is None or n in only:
             glyph[i], color[i] = grammar.SHAPE_INDEX[o["shape"]], grammar.COLOR_INDEX[o["color"]]
-            geom[3 * i:3 * i + 3] = [o["cx"], o["cy"], o["r"]]
+            geom[3 * i : 3 * i + 3] = [o["cx"], o["cy"], o["r"]]
             i += 1
     word = scene["word"]
     if word and (only is None or len(scene["objects"]) in only):
         for k, letter in enumerate(word["text"]):
             glyph[i], color[i] = scenes.LETTER0 + ord(letter) - 65, grammar.COLOR_INDEX[word["color"]]
-            geom[3 * i:3 * i + 3] = [word["cx"] + (k - (len(word["text"]) - 1) / 2) * 6 * word["cell"], word["cy"], 3.5 * word["cell"]]
+            geom[3 * i : 3 * i + 3] = [
+                word["cx"] + (k - (len(word["text"]) - 1) / 2) * 6 * word["cell"],
+                word["cy"],
+                3.5 * word["cell"],
+            ]
             i += 1
     return glyph, geom, color, grammar.COLOR_INDEX[scene["background"]]

@@ -1,5 +1,6 @@
 """The tokenizer of the edit model: as tokenizer.py, trained on instructions and the edit template, whose prefix is 64 tokens (the official
 pipeline drops exactly that many)."""
+
 import os
 import random
 
@@ -10,9 +11,11 @@ import edit_grammar
 import tokenizer
 
 PATH = os.path.join(tokenizer.HERE, "edit_tokenizer", "tokenizer.json")
-PREFIX = ("<|im_start|>system\nDescribe the key features of the input image (color, shape, size, texture, objects, background), then explain how the user's "
-          "text instruction should alter or modify the image. Generate a new image that meets the user's requirements while maintaining consistency "
-          "with the original input where appropriate.<|im_end|>\n<|im_start|>user\n")
+PREFIX = (
+    "<|im_start|>system\nDescribe the key features of the input image (color, shape, size, texture, objects, background), then explain how the user's "
+    "text instruction should alter or modify the image. Generate a new image that meets the user's requirements while maintaining consistency "
+    "with the original input where appropriate.<|im_end|>\n<|im_start|>user\n"
+)
 PREFIX_TOKENS = 64
 PICTURE = "Picture {}: <|vision_start|><|image_pad|><|vision_end|>"
 
@@ -48,7 +51,7 @@ class Encoder(tokenizer.Encoder):
             head = self.tok.encode(PICTURE.format(k + 1)).ids
             at = head.index(self.image)
             starts.append(len(ids) + at)
-            ids += head[:at] + [self.image] * count + head[at + 1:]
+            ids += head[:at] + [self.image] * count + head[at + 1 :]
         return ids, starts
 
 

@@ -1,7 +1,8 @@
 """Trained tensors -> a model folder in diffusers layout, written by the official classes.
 
-    python training/export.py --weights <folder with vae.safetensors, dit-*.safetensors, text.safetensors> --out models/tiny
+python training/export.py --weights <folder with vae.safetensors, dit-*.safetensors, text.safetensors> --out models/tiny
 """
+
 import argparse
 import glob
 import json
@@ -15,9 +16,22 @@ from safetensors.torch import load_file
 import models
 import tokenizer
 
-SCHEDULER = dict(num_train_timesteps=1000, shift=1.0, use_dynamic_shifting=True, base_shift=0.4, max_shift=0.9, base_image_seq_len=64,
-                 max_image_seq_len=256, shift_terminal=0.02, time_shift_type="exponential", invert_sigmas=False, stochastic_sampling=False,
-                 use_karras_sigmas=False, use_exponential_sigmas=False, use_beta_sigmas=False)
+SCHEDULER = dict(
+    num_train_timesteps=1000,
+    shift=1.0,
+    use_dynamic_shifting=True,
+    base_shift=0.4,
+    max_shift=0.9,
+    base_image_seq_len=64,
+    max_image_seq_len=256,
+    shift_terminal=0.02,
+    time_shift_type="exponential",
+    invert_sigmas=False,
+    stochastic_sampling=False,
+    use_karras_sigmas=False,
+    use_exponential_sigmas=False,
+    use_beta_sigmas=False,
+)
 
 GUIDANCE = 3.5  # chosen on grammar.development_prompts()
 
@@ -26,18 +40,50 @@ def text_config(encoder):
     from transformers import Qwen2_5_VLConfig
 
     c, ident = models.TEXT_CONFIG, encoder.tok.token_to_id
-    text = dict(vocab_size=encoder.vocab_size, hidden_size=c["hidden_size"], intermediate_size=c["intermediate_size"],
-                num_hidden_layers=c["num_hidden_layers"], num_attention_heads=c["num_attention_heads"],
-                num_key_value_heads=c["num_key_value_heads"], hidden_act="silu", rms_norm_eps=c["rms_norm_eps"], max_position_embeddings=4096,
-                use_sliding_window=False, attention_dropout=0.0, tie_word_embeddings=True, bos_token_id=ident("<|endoftext|>"),
-                eos_token_id=ident("<|im_end|>"), pad_token_id=ident("<|endoftext|>"),
-                rope_parameters=dict(rope_type="default", rope_theta=c["rope_theta"], mrope_section=c["mrope_section"]))
+    text = dict(
+        vocab_size=encoder.vocab_size,
+        hidden_size=c["hidden_size"],
+        intermediate_size=c["intermediate_size"],
+        num_hidden_layers=c["num_hidden_layers"],
+        num_attention_heads=c["num_attention_heads"],
+        num_key_value_heads=c["num_key_value_heads"],
+        hidden_act="silu",
+        rms_norm_eps=c["rms_norm_eps"],
+        max_position_embeddings=4096,
+        use_sliding_window=False,
+        attention_dropout=0.0,
+        tie_word_embeddings=True,
+        bos_token_id=ident("<|endoftext|>"),
+        eos_token_id=ident("<|im_end|>"),
+        pad_token_id=ident("<|endoftext|>"),
+        rope_parameters=dict(rope_type="default", rope_theta=c["rope_theta"], mrope_section=c["mrope_section"]),
+    )
     # the vision tower is never run by text-to-image: the smallest one the class accepts
-    vision = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=1, out_hidden_size=c["hidden_size"], patch_size=14, spatial_patch_size=14,
-                  temporal_patch_size=2, spatial_merge_size=2, window_size=112, fullatt_block_indexes=[0], in_channels=3, tokens_per_second=2,
-                  hidden_act="silu")
-    return Qwen2_5_VLConfig(text_config=text, vision_config=vision, image_token_id=ident("<|image_pad|>"), video_token_id=ident("<|video_pad|>"),
-                            vision_start_token_id=ident("<|vision_start|>"), vision_end_token_id=ident("<|vision_end|>"), tie_word_embeddings=True)
+    vision = dict(
+        depth=1,
+        hidden_size=16,
+        intermediate_size=16,
+        num_heads=1,
+        out_hidden_size=c["hidden_size"],
+        patch_size=14,
+        spatial_patch_size=14,
+        temporal_patch_size=2,
+        spatial_merge_size=2,
+        window_size=112,
+        fullatt_block_indexes=[0],
+        in_channels=3,
+        tokens_per_second=2,
+        hidden_act="silu",
+    )
+    return Qwen2_5_VLConfig(
+        text_config=text,
+        vision_config=vision,
+        image_token_id=ident("<|image_pad|>"),
+        video_token_id=ident("<|video_pad|>"),
+        vision_start_token_id=ident("<|vision_start|>"),
+        vision_end_token_id=ident("<|vision_end|>"),
+        tie_word_embeddings=True,
+    )
 
 
 def build(vae_state, dit_state, text_state, mean, std):
@@ -51,7 +97,9 @@ def build(vae_state, dit_state, text_state, mean, std):
     dit = QwenImageTransformer2DModel(**models.DIT_CONFIG)
     dit.load_state_dict(dit_state)
     text = Qwen2_5_VLForConditionalGeneration(text_config(tokenizer.Encoder()))
-    missing, unexpected = text.load_state_dict({"model.language_model." + k: v for k, v in text_state.items()}, strict=False)
+    missing, unexpected = text.load_state_dict(
+        {"model.language_model." + k: v for k, v in text_state.items()}, strict=False
+    )
     missing = [k for k in missing if ".visual." not in k and k != "lm_head.weight"]
     assert not missing and not unexpected, (missing, unexpected)
     text.tie_weights()
@@ -64,8 +112,13 @@ def save(out, vae, dit, text):
 
     tok = AutoTokenizer.from_pretrained(os.path.dirname(tokenizer.PATH))
     bf16 = torch.bfloat16
-    pipe = QwenImagePipeline(scheduler=FlowMatchEulerDiscreteScheduler(**SCHEDULER), vae=vae.to(bf16), text_encoder=text.to(bf16), tokenizer=tok,
-                             transformer=dit.to(bf16))
+    pipe = QwenImagePipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(**SCHEDULER),
+        vae=vae.to(bf16),
+        text_encoder=text.to(bf16),
+        tokenizer=tok,
+        transformer=dit.to(bf16),
+    )
     shutil.rmtree(out, ignore_errors=True)
     pipe.save_pretrained(out, max_shard_size="12MB")
     # keep the tokenizer exactly as trained: re-saving may rewrite its pre-tokenizer
@@ -124,7 +177,13 @@ def main():
     dit_state = {}
     for path in sorted(glob.glob(os.path.join(a.weights, "dit-*.safetensors"))):
         dit_state.update(load_file(path))
-    parts = build(load_file(vae_path), dit_state, load_file(os.path.join(a.weights, "text.safetensors")), stats["mean"], stats["std"])
+    parts = build(
+        load_file(vae_path),
+        dit_state,
+        load_file(os.path.join(a.weights, "text.safetensors")),
+        stats["mean"],
+        stats["std"],
+    )
     save(a.out, *parts)
     card(a.out, a.notes)
     total = 0

@@ -3,17 +3,43 @@
 Parameter names equal those of the checkpoints. The autoencoder is the single-frame equivalent: every 3x3x3 causal convolution
 is a 2-D one, because on one frame all temporal taps but the newest multiply zeros (`to_official_vae` puts the kernels back into 3-D).
 """
+
 import math
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-VAE_CONFIG = dict(base_dim=32, z_dim=16, dim_mult=[1, 2, 2, 2], num_res_blocks=2, attn_scales=[], temperal_downsample=[False, True, True], dropout=0.0)
-DIT_CONFIG = dict(patch_size=2, in_channels=64, out_channels=16, num_layers=6, attention_head_dim=64, num_attention_heads=3, joint_attention_dim=128,
-                  guidance_embeds=False, axes_dims_rope=[16, 24, 24])
-TEXT_CONFIG = dict(hidden_size=128, intermediate_size=384, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, rms_norm_eps=1e-6,
-                   rope_theta=1000000.0, mrope_section=[4, 6, 6])
+VAE_CONFIG = dict(
+    base_dim=32,
+    z_dim=16,
+    dim_mult=[1, 2, 2, 2],
+    num_res_blocks=2,
+    attn_scales=[],
+    temperal_downsample=[False, True, True],
+    dropout=0.0,
+)
+DIT_CONFIG = dict(
+    patch_size=2,
+    in_channels=64,
+    out_channels=16,
+    num_layers=6,
+    attention_head_dim=64,
+    num_attention_heads=3,
+    joint_attention_dim=128,
+    guidance_embeds=False,
+    axes_dims_rope=[16, 24, 24],
+)
+TEXT_CONFIG = dict(
+    hidden_size=128,
+    intermediate_size=384,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    rms_norm_eps=1e-6,
+    rope_theta=1000000.0,
+    mrope_section=[4, 6, 6],
+)
 PREFIX_TOKENS = 34
 
 
@@ -264,7 +290,9 @@ class TextModel(nn.Module):
     def forward(self, ids):
         """ids [B,S] -> [B,S,hidden]. Padding on the right needs no mask: attention is causal."""
         half = torch.arange(0, self.head_dim, 2, device=ids.device, dtype=torch.float32) / self.head_dim
-        angle = torch.arange(ids.shape[1], device=ids.device, dtype=torch.float32)[:, None] * (1.0 / self.theta**half)[None]
+        angle = (
+            torch.arange(ids.shape[1], device=ids.device, dtype=torch.float32)[:, None] * (1.0 / self.theta**half)[None]
+        )
         cos, sin = angle.cos(), angle.sin()
         x = self.embed_tokens(ids)
         for layer in self.layers:
@@ -289,8 +317,14 @@ def rope_tables(axes, rows, cols, text_len, device):
     y = torch.arange(rows, dtype=torch.float32) - (rows - rows // 2)
     x = torch.arange(cols, dtype=torch.float32) - (cols - cols // 2)
     text_angle = torch.cat([text[:, None] * f[None] for f in freqs], dim=1)
-    image_angle = torch.cat([torch.zeros(rows, cols, len(freqs[0])), (y[:, None] * freqs[1][None])[:, None].expand(rows, cols, -1),
-                             (x[:, None] * freqs[2][None])[None].expand(rows, cols, -1)], dim=-1).reshape(rows * cols, -1)
+    image_angle = torch.cat(
+        [
+            torch.zeros(rows, cols, len(freqs[0])),
+            (y[:, None] * freqs[1][None])[:, None].expand(rows, cols, -1),
+            (x[:, None] * freqs[2][None])[None].expand(rows, cols, -1),
+        ],
+        dim=-1,
+    ).reshape(rows * cols, -1)
     angle = torch.cat([text_angle, image_angle])[:, None].to(device)
     return angle.cos(), angle.sin()
 
@@ -403,7 +437,9 @@ class Dit(nn.Module):
         self.txt_norm = RmsNorm(c["joint_attention_dim"])
         self.img_in = nn.Linear(c["in_channels"], dim)
         self.txt_in = nn.Linear(c["joint_attention_dim"], dim)
-        self.transformer_blocks = nn.ModuleList([Block(dim, c["num_attention_heads"], c["attention_head_dim"]) for _ in range(c["num_layers"])])
+        self.transformer_blocks = nn.ModuleList(
+            [Block(dim, c["num_attention_heads"], c["attention_head_dim"]) for _ in range(c["num_layers"])]
+        )
         self.norm_out = AdaNorm(dim)
         self.proj_out = nn.Linear(dim, 4 * c["out_channels"])
 

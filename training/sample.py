@@ -1,7 +1,8 @@
 """A contact sheet by the official pipeline on the CPU, and the quick judge's verdict on development prompts.
 
-    python training/sample.py --model models/tiny --out sheet.png [--judge 40]
+python training/sample.py --model models/tiny --out sheet.png [--judge 40]
 """
+
 import argparse
 import time
 
@@ -30,8 +31,17 @@ def main():
     pipe.set_progress_bar_config(disable=True)
 
     def draw(prompt, seed):
-        return np.array(pipe(prompt, negative_prompt=" ", true_cfg_scale=a.guidance, num_inference_steps=a.steps, height=a.size[0], width=a.size[1],
-                             generator=torch.Generator().manual_seed(seed)).images[0])
+        return np.array(
+            pipe(
+                prompt,
+                negative_prompt=" ",
+                true_cfg_scale=a.guidance,
+                num_inference_steps=a.steps,
+                height=a.size[0],
+                width=a.size[1],
+                generator=torch.Generator().manual_seed(seed),
+            ).images[0]
+        )
 
     if a.judge:
         rows = grammar.development_prompts(a.judge)

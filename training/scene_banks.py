@@ -1,4 +1,5 @@
 """Captions and scenes drawn ahead of training, and the latents encoded from them."""
+
 import multiprocessing
 import random
 
@@ -29,7 +30,7 @@ def _bank_part(job):
         tokens = encoder.caption(caption)
         if len(tokens) > TEXT_TOKENS:
             continue
-        ids[i, :len(tokens)] = tokens
+        ids[i, : len(tokens)] = tokens
         length[i] = len(tokens)
         glyph[i], geom[i], color[i], ground[i] = grammar.sprites(scene)
         i += 1
@@ -47,7 +48,9 @@ def build_banks(jobs, workers, rich):
             owner.append(size)
     with multiprocessing.get_context("fork").Pool(workers) as pool:
         results = pool.map(_bank_part, parts, chunksize=1)
-    return {size: tuple(np.concatenate(x) for x in zip(*[r for r, o in zip(results, owner) if o == size])) for size in jobs}
+    return {
+        size: tuple(np.concatenate(x) for x in zip(*[r for r, o in zip(results, owner) if o == size])) for size in jobs
+    }
 
 
 class Scenes:
@@ -56,7 +59,9 @@ class Scenes:
     def __init__(self, arrays, size, device):
         self.height, self.width = size
         self.rows, self.cols = self.height // 16, self.width // 16
-        self.ids, self.length, self.glyph, self.geom, self.color, self.ground = (torch.from_numpy(a).to(device) for a in arrays)
+        self.ids, self.length, self.glyph, self.geom, self.color, self.ground = (
+            torch.from_numpy(a).to(device) for a in arrays
+        )
         self.count = len(self.length)
         self.cursor = 0
         self.latents = None  # [slots, N, 64] normalised, fp16
@@ -65,7 +70,15 @@ class Scenes:
 
     def images(self, index, atlas, colors, render):
         geom = self.geom[index].view(-1, grammar.SPRITES, 3)
-        return render(atlas, self.glyph[index].long(), geom, colors[self.color[index].long()], colors[self.ground[index].long()], self.height, self.width)
+        return render(
+            atlas,
+            self.glyph[index].long(),
+            geom,
+            colors[self.color[index].long()],
+            colors[self.ground[index].long()],
+            self.height,
+            self.width,
+        )
 
     @torch.no_grad()
     def encode_more(self, batch, slots, context):

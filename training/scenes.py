@@ -5,6 +5,7 @@ distance field lives in unit coordinates, the box [-1, 1]^2 becomes the square o
 Glyphs 0..7 are the shapes of SHAPES, 8..33 the letters A..Z of the 5x7 block font (a letter is 7 cells high,
 so one cell is 2r/7 pixels). Coverage is clamp(0.5 - distance_in_pixels, 0, 1): one pixel of anti-aliasing.
 """
+
 import math
 import struct
 import zlib
@@ -18,30 +19,54 @@ LETTER0 = len(SHAPES)
 
 # Named colours in 8 bit. The first ten are object colours; all of them may be backgrounds.
 COLORS = {
-    "red": (220, 30, 40), "green": (30, 160, 60), "blue": (40, 70, 220), "yellow": (250, 215, 30),
-    "orange": (250, 130, 20), "purple": (130, 40, 170), "pink": (250, 130, 190), "cyan": (40, 205, 225),
-    "black": (15, 15, 15), "white": (250, 250, 250),
-    "gray": (135, 135, 135), "light blue": (185, 215, 250), "light green": (190, 235, 190),
-    "light yellow": (250, 242, 190), "dark blue": (20, 30, 90), "dark green": (15, 65, 35),
+    "red": (220, 30, 40),
+    "green": (30, 160, 60),
+    "blue": (40, 70, 220),
+    "yellow": (250, 215, 30),
+    "orange": (250, 130, 20),
+    "purple": (130, 40, 170),
+    "pink": (250, 130, 190),
+    "cyan": (40, 205, 225),
+    "black": (15, 15, 15),
+    "white": (250, 250, 250),
+    "gray": (135, 135, 135),
+    "light blue": (185, 215, 250),
+    "light green": (190, 235, 190),
+    "light yellow": (250, 242, 190),
+    "dark blue": (20, 30, 90),
+    "dark green": (15, 65, 35),
 }
 COLOR_NAMES = list(COLORS)
 OBJECT_COLORS = COLOR_NAMES[:10]
 
 # 5x7 block font: seven rows from top to bottom, '#' is ink.
 FONT_ROWS = {
-    "A": ".###. #...# #...# ##### #...# #...# #...#", "B": "####. #...# #...# ####. #...# #...# ####.",
-    "C": ".#### #.... #.... #.... #.... #.... .####", "D": "####. #...# #...# #...# #...# #...# ####.",
-    "E": "##### #.... #.... ####. #.... #.... #####", "F": "##### #.... #.... ####. #.... #.... #....",
-    "G": ".#### #.... #.... #..## #...# #...# .####", "H": "#...# #...# #...# ##### #...# #...# #...#",
-    "I": "##### ..#.. ..#.. ..#.. ..#.. ..#.. #####", "J": "..### ...#. ...#. ...#. ...#. #..#. .##..",
-    "K": "#...# #..#. #.#.. ##... #.#.. #..#. #...#", "L": "#.... #.... #.... #.... #.... #.... #####",
-    "M": "#...# ##.## #.#.# #.#.# #...# #...# #...#", "N": "#...# ##..# ##..# #.#.# #..## #..## #...#",
-    "O": ".###. #...# #...# #...# #...# #...# .###.", "P": "####. #...# #...# ####. #.... #.... #....",
-    "Q": ".###. #...# #...# #...# #.#.# #..#. .##.#", "R": "####. #...# #...# ####. #.#.. #..#. #...#",
-    "S": ".#### #.... #.... .###. ....# ....# ####.", "T": "##### ..#.. ..#.. ..#.. ..#.. ..#.. ..#..",
-    "U": "#...# #...# #...# #...# #...# #...# .###.", "V": "#...# #...# #...# #...# #...# .#.#. ..#..",
-    "W": "#...# #...# #...# #.#.# #.#.# ##.## #...#", "X": "#...# #...# .#.#. ..#.. .#.#. #...# #...#",
-    "Y": "#...# #...# .#.#. ..#.. ..#.. ..#.. ..#..", "Z": "##### ....# ...#. ..#.. .#... #.... #####",
+    "A": ".###. #...# #...# ##### #...# #...# #...#",
+    "B": "####. #...# #...# ####. #...# #...# ####.",
+    "C": ".#### #.... #.... #.... #.... #.... .####",
+    "D": "####. #...# #...# #...# #...# #...# ####.",
+    "E": "##### #.... #.... ####. #.... #.... #####",
+    "F": "##### #.... #.... ####. #.... #.... #....",
+    "G": ".#### #.... #.... #..## #...# #...# .####",
+    "H": "#...# #...# #...# ##### #...# #...# #...#",
+    "I": "##### ..#.. ..#.. ..#.. ..#.. ..#.. #####",
+    "J": "..### ...#. ...#. ...#. ...#. #..#. .##..",
+    "K": "#...# #..#. #.#.. ##... #.#.. #..#. #...#",
+    "L": "#.... #.... #.... #.... #.... #.... #####",
+    "M": "#...# ##.## #.#.# #.#.# #...# #...# #...#",
+    "N": "#...# ##..# ##..# #.#.# #..## #..## #...#",
+    "O": ".###. #...# #...# #...# #...# #...# .###.",
+    "P": "####. #...# #...# ####. #.... #.... #....",
+    "Q": ".###. #...# #...# #...# #.#.# #..#. .##.#",
+    "R": "####. #...# #...# ####. #.#.. #..#. #...#",
+    "S": ".#### #.... #.... .###. ....# ....# ####.",
+    "T": "##### ..#.. ..#.. ..#.. ..#.. ..#.. ..#..",
+    "U": "#...# #...# #...# #...# #...# #...# .###.",
+    "V": "#...# #...# #...# #...# #...# .#.#. ..#..",
+    "W": "#...# #...# #...# #.#.# #.#.# ##.## #...#",
+    "X": "#...# #...# .#.#. ..#.. .#.#. #...# #...#",
+    "Y": "#...# #...# .#.#. ..#.. ..#.. ..#.. ..#..",
+    "Z": "##### ....# ...#. ..#.. .#... #.... #####",
 }
 FONT = {c: rows.split() for c, rows in FONT_ROWS.items()}
 
@@ -69,7 +94,20 @@ def outline(shape):
         return points
     if shape == "cross":
         a = CROSS_ARM
-        return [(-a, -1), (a, -1), (a, -a), (1, -a), (1, a), (a, a), (a, 1), (-a, 1), (-a, a), (-1, a), (-1, -a), (-a, -a)]
+        return [
+            (-a, -1),
+            (a, -1),
+            (a, -a),
+            (1, -a),
+            (1, a),
+            (a, a),
+            (a, 1),
+            (-a, 1),
+            (-a, a),
+            (-1, a),
+            (-1, -a),
+            (-a, -a),
+        ]
     if shape == "diamond":
         w, h = DIAMOND
         return [(0, -h), (w, 0), (0, h), (-w, 0)]
@@ -197,8 +235,14 @@ def random_scenes(batch, height, width, generator, colors):
     glyph = torch.where(is_word, letters, glyph)
     keep = torch.where(is_word, slot < count, keep)
     glyph = torch.where(keep, glyph, torch.full_like(glyph, -1))
-    geom = torch.stack([torch.where(is_word, wx, cx), torch.where(is_word, wy, cy),
-                        torch.where(is_word, (3.5 * cell).expand(-1, sprites), r)], -1)
+    geom = torch.stack(
+        [
+            torch.where(is_word, wx, cx),
+            torch.where(is_word, wy, cy),
+            torch.where(is_word, (3.5 * cell).expand(-1, sprites), r),
+        ],
+        -1,
+    )
     named = colors[(uniform(batch, sprites + 1) * len(colors)).long()]
     free = uniform(batch, sprites + 1, 3)
     color = torch.where(uniform(batch, 1, 1) < 0.75, named, free)
@@ -228,5 +272,5 @@ def contact_sheet(images, columns):
     sheet = np.full((rows * (height + 2), columns * (width + 2), 3), 90, np.uint8)
     for i in range(count):
         y, x = (i // columns) * (height + 2), (i % columns) * (width + 2)
-        sheet[y:y + height, x:x + width] = images[i]
+        sheet[y : y + height, x : x + width] = images[i]
     return sheet

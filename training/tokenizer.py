@@ -2,10 +2,10 @@
 
 Upper-case letters are never merged with each other, so that a word to be written reaches the text model letter by letter.
 """
+
 import json
 import os
 import random
-import sys
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -13,13 +13,40 @@ import grammar
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATH = os.path.join(HERE, "tokenizer", "tokenizer.json")
-PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-PREFIX = ("<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity, text, spatial relationships of the objects "
-          "and background:<|im_end|>\n<|im_start|>user\n")
+PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+PREFIX = (
+    "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity, text, spatial relationships of the objects "
+    "and background:<|im_end|>\n<|im_start|>user\n"
+)
 SUFFIX = "<|im_end|>\n<|im_start|>assistant\n"
-SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>", "<|box_end|>",
-           "<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>"]
-PLAIN_ADDED = ["<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"]
+SPECIAL = [
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|object_ref_start|>",
+    "<|object_ref_end|>",
+    "<|box_start|>",
+    "<|box_end|>",
+    "<|quad_start|>",
+    "<|quad_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|vision_pad|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+]
+PLAIN_ADDED = [
+    "<tool_call>",
+    "</tool_call>",
+    "<|fim_prefix|>",
+    "<|fim_middle|>",
+    "<|fim_suffix|>",
+    "<|fim_pad|>",
+    "<|repo_name|>",
+    "<|file_sep|>",
+]
 
 
 def train(path=PATH, merges=560):
@@ -41,24 +68,42 @@ def train_on(text, path, merges):
     """Byte-level BPE on these lines, written to `path` with its config beside it."""
     tok = Tokenizer(models.BPE(byte_fallback=False))
     tok.normalizer = normalizers.NFC()
-    tok.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(PATTERN), behavior="isolated", invert=False),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])
+    tok.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PATTERN), behavior="isolated", invert=False),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     tok.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=256 + merges, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False, min_frequency=4)
+    trainer = trainers.BpeTrainer(
+        vocab_size=256 + merges,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+        min_frequency=4,
+    )
     tok.train_from_iterator(text, trainer)
     tok.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in SPECIAL])
     tok.add_tokens([AddedToken(t, special=False, normalized=False) for t in PLAIN_ADDED])
     os.makedirs(os.path.dirname(path), exist_ok=True)
     tok.save(path)
     with open(os.path.join(os.path.dirname(path), "tokenizer_config.json"), "w") as f:
-        json.dump({
-            "add_prefix_space": False, "clean_up_tokenization_spaces": False, "eos_token": "<|im_end|>", "errors": "replace",
-            "model_max_length": 131072, "pad_token": "<|endoftext|>", "split_special_tokens": False, "tokenizer_class": "Qwen2Tokenizer",
-            "unk_token": None, "bos_token": None,
-            "additional_special_tokens": SPECIAL[1:],
-        }, f, indent=2)
+        json.dump(
+            {
+                "add_prefix_space": False,
+                "clean_up_tokenization_spaces": False,
+                "eos_token": "<|im_end|>",
+                "errors": "replace",
+                "model_max_length": 131072,
+                "pad_token": "<|endoftext|>",
+                "split_special_tokens": False,
+                "tokenizer_class": "Qwen2Tokenizer",
+                "unk_token": None,
+                "bos_token": None,
+                "additional_special_tokens": SPECIAL[1:],
+            },
+            f,
+            indent=2,
+        )
     return tok
 
 
@@ -115,6 +160,7 @@ if __name__ == "__main__":
     e = Encoder()
     rng, longest = random.Random(5), 0
     import time
+
     start = time.time()
     for i in range(20000):
         c = grammar.sample(rng)[0]

@@ -5,6 +5,7 @@
 
 --steps fixes the schedule; with --minutes (counted from the start of the process) instead the clock drives it.
 """
+
 import argparse
 import glob
 import json
@@ -30,19 +31,49 @@ import scenes
 import tokenizer
 from scene_banks import TEXT_TOKENS, Scenes, build_banks
 
-SIZES = [(96, 128), (128, 96), (160, 160), (128, 192), (192, 128), (64, 64), (64, 128)]  # height, width beside the usual 128x128
-SHEET = ["a red circle on a white background", "a small blue star in the top left corner on a black background", "a large green heart",
-         "a yellow triangle on a gray background", "a purple ring on the right, light blue background", "an orange cross at the bottom",
-         "a pink diamond in the center on a dark blue background", "a black square on the left",
-         "a red circle left of a blue square", "a blue heart above a yellow star on a black background", "a green triangle below an orange ring",
-         "a purple diamond to the right of a cyan cross on a white background", "a small red star under a large blue circle on a light yellow background",
-         "a white ring on the left and a pink heart on the right on a black background", "a green square with a red triangle above it",
-         "a yellow circle over a purple square on a gray background",
-         "two red hearts on a white background", "three green stars", "four blue circles on a light green background", "three orange triangles on a black background",
-         "four purple diamonds", "two cyan rings on a gray background", "three pink squares on a dark blue background", "four black crosses on a yellow background",
-         "the word HI in red", "the word CAT in blue on a white background", "the word LOVE in pink on a black background",
-         "\"STOP\" written in white on a red background", "green text saying OK on a gray background", "the word QWEN in purple",
-         "a sign that says GO in yellow on a dark blue background", "the letter A in orange on a white background"]
+SIZES = [
+    (96, 128),
+    (128, 96),
+    (160, 160),
+    (128, 192),
+    (192, 128),
+    (64, 64),
+    (64, 128),
+]  # height, width beside the usual 128x128
+SHEET = [
+    "a red circle on a white background",
+    "a small blue star in the top left corner on a black background",
+    "a large green heart",
+    "a yellow triangle on a gray background",
+    "a purple ring on the right, light blue background",
+    "an orange cross at the bottom",
+    "a pink diamond in the center on a dark blue background",
+    "a black square on the left",
+    "a red circle left of a blue square",
+    "a blue heart above a yellow star on a black background",
+    "a green triangle below an orange ring",
+    "a purple diamond to the right of a cyan cross on a white background",
+    "a small red star under a large blue circle on a light yellow background",
+    "a white ring on the left and a pink heart on the right on a black background",
+    "a green square with a red triangle above it",
+    "a yellow circle over a purple square on a gray background",
+    "two red hearts on a white background",
+    "three green stars",
+    "four blue circles on a light green background",
+    "three orange triangles on a black background",
+    "four purple diamonds",
+    "two cyan rings on a gray background",
+    "three pink squares on a dark blue background",
+    "four black crosses on a yellow background",
+    "the word HI in red",
+    "the word CAT in blue on a white background",
+    "the word LOVE in pink on a black background",
+    '"STOP" written in white on a red background',
+    "green text saying OK on a gray background",
+    "the word QWEN in purple",
+    "a sign that says GO in yellow on a dark blue background",
+    "the letter A in orange on a white background",
+]
 
 
 def say(*words):
@@ -52,7 +83,7 @@ def say(*words):
 def predict(dit, text, x, t, ids, length, prefix, cos, sin):
     """ids [B,T] without the template prefix -> velocity [B,N,64]"""
     full = torch.cat([prefix[None].expand(len(ids), -1), ids], dim=1)
-    hidden = text(full)[:, models.PREFIX_TOKENS:]
+    hidden = text(full)[:, models.PREFIX_TOKENS :]
     mask = torch.arange(ids.shape[1], device=ids.device)[None] < length[:, None]
     return dit(x, hidden * mask[..., None], mask, t, cos, sin)
 
@@ -127,7 +158,7 @@ def load_weights(folder):
         for path in sorted(glob.glob(os.path.join(folder, "text_encoder", "*.safetensors"))):
             text.update(load_file(path))
         mark = "model.language_model." if any(k.startswith("model.language_model.") for k in text) else "model."
-        text = {k[len(mark):]: v for k, v in text.items() if k.startswith(mark)}
+        text = {k[len(mark) :]: v for k, v in text.items() if k.startswith(mark)}
         return dit, text
     while os.path.exists(os.path.join(folder, f"dit-{i}.safetensors")):
         dit.update(load_file(os.path.join(folder, f"dit-{i}.safetensors")))
@@ -143,7 +174,11 @@ def main():
     p.add_argument("--shift", type=float, default=1.5, help="of the random times towards noise")
     p.add_argument("--out", default=os.environ.get("OUT", "out"))
     p.add_argument("--vae", default="", help="vae.safetensors, when not in --out")
-    p.add_argument("--init", default="", help="folder with dit-*.safetensors and text.safetensors, or an exported model, to start from")
+    p.add_argument(
+        "--init",
+        default="",
+        help="folder with dit-*.safetensors and text.safetensors, or an exported model, to start from",
+    )
     p.add_argument("--batch", type=int, default=512)
     p.add_argument("--lr", type=float, default=1.5e-3)
     p.add_argument("--ema", type=float, default=0.999)
@@ -181,13 +216,17 @@ def main():
     say("autoencoder from", vae_path)
 
     use_compile = device == "cuda" and not a.no_compile
-    autocast = lambda: torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda", cache_enabled=False)
+
+    def autocast():
+        return torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda", cache_enabled=False)
 
     def encode_eager(images):
         return vae.encode(images.contiguous(memory_format=torch.channels_last))[0]
 
-    fast = {"render": torch.compile(scenes.render, dynamic=False) if use_compile else scenes.render,
-            "encode": torch.compile(encode_eager, dynamic=False) if use_compile else encode_eager}
+    fast = {
+        "render": torch.compile(scenes.render, dynamic=False) if use_compile else scenes.render,
+        "encode": torch.compile(encode_eager, dynamic=False) if use_compile else encode_eager,
+    }
 
     def render(*args):
         if args[5:] == (128, 128) and len(args[1]) == encode_batch:
@@ -209,7 +248,14 @@ def main():
             return encode_eager(images).float()
 
     encode_batch = min(512, a.slots)
-    context = {"atlas": scenes.build_atlas(device), "colors": scenes.palette(device), "render": render, "encode": encode, "mean": mean, "std": std}
+    context = {
+        "atlas": scenes.build_atlas(device),
+        "colors": scenes.palette(device),
+        "render": render,
+        "encode": encode,
+        "mean": mean,
+        "std": std,
+    }
     data = {size: Scenes(arrays, size, device) for size, arrays in banks.items()}
     del banks
     main_data = data[(128, 128)]
@@ -225,21 +271,33 @@ def main():
         dit.load_state_dict(d)
         text.load_state_dict(t)
         say("weights from", a.init)
-    named = [("dit." + n, q) for n, q in dit.named_parameters()] + [("text." + n, q) for n, q in text.named_parameters()]
+    named = [("dit." + n, q) for n, q in dit.named_parameters()] + [
+        ("text." + n, q) for n, q in text.named_parameters()
+    ]
     params = [q for _, q in named]
     decay = [q for n, q in named if q.ndim == 2 and "embed_tokens" not in n]
     plain = [q for n, q in named if not (q.ndim == 2 and "embed_tokens" not in n)]
     cuda = device == "cuda"
     rate = torch.tensor(0.0, device=device)  # a tensor, because a captured step reads it at each replay
-    optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}], lr=rate if cuda else 0.0,
-                                  betas=(0.9, 0.99), eps=1e-8, fused=cuda, capturable=cuda)
+    optimizer = torch.optim.AdamW(
+        [{"params": decay, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}],
+        lr=rate if cuda else 0.0,
+        betas=(0.9, 0.99),
+        eps=1e-8,
+        fused=cuda,
+        capturable=cuda,
+    )
     average = [q.detach().clone() for q in params]
-    say(f"parameters: transformer {sum(q.numel() for q in dit.parameters())}, text {sum(q.numel() for q in text.parameters())}, vocabulary {encoder.vocab_size}")
+    say(
+        f"parameters: transformer {sum(q.numel() for q in dit.parameters())}, text {sum(q.numel() for q in text.parameters())}, vocabulary {encoder.vocab_size}"
+    )
 
     # a first stock of latents
     while main_data.latents is None or main_data.filled < len(main_data.latents):
         main_data.encode_more(encode_batch, a.slots, context)
-    say(f"latents 128x128: {main_data.filled}, mean {main_data.latents[:4096].float().mean():.3f} std {main_data.latents[:4096].float().std():.3f}")
+    say(
+        f"latents 128x128: {main_data.filled}, mean {main_data.latents[:4096].float().mean():.3f} std {main_data.latents[:4096].float().std():.3f}"
+    )
     for bank in others:
         while bank.latents is None or bank.filled < len(bank.latents):
             bank.encode_more(min(256, bank.count), bank.count, context)
@@ -251,7 +309,12 @@ def main():
     empties = []
     for e in ("", " "):
         ids = encoder.caption(e)
-        empties.append((torch.tensor(ids + [encoder.pad] * (TEXT_TOKENS - len(ids)), device=device), torch.tensor(len(ids), device=device)))
+        empties.append(
+            (
+                torch.tensor(ids + [encoder.pad] * (TEXT_TOKENS - len(ids)), device=device),
+                torch.tensor(len(ids), device=device),
+            )
+        )
     tables = {size: models.rope_tables(dit.axes, size[0] // 16, size[1] // 16, TEXT_TOKENS, device) for size in data}
     losses = {"fast": torch.compile(flow_loss, dynamic=False) if use_compile else flow_loss}
 
@@ -259,7 +322,17 @@ def main():
         usual = bank is main_data
         size = a.batch if usual else max(8, a.batch * 64 // max(64, bank.rows * bank.cols))
         x0, ids, length = bank.batch(size, empties)
-        args = (dit, text, x0, torch.randn_like(x0), random_times(size, device, a.shift), ids, length, prefix, *tables[(bank.height, bank.width)])
+        args = (
+            dit,
+            text,
+            x0,
+            torch.randn_like(x0),
+            random_times(size, device, a.shift),
+            ids,
+            length,
+            prefix,
+            *tables[(bank.height, bank.width)],
+        )
         with autocast():
             if usual:
                 try:
@@ -341,9 +414,11 @@ def main():
             torch.cuda.synchronize()
         return 1000 * (time.time() - start) / count
 
-    say(f"milliseconds: step {milliseconds(lambda: run_step(main_data), 20 if cuda else 1):.1f}, not captured "
+    say(
+        f"milliseconds: step {milliseconds(lambda: run_step(main_data), 20 if cuda else 1):.1f}, not captured "
         f"{milliseconds(lambda: free_step(main_data), 20 if cuda else 1):.1f}, other sizes {milliseconds(lambda: [run_step(b) for b in others], 3 if cuda else 1) / len(others):.1f}, "
-        f"refresh {milliseconds(lambda: main_data.encode_more(encode_batch, a.slots, context), 5 if cuda else 1):.1f}")
+        f"refresh {milliseconds(lambda: main_data.encode_more(encode_batch, a.slots, context), 5 if cuda else 1):.1f}"
+    )
     for total in sums.values():
         total.zero_()
     begin, finish = time.time(), deadline - (40 if cuda else 5)
@@ -354,7 +429,11 @@ def main():
         along = step / a.steps if a.steps else (now - begin) / (finish - begin)
         if along >= 1:
             break
-        value = a.lr * min(1.0, (step + 1) / 500) * (0.5 * (1 + math.cos(math.pi * along)) if a.rich else 0.01 + 0.495 * (1 + math.cos(math.pi * along)))
+        value = (
+            a.lr
+            * min(1.0, (step + 1) / 500)
+            * (0.5 * (1 + math.cos(math.pi * along)) if a.rich else 0.01 + 0.495 * (1 + math.cos(math.pi * along)))
+        )
         set_rate(value)
         if a.refresh_every and step % a.refresh_every == 0:
             main_data.encode_more(encode_batch, a.slots, context)
@@ -369,7 +448,9 @@ def main():
                 torch.cuda.synchronize()  # keeps the clock honest: the queue is drained
             if time.time() - shown > 10:
                 shown = time.time()
-                say(f"step {step} loss {sums[main_data].item() / max(1, usual_steps):.4f} lr {value:.2e} {step / (shown - begin):.1f} steps/s")
+                say(
+                    f"step {step} loss {sums[main_data].item() / max(1, usual_steps):.4f} lr {value:.2e} {step / (shown - begin):.1f} steps/s"
+                )
                 sums[main_data].zero_()
                 usual_steps = 0
     if cuda:
@@ -398,7 +479,10 @@ def main():
         return ((images.clamp(-1, 1) * 0.5 + 0.5) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
 
     def sheet(name, images, columns):
-        scenes.write_png(os.path.join(a.out, name), scenes.contact_sheet(torch.from_numpy(images).permute(0, 3, 1, 2) / 127.5 - 1, columns))
+        scenes.write_png(
+            os.path.join(a.out, name),
+            scenes.contact_sheet(torch.from_numpy(images).permute(0, 3, 1, 2) / 127.5 - 1, columns),
+        )
 
     sheet("samples.png", draw(SHEET, range(len(SHEET)), a.guidance[0]), 8)
     say("samples drawn")

@@ -4,6 +4,7 @@
 
 The clock drives the schedule, counted from the start of the process, with time left to judge the development edits.
 """
+
 import argparse
 import json
 import math
@@ -43,12 +44,16 @@ def load_vae(folder):
         if ".time_conv." in name:
             continue
         value = value.float()
-        state[name] = value[:, :, -1] if value.ndim == 5 else value.reshape(-1, 1, 1) if name.endswith(".gamma") else value
+        state[name] = (
+            value[:, :, -1] if value.ndim == 5 else value.reshape(-1, 1, 1) if name.endswith(".gamma") else value
+        )
     vae = models.Vae()
     vae.load_state_dict(state)
     with open(os.path.join(folder, "config.json")) as f:
         config = json.load(f)
-    return vae.eval().requires_grad_(False), *(torch.tensor(config[k]).view(1, 16, 1, 1) for k in ("latents_mean", "latents_std"))
+    return vae.eval().requires_grad_(False), *(
+        torch.tensor(config[k]).view(1, 16, 1, 1) for k in ("latents_mean", "latents_std")
+    )
 
 
 class Layout:
@@ -59,13 +64,21 @@ class Layout:
         self.head = torch.tensor(head, device=device)
         self.pictures, self.rows, self.cols = pictures, height // 16, width // 16
         self.vision = model.vision.tables(self.rows, self.cols, device)
-        self.rope = edit_models.rope_tables(model.dit.axes, [(self.rows, self.cols)] * (pictures + 1), len(head) + text_tokens, device)
+        self.rope = edit_models.rope_tables(
+            model.dit.axes, [(self.rows, self.cols)] * (pictures + 1), len(head) + text_tokens, device
+        )
         self.prefix = torch.tensor(encoder.prefix, device=device)
 
     def prompt(self, model, images, ids):
         """images uint8 [B,P,3,H,W], ids [B,T] of instruction and suffix -> hidden"""
         patches = [model.vision.patches(images[:, k].float() / 255) for k in range(self.pictures)]
-        return model.prompt(patches, torch.cat([self.head[None].expand(len(ids), -1), ids], dim=1), self.prefix, self.starts, self.vision)
+        return model.prompt(
+            patches,
+            torch.cat([self.head[None].expand(len(ids), -1), ids], dim=1),
+            self.prefix,
+            self.starts,
+            self.vision,
+        )
 
 
 def flow_loss(model, layout, x0, conditions, images, ids, length, answers, noise, t, teacher):
@@ -100,7 +113,9 @@ def sample(model, encoder, instructions, images, conditions, noise, steps, guida
     sigmas, x = train_dit.inference_sigmas((height // 16) * (width // 16), steps), noise
     for now, after in zip(sigmas[:-1], sigmas[1:]):
         t = torch.full((len(x),), now, device=device)
-        v, *negative = [model.velocity(x, conditions, hidden, length, t, *rope).float() for hidden, length, rope in prompts]
+        v, *negative = [
+            model.velocity(x, conditions, hidden, length, t, *rope).float() for hidden, length, rope in prompts
+        ]
         if negative:
             both = negative[0] + guidance * (v - negative[0])
             v = both * (v.norm(dim=-1, keepdim=True) / both.norm(dim=-1, keepdim=True))
@@ -146,12 +161,31 @@ def judge(a, model, encoder, vae, mean, std, rows, settings, device):
             chosen = [i for i, r in enumerate(rows) if len(r["before"]) == pictures]
             if not chosen:
                 continue
-            images = torch.from_numpy(np.stack([np.stack(inputs[i]) for i in chosen])).permute(0, 1, 4, 2, 3).contiguous().to(device)
+            images = (
+                torch.from_numpy(np.stack([np.stack(inputs[i]) for i in chosen]))
+                .permute(0, 1, 4, 2, 3)
+                .contiguous()
+                .to(device)
+            )
             with torch.no_grad():
                 z = (vae.encode(images.flatten(0, 1).float() / 127.5 - 1)[0] - mean) / std
                 conditions = models.pack(z.contiguous()).view(len(chosen), -1, 64)
-                noise = torch.cat([torch.randn(1, 16, 16, 16, generator=torch.Generator().manual_seed(rows[i]["seed"])) for i in chosen])
-                x = sample(model, encoder, [rows[i]["instruction"] for i in chosen], images, conditions, models.pack(noise).to(device), steps, guidance)
+                noise = torch.cat(
+                    [
+                        torch.randn(1, 16, 16, 16, generator=torch.Generator().manual_seed(rows[i]["seed"]))
+                        for i in chosen
+                    ]
+                )
+                x = sample(
+                    model,
+                    encoder,
+                    [rows[i]["instruction"] for i in chosen],
+                    images,
+                    conditions,
+                    models.pack(noise).to(device),
+                    steps,
+                    guidance,
+                )
                 drawn = vae.decode(models.unpack(x, 8, 8) * std + mean)
             drawn = ((drawn.clamp(-1, 1) * 0.5 + 0.5) * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
             for i, image in zip(chosen, drawn):
@@ -196,7 +230,12 @@ def main():
     p.add_argument("--refresh-every", type=int, default=4)
     p.add_argument("--workers", type=int, default=min(16, os.cpu_count() or 2))
     p.add_argument("--at-least", type=int, default=0, help="steps, even when time is up")
-    p.add_argument("--compile", choices=("whole", "block", "none"), default="block", help="of the training step; a block compiles in a fifth of the time")
+    p.add_argument(
+        "--compile",
+        choices=("whole", "block", "none"),
+        default="block",
+        help="of the training step; a block compiles in a fifth of the time",
+    )
     p.add_argument("--compile-encode", action="store_true", help="pays when many edits are encoded")
     p.add_argument("--judge", type=int, default=25, help="development edits of each kind")
     p.add_argument("--settings", nargs="*", default=["8:1", "12:1", "20:1", "6:1", "8:2"], help="steps:guidance")
@@ -216,7 +255,10 @@ def main():
     torch.set_float32_matmul_precision("high")
     vae, mean, std = load_vae(os.path.join(a.tiny, "vae"))
     vae, mean, std = vae.to(device, memory_format=torch.channels_last), mean.to(device), std.to(device)
-    autocast = lambda: torch.autocast(device, dtype=torch.bfloat16, enabled=cuda, cache_enabled=False)
+
+    def autocast():
+        return torch.autocast(device, dtype=torch.bfloat16, enabled=cuda, cache_enabled=False)
+
     full = a.chunk
 
     def compiled(name, work, usual_size):
@@ -244,7 +286,14 @@ def main():
             return encode_some(images).float()
 
     render = compiled("render", scenes.render, lambda atlas, glyph, *r: len(glyph) == 2 * full and r[-2:] == (128, 128))
-    context = {"atlas": scenes.build_atlas(device), "colors": scenes.palette(device), "render": render, "encode": encode, "mean": mean, "std": std}
+    context = {
+        "atlas": scenes.build_atlas(device),
+        "colors": scenes.palette(device),
+        "render": render,
+        "encode": encode,
+        "mean": mean,
+        "std": std,
+    }
     banks = {k: Edits(v, *k, a.slots if k == usual else len(v[1]), device) for k, v in arrays.items()}
     del arrays
     banks[double] = Pairs(a.two_scenes, 400_000, a.seed, device)
@@ -256,11 +305,22 @@ def main():
     teacher = torch.nn.Linear(128, 2 + len(edit_scenes.OBJECT_COLORS)).to(device)
     named = list(model.named_parameters())
     params = [q for _, q in named] + list(teacher.parameters())
-    decays = lambda n, q: q.ndim >= 2 and "embed_tokens" not in n
+
+    def decays(n, q):
+        return q.ndim >= 2 and "embed_tokens" not in n
+
     rate = torch.tensor(0.0, device=device)  # a tensor, because a captured step reads it at each replay
-    optimizer = torch.optim.AdamW([{"params": [q for n, q in named if decays(n, q)], "weight_decay": 0.01},
-                                   {"params": [q for n, q in named if not decays(n, q)] + list(teacher.parameters()), "weight_decay": 0.0}],
-                                  lr=rate if cuda else 0.0, betas=(0.9, 0.99), eps=1e-8, fused=cuda, capturable=cuda)
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [q for n, q in named if decays(n, q)], "weight_decay": 0.01},
+            {"params": [q for n, q in named if not decays(n, q)] + list(teacher.parameters()), "weight_decay": 0.0},
+        ],
+        lr=rate if cuda else 0.0,
+        betas=(0.9, 0.99),
+        eps=1e-8,
+        fused=cuda,
+        capturable=cuda,
+    )
     average = [q.detach().clone() for q in params]  # the teacher's last
     say("parameters:", sum(q.numel() for q in params))
 
@@ -269,7 +329,9 @@ def main():
             banks[key].make(batch, context)
 
     fill(usual, min(a.first, banks[usual].count), min(full, banks[usual].count))
-    say(f"latents of {banks[usual].made} edits, deviation {banks[usual].target[:min(2000, banks[usual].made)].float().std():.3f}")
+    say(
+        f"latents of {banks[usual].made} edits, deviation {banks[usual].target[: min(2000, banks[usual].made)].float().std():.3f}"
+    )
     for key in [double] + others:
         fill(key, banks[key].count, full)
     if cuda:
@@ -279,7 +341,12 @@ def main():
     empties = []
     for e in ("", " "):
         ids = encoder.caption(e)
-        empties.append((torch.tensor(ids + [encoder.pad] * (TEXT_TOKENS - len(ids)), device=device), torch.tensor(len(ids), device=device)))
+        empties.append(
+            (
+                torch.tensor(ids + [encoder.pad] * (TEXT_TOKENS - len(ids)), device=device),
+                torch.tensor(len(ids), device=device),
+            )
+        )
     layouts = {k: Layout(model, encoder, *k, TEXT_TOKENS, device) for k in banks}
     sizes = {k: a.two_batch if k == double else a.batch for k in banks}
     losses = {"fast": torch.compile(flow_loss, dynamic=False) if cuda and a.compile == "whole" else flow_loss}
@@ -377,8 +444,11 @@ def main():
         return 1000 * (time.time() - start) / count
 
     many = 10 if cuda else 1
-    say("milliseconds:", {str(k): round(milliseconds(lambda: run_step(k), many), 1) for k in banks},
-        f"refresh {milliseconds(lambda: banks[usual].make(min(full, banks[usual].count), context), many):.1f}")
+    say(
+        "milliseconds:",
+        {str(k): round(milliseconds(lambda: run_step(k), many), 1) for k in banks},
+        f"refresh {milliseconds(lambda: banks[usual].make(min(full, banks[usual].count), context), many):.1f}",
+    )
     for total in sums.values():
         total.zero_()
     begin, finish = time.time(), deadline - a.reserve
@@ -407,7 +477,11 @@ def main():
             now = time.time()
             if now - shown > 12:
                 shown = now
-                say(f"step {step}", {str(k): round(sums[k].item() / max(1, taken[k]), 4) for k in banks}, f"lesson {lessons.item() / max(1, taken[double]):.3f} lr {value:.2e} {step / (now - begin):.1f}/s")
+                say(
+                    f"step {step}",
+                    {str(k): round(sums[k].item() / max(1, taken[k]), 4) for k in banks},
+                    f"lesson {lessons.item() / max(1, taken[double]):.3f} lr {value:.2e} {step / (now - begin):.1f}/s",
+                )
                 for k in banks:
                     sums[k].zero_()
                     taken[k] = 0
@@ -431,7 +505,17 @@ def main():
     torch.set_float32_matmul_precision("highest")
     if a.judge:
         rows = edit_grammar.development_edits(a.judge, min(40, 2 * a.judge))
-        judge(a, model, encoder, vae, mean, std, rows, [(int(s.split(":")[0]), float(s.split(":")[1])) for s in a.settings], device)
+        judge(
+            a,
+            model,
+            encoder,
+            vae,
+            mean,
+            std,
+            rows,
+            [(int(s.split(":")[0]), float(s.split(":")[1])) for s in a.settings],
+            device,
+        )
     say("done")
 
 

@@ -4,6 +4,7 @@
 
 Writes vae.safetensors (2-D weights, f32; the latents' mean and deviation in its metadata) and reconstructions.png.
 """
+
 import argparse
 import json
 import math
@@ -14,7 +15,6 @@ import time
 START = time.time()
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save_file
 
 import grammar
@@ -76,7 +76,10 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")
-    autocast = lambda: torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda")
+
+    def autocast():
+        return torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda")
+
     use_compile = device == "cuda" and not a.no_compile
 
     atlas, colors = scenes.build_atlas(device), scenes.palette(device)
@@ -92,8 +95,10 @@ def main():
     say(f"parameters {sum(q.numel() for q in params)} (2-D)")
     held = grammar_scenes(min(512, 4 * a.batch), 99, device)
     held_images = scenes.render(atlas, *held, 128, 128)
-    fast = {"render": torch.compile(scenes.render, dynamic=False) if use_compile else scenes.render,
-            "loss": torch.compile(vae_loss, dynamic=False) if use_compile else vae_loss}
+    fast = {
+        "render": torch.compile(scenes.render, dynamic=False) if use_compile else scenes.render,
+        "loss": torch.compile(vae_loss, dynamic=False) if use_compile else vae_loss,
+    }
     kl_weight = torch.tensor(a.kl, device=device)
 
     def call(name, eager, *args):
@@ -114,7 +119,11 @@ def main():
         images = images.detach().contiguous(memory_format=torch.channels_last)
         noise = torch.randn(batch, 16, height // 8, width // 8, device=device)
         with autocast():
-            return call("loss", vae_loss, vae, images, noise, kl_weight) if compiled else vae_loss(vae, images, noise, kl_weight)
+            return (
+                call("loss", vae_loss, vae, images, noise, kl_weight)
+                if compiled
+                else vae_loss(vae, images, noise, kl_weight)
+            )
 
     try:
         loss_of(a.batch, 128, 128, True)[0].backward()  # compiles
@@ -157,14 +166,18 @@ def main():
                 shown = time.time()
                 with autocast():
                     held_value = psnr(vae, held_images[:128])[0].mean().item()
-                say(f"step {step} loss {value:.4f} psnr(batch) {-10 * math.log10(square.item() / 4 + 1e-12):.2f} held-out {held_value:.2f} dB "
-                    f"kl {kl.item():.2f} lr {rate:.2e} {step / (shown - begin):.1f} steps/s")
+                say(
+                    f"step {step} loss {value:.4f} psnr(batch) {-10 * math.log10(square.item() / 4 + 1e-12):.2f} held-out {held_value:.2f} dB "
+                    f"kl {kl.item():.2f} lr {rate:.2e} {step / (shown - begin):.1f} steps/s"
+                )
     say(f"trained {step} steps")
     for q, v in zip(params, average):
         q.data.copy_(v)
     vae.eval()
     values, outs = psnr(vae, held_images)  # f32
-    say(f"held-out PSNR f32: mean {values.mean():.2f} dB, tenth percentile {values.quantile(0.1):.2f}, worst {values.min():.2f}")
+    say(
+        f"held-out PSNR f32: mean {values.mean():.2f} dB, tenth percentile {values.quantile(0.1):.2f}, worst {values.min():.2f}"
+    )
     weights = {k: v.to(torch.bfloat16).float() for k, v in vae.state_dict().items()}
     backup = {k: v.clone() for k, v in vae.state_dict().items()}
     vae.load_state_dict(weights)

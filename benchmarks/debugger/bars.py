@@ -6,10 +6,20 @@ import subprocess
 def bar_of(item, version):
     """(what is allowed, its unit) of a row; None: a part of another row."""
     monitored = version >= (3, 12)  # lines report there; before, the function gets other bytecode
-    bars = {"start to first line": (50, "ms"), "next to stopped": (1, "ms"), "evaluate a shape": (0.5, "ms"), "summarise 4 M": (8, "ms"),
-            "variables of a frame": (2, "ms"), "3 M calls, nothing set": (1.01, "x"), "3 M calls, cold": (1.05 if monitored else 1.02, "x"),
-            "10 M lines, cold": (1.05 if monitored else 1.02, "x"), "10 M turns of a one-line loop": (1.1 if monitored else 1.02, "x"),
-            "1 M lines, false condition, simple": (0.05, "us"), "1 M lines, false condition, any": (0.3, "us"), "torch, diffusers": (1.01, "x")}
+    bars = {
+        "start to first line": (50, "ms"),
+        "next to stopped": (1, "ms"),
+        "evaluate a shape": (0.5, "ms"),
+        "summarise 4 M": (8, "ms"),
+        "variables of a frame": (2, "ms"),
+        "3 M calls, nothing set": (1.01, "x"),
+        "3 M calls, cold": (1.05 if monitored else 1.02, "x"),
+        "10 M lines, cold": (1.05 if monitored else 1.02, "x"),
+        "10 M turns of a one-line loop": (1.1 if monitored else 1.02, "x"),
+        "1 M lines, false condition, simple": (0.05, "us"),
+        "1 M lines, false condition, any": (0.3, "us"),
+        "torch, diffusers": (1.01, "x"),
+    }
     return next((bar for beginning, bar in bars.items() if item.startswith(beginning)), None)
 
 

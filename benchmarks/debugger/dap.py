@@ -26,8 +26,21 @@ class DebugpySession:
             port = probe.getsockname()[1]
         self.began = time.perf_counter()
         self.process = subprocess.Popen(
-            [python, "-Xfrozen_modules=off", "-m", "debugpy", "--listen", f"127.0.0.1:{port}", "--wait-for-client", str(script), *args],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+            [
+                python,
+                "-Xfrozen_modules=off",
+                "-m",
+                "debugpy",
+                "--listen",
+                f"127.0.0.1:{port}",
+                "--wait-for-client",
+                str(script),
+                *args,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"},
+        )
         while True:
             try:
                 self.socket = socket.create_connection(("127.0.0.1", port))
@@ -56,7 +69,7 @@ class DebugpySession:
 
     def _read(self):
         size = 0
-        while (line := self.file.readline().strip()):
+        while line := self.file.readline().strip():
             size = int(line.split(b":")[1])
         if size == 0:
             raise EOFError

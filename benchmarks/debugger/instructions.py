@@ -66,14 +66,25 @@ class Counter:
             subprocess.run([self.python, script, *words], check=True)
         else:
             points = [{"file": str(file), "line": number} for file, number in [line]] if form == "cold" else []
-            with Session(script, *words, python=str(self.python), options={"run": True, "breakpoints": points}) as session:
+            with Session(
+                script, *words, python=str(self.python), options={"run": True, "breakpoints": points}
+            ) as session:
                 session.process.wait()
-        return int(re.search(r"^totals: (\d+)", (self.folder / "counted-01").read_text(errors="replace"), re.M).group(1))
+        return int(
+            re.search(r"^totals: (\d+)", (self.folder / "counted-01").read_text(errors="replace"), re.M).group(1)
+        )
 
 
 def show(title, counted):
-    row = {"item": title, **counted, **{f"{form}_ratio": counted[form] / counted["bare"] for form in ("attached", "cold")}}
-    print(f"{title:<44} bare {row['bare']:>16,.1f}   attached x{row['attached_ratio']:.4f}   cold breakpoint x{row['cold_ratio']:.4f}", flush=True)
+    row = {
+        "item": title,
+        **counted,
+        **{f"{form}_ratio": counted[form] / counted["bare"] for form in ("attached", "cold")},
+    }
+    print(
+        f"{title:<44} bare {row['bare']:>16,.1f}   attached x{row['attached_ratio']:.4f}   cold breakpoint x{row['cold_ratio']:.4f}",
+        flush=True,
+    )
     return row
 
 
@@ -108,7 +119,12 @@ def main():
         sys.exit("[instructions] valgrind counts them, and it is not on the PATH; try apt install valgrind")
     with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as folder:
         counter = Counter(chosen.python, folder)
-        rows = [row for part in (loops, imports) if chosen.part in (part.__name__.replace("imports", "import"), "all") for row in part(counter)]
+        rows = [
+            row
+            for part in (loops, imports)
+            if chosen.part in (part.__name__.replace("imports", "import"), "all")
+            for row in part(counter)
+        ]
     if chosen.json:
         pathlib.Path(chosen.json).write_text(json.dumps(rows, indent=1))
 

@@ -41,7 +41,8 @@ def one_line():
     if total < 0:
         total = 1  # COLD beside the loop
     began = time.process_time()
-    for i in range(turns(10_000_000)): total += i
+    for i in range(turns(10_000_000)):
+        total += i
     return time.process_time() - began
 
 
@@ -69,15 +70,27 @@ def models():
     folder = sys.argv[2]
     if not os.path.exists(os.path.join(folder, "config.json")):
         QwenImageTransformer2DModel(
-            patch_size=2, in_channels=16, out_channels=4, num_layers=2, attention_head_dim=16, num_attention_heads=3,
-            joint_attention_dim=16, axes_dims_rope=(8, 4, 4)).save_pretrained(folder)
+            patch_size=2,
+            in_channels=16,
+            out_channels=4,
+            num_layers=2,
+            attention_head_dim=16,
+            num_attention_heads=3,
+            joint_attention_dim=16,
+            axes_dims_rope=(8, 4, 4),
+        ).save_pretrained(folder)
     began = time.process_time()
     for _ in range(10):
         model = QwenImageTransformer2DModel.from_pretrained(folder).eval()
     loaded = time.process_time() - began
     arguments = dict(
-        hidden_states=torch.randn(1, 16, 16), encoder_hidden_states=torch.randn(1, 7, 16), encoder_hidden_states_mask=torch.ones(1, 7).long(),
-        timestep=torch.tensor([0.5]), img_shapes=[[(1, 4, 4)]], return_dict=False)
+        hidden_states=torch.randn(1, 16, 16),
+        encoder_hidden_states=torch.randn(1, 7, 16),
+        encoder_hidden_states_mask=torch.ones(1, 7).long(),
+        timestep=torch.tensor([0.5]),
+        img_shapes=[[(1, 4, 4)]],
+        return_dict=False,
+    )
     with torch.no_grad():
         for _ in range(20):
             model(**arguments)
@@ -98,7 +111,38 @@ def tensors():
 
 
 def frame_of_tensors(many, big):
-    a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9 = many
+    (
+        a0,
+        a1,
+        a2,
+        a3,
+        a4,
+        a5,
+        a6,
+        a7,
+        a8,
+        a9,
+        b0,
+        b1,
+        b2,
+        b3,
+        b4,
+        b5,
+        b6,
+        b7,
+        b8,
+        b9,
+        c0,
+        c1,
+        c2,
+        c3,
+        c4,
+        c5,
+        c6,
+        c7,
+        c8,
+        c9,
+    ) = many
     many = None
     for i in range(100_000):
         x = i  # STOP

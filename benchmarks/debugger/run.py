@@ -32,7 +32,10 @@ SIMPLE, ANY = "i == -1", "(lambda v: v < 0)(i)"
 def seconds(text):
     """[whole, parts...] that a program printed."""
     parts = re.search(r"PARTS ([\d. ]+)", text)
-    return [float(re.search(r"SECONDS ([\d.]+)", text).group(1)), *(float(one) for one in (parts.group(1).split() if parts else ()))]
+    return [
+        float(re.search(r"SECONDS ([\d.]+)", text).group(1)),
+        *(float(one) for one in (parts.group(1).split() if parts else ())),
+    ]
 
 
 def bare(python, words, breakpoints):
@@ -40,8 +43,18 @@ def bare(python, words, breakpoints):
 
 
 def ours(python, words, breakpoints):
-    with Session(PROGRAMS, *words, python=python, options={"run": True, "breakpoints": [
-            {"file": str(file), "line": line, **({"condition": condition} if condition else {})} for file, line, condition in breakpoints]}) as s:
+    with Session(
+        PROGRAMS,
+        *words,
+        python=python,
+        options={
+            "run": True,
+            "breakpoints": [
+                {"file": str(file), "line": line, **({"condition": condition} if condition else {})}
+                for file, line, condition in breakpoints
+            ],
+        },
+    ) as s:
         s.end()
         return seconds(s.output())
 
@@ -82,12 +95,18 @@ def unmeasured(title, error):
 def rows_of(part, folder):
     """[(titles of what the program prints, its arguments, breakpoints)]"""
     if part == "cost":
-        return [(["3 M calls, nothing set"], ["calls"], []),
-                (["3 M calls, cold breakpoint in the caller"], ["calls"], [(PROGRAMS, line_of(PROGRAMS, "def calls") + 3, "False")]),
-                (["10 M lines, cold breakpoint in the function"], ["lines"], [(PROGRAMS, COLD, None)]),
-                (["10 M turns of a one-line loop, cold breakpoint beside it"], ["one_line"], [(PROGRAMS, ONE_LINE, None)]),
-                (["1 M lines, false condition, simple"], ["false_condition"], [(PROGRAMS, CONDITION, SIMPLE)]),
-                (["1 M lines, false condition, any"], ["false_condition"], [(PROGRAMS, CONDITION, ANY)])]
+        return [
+            (["3 M calls, nothing set"], ["calls"], []),
+            (
+                ["3 M calls, cold breakpoint in the caller"],
+                ["calls"],
+                [(PROGRAMS, line_of(PROGRAMS, "def calls") + 3, "False")],
+            ),
+            (["10 M lines, cold breakpoint in the function"], ["lines"], [(PROGRAMS, COLD, None)]),
+            (["10 M turns of a one-line loop, cold breakpoint beside it"], ["one_line"], [(PROGRAMS, ONE_LINE, None)]),
+            (["1 M lines, false condition, simple"], ["false_condition"], [(PROGRAMS, CONDITION, SIMPLE)]),
+            (["1 M lines, false condition, any"], ["false_condition"], [(PROGRAMS, CONDITION, ANY)]),
+        ]
     titles = ["torch, diffusers, transformers: import, load, forwards", "  import", "  10 loads", "  150 forwards"]
     return [(titles, ["models", folder], elsewhere())]
 
@@ -102,7 +121,9 @@ def measure_costs(part, python, runs, with_debugpy):
                 found += [unmeasured(title, error) for title in titles]
                 continue
             for number, title in enumerate(titles):
-                row = cost_row(title, {key: [one[number] for one in values] for key, values in times.items() if values}, python)
+                row = cost_row(
+                    title, {key: [one[number] for one in values] for key, values in times.items() if values}, python
+                )
                 found.append({**row, **({"debugpy_not_measured": reason} if reason else {})})
     return found
 
@@ -127,7 +148,12 @@ def times_of(part, python, words, points, runs, with_debugpy):
 
 def cost_row(title, times, python):
     best = {key: min(values) for key, values in times.items()}
-    row = {"item": title, **best, "ours_ratio": best["ours"] / best["bare"], "bare_spread": sorted(times["bare"])[len(times["bare"]) // 2] / best["bare"]}
+    row = {
+        "item": title,
+        **best,
+        "ours_ratio": best["ours"] / best["bare"],
+        "bare_spread": sorted(times["bare"])[len(times["bare"]) // 2] / best["bare"],
+    }
     if "debugpy" in best:
         row["debugpy_ratio"] = best["debugpy"] / best["bare"]
     if "condition" in title:  # of a million
@@ -164,7 +190,11 @@ def measure_start(python, runs, with_debugpy):
             times["debugpy"].append(time.perf_counter() - session.began)
             session.close()
     best = {key: min(values) * 1e3 for key, values in times.items() if values}
-    row = {"item": "start to first line, over bare Python (ms)", "bare": best["bare"], "ours": best["ours"] - best["bare"]}
+    row = {
+        "item": "start to first line, over bare Python (ms)",
+        "bare": best["bare"],
+        "ours": best["ours"] - best["bare"],
+    }
     if with_debugpy:
         row["debugpy"] = best["debugpy"] - best["bare"]
     print(json.dumps(row), flush=True)
@@ -185,11 +215,20 @@ LATENCIES = ("next to stopped", "evaluate a shape", "summarise 4 M elements", "v
 
 
 def our_latencies(python):
-    with Session(PROGRAMS, "tensors", python=python, options={"run": True, "breakpoints": [{"file": str(PROGRAMS), "line": STOP}]}) as s:
+    with Session(
+        PROGRAMS,
+        "tensors",
+        python=python,
+        options={"run": True, "breakpoints": [{"file": str(PROGRAMS), "line": STOP}]},
+    ) as s:
         s.stopped()
         s.ask("clear")
-        return [timed(lambda: s.go("next"), 100), timed(lambda: s.ask("eval", expression="a0.shape"), 100),
-                timed(lambda: s.ask("summary", expression="big"), 30), timed(lambda: s.ask("vars"), 50)]
+        return [
+            timed(lambda: s.go("next"), 100),
+            timed(lambda: s.ask("eval", expression="a0.shape"), 100),
+            timed(lambda: s.ask("summary", expression="big"), 30),
+            timed(lambda: s.ask("vars"), 50),
+        ]
 
 
 def debugpy_latencies(python):
@@ -214,8 +253,12 @@ def debugpy_latencies(python):
 
         stepped = timed(step, 10)
         here = frame()
-        return [stepped, timed(lambda: evaluate("a0.shape"), 10),
-                timed(lambda: evaluate("(big.min(), big.max(), big.mean(), big.isnan().sum())"), 10), timed(variables, 5)]
+        return [
+            stepped,
+            timed(lambda: evaluate("a0.shape"), 10),
+            timed(lambda: evaluate("(big.min(), big.max(), big.mean(), big.isnan().sum())"), 10),
+            timed(variables, 5),
+        ]
     finally:
         session.close()
 
@@ -225,7 +268,9 @@ def measure_latency(python, with_debugpy):
         ours = our_latencies(python)
     except FAILS as error:
         return [unmeasured(title, error) for title in LATENCIES]
-    rows = [{"item": title + " (ms)", "ours": one["median"], "ours_min": one["min"]} for title, one in zip(LATENCIES, ours)]
+    rows = [
+        {"item": title + " (ms)", "ours": one["median"], "ours_min": one["min"]} for title, one in zip(LATENCIES, ours)
+    ]
     if with_debugpy:
         try:
             for row, one in zip(rows, debugpy_latencies(python)):
@@ -249,7 +294,9 @@ def main():
     chosen = parser.parse_args()
     os.environ["LOCKSTEP_BENCH_SCALE"] = str(chosen.scale)
     known = subprocess.run([chosen.python, "-c", "import debugpy"], capture_output=True).returncode == 0
-    without = "--no-debugpy" if chosen.no_debugpy else "" if known else f"{chosen.python} has none; try pip install debugpy"
+    without = (
+        "--no-debugpy" if chosen.no_debugpy else "" if known else f"{chosen.python} has none; try pip install debugpy"
+    )
     parts = {"start": lambda: measure_start(chosen.python, chosen.runs * 2, not without), "latency": lambda: measure_latency(chosen.python, not without),
              "cost": lambda: measure_costs("cost", chosen.python, chosen.runs, not without),
              "models": lambda: measure_costs("models", chosen.python, chosen.runs, not without)}  # fmt: skip

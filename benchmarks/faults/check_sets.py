@@ -18,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tools" / "reference")]
-from sets import CLEAN_SETS, FAULT_SETS, chosen_from  # noqa: E402: found by the path above
+from sets import CLEAN_SETS, FAULT_SETS, chosen_from  # noqa: E402  found by the path above
 
 
 class Memory:
@@ -93,7 +93,9 @@ def check(fault, reference: dict, candidate: dict, floor: float) -> tuple[bool, 
     below = max([value for place, value in found.items() if place not in wrong], default=0.0)
     absent = len(reference.keys() ^ candidate.keys())
     words = f"{role}:{name} step {step} {which or ''} hit {hit} off by {size:.1e}; latents {latents:.1e}, image {image:.1e}; rest {below:.0e}"
-    return at_stage and reaches and size > 50 * floor, words + (f"; {absent} recorded by one run only" if absent else "")
+    return at_stage and reaches and size > 50 * floor, words + (
+        f"; {absent} recorded by one run only" if absent else ""
+    )
 
 
 def measure_clean_pairs(pairs, only: str) -> int:
@@ -124,7 +126,9 @@ def measure_clean_pairs(pairs, only: str) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", type=chosen_from(FAULT_SETS), default=FAULT_SETS[0], metavar="NAME")
-    parser.add_argument("--clean-set", type=chosen_from(CLEAN_SETS[1:]), metavar="NAME", help="these clean pairs instead of faults")
+    parser.add_argument(
+        "--clean-set", type=chosen_from(CLEAN_SETS[1:]), metavar="NAME", help="these clean pairs instead of faults"
+    )
     parser.add_argument("--only", default="*", help="glob of fault ids, or of the pairs' names")
     arguments = parser.parse_args()
 
@@ -153,7 +157,7 @@ def main() -> int:
                 with fault.plant(pipeline) if fault.plant else contextlib.nullcontext():
                     candidate = run(pipeline, fault.change, **(world.settings | fault.settings))
                 good, words = check(fault, reference, candidate, 1e-5)
-            except Exception as problem:  # noqa: BLE001: said in the table
+            except Exception as problem:  # noqa: BLE001  said in the table
                 good, words = False, f"{type(problem).__name__}: {problem}"
             bad += not good
             print(f"{fault.id:<34} {'good' if good else 'BAD':<5} {words}", flush=True)

@@ -35,7 +35,9 @@ def split_linear(parts, reverse=False, double=False):
     return function
 
 
-def eager_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, **_):
+def eager_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, **_
+):
     if enable_gqa:
         key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
     scores = query @ key.transpose(-1, -2) * (scale or query.shape[-1] ** -0.5)
@@ -132,7 +134,11 @@ def run_clean_pairs(home, compare, keep=False, reuse=False) -> list:
             good = result["verdict"] == "match"
             first = result["first_divergence"]
             final = [t for t in result["tensors"] if t["name"] == "latents"][-1]["error"]["relative"]
-            said = "match" if good else f"FALSE ALARM at {first['role']}:{first['name']} {first['error']['relative']} floor {first['noise_floor']}"
+            said = (
+                "match"
+                if good
+                else f"FALSE ALARM at {first['role']}:{first['name']} {first['error']['relative']} floor {first['noise_floor']}"
+            )
             print(f"clean pair {count:>2}: model {number}, {name:<50} {said}  (latents off by {final:.1e})", flush=True)
             if not good:
                 alarms.append({"model": number, "pair": name, "at": first["name"]})

@@ -50,7 +50,11 @@ def attention_by_blocks(size):
         for part, values in zip(scores.split(size, -1), value.float().split(size, -2)):
             higher = torch.maximum(highest, part.amax(-1, keepdim=True))
             kept, weight = (highest - higher).exp(), (part - higher).exp()
-            total, result, highest = total * kept + weight.sum(-1, keepdim=True), result * kept + weight @ values, higher
+            total, result, highest = (
+                total * kept + weight.sum(-1, keepdim=True),
+                result * kept + weight @ values,
+                higher,
+            )
         return (result / total).to(query.dtype)
 
     return lambda pipe: attribute(F, "scaled_dot_product_attention", attend)
@@ -66,7 +70,10 @@ def convolutions_in_parts(parts):
 
         return convolve
 
-    return all_of(lambda pipe: attribute(F, "conv3d", split(torch.conv3d)), lambda pipe: attribute(F, "conv2d", split(torch.conv2d)))
+    return all_of(
+        lambda pipe: attribute(F, "conv3d", split(torch.conv3d)),
+        lambda pipe: attribute(F, "conv2d", split(torch.conv2d)),
+    )
 
 
 def norms_in_f64(pipe):
@@ -142,13 +149,37 @@ def mixed(world, reference_dtype, dtype):
 
 THREE = World(
     "pairs-three",
-    {"seed": 61, "layers": 3, "heads": 3, "head_dim": 32, "text_hidden": 96, "text_heads": 6, "text_kv_heads": 3, "vae_base": 10},
-    {"prompt": "a paper boat in a puddle", "negative": "dark", "width": 80, "height": 48, "steps": 3, "guidance": 2.0, "seed": 501},
+    {
+        "seed": 61,
+        "layers": 3,
+        "heads": 3,
+        "head_dim": 32,
+        "text_hidden": 96,
+        "text_heads": 6,
+        "text_kv_heads": 3,
+        "vae_base": 10,
+    },
+    {
+        "prompt": "a paper boat in a puddle",
+        "negative": "dark",
+        "width": 80,
+        "height": 48,
+        "steps": 3,
+        "guidance": 2.0,
+        "seed": 501,
+    },
 )
 TALL = World(
     "pairs-tall",
     {"seed": 62, "layers": 2, "heads": 4, "head_dim": 64, "text_layers": 3, "text_kv_heads": 1},
-    {"prompt": "a narrow stair between two walls", "width": 32, "height": 144, "steps": 5, "guidance": 6.0, "seed": 502},
+    {
+        "prompt": "a narrow stair between two walls",
+        "width": 32,
+        "height": 144,
+        "steps": 5,
+        "guidance": 6.0,
+        "seed": 502,
+    },
 )
 PAIR = World(
     "pairs-two-prompts",
@@ -163,8 +194,23 @@ DEEP = World(
 )
 PLAIN = World(  # no guidance: one pass a step
     "pairs-plain",
-    {"seed": 65, "layers": 4, "heads": 2, "head_dim": 32, "axes": [8, 8, 16], "vae_base": 16, "random_latent_stats": True},
-    {"prompt": "a blue cup on a white table, morning light", "width": 112, "height": 64, "steps": 2, "guidance": 1.0, "seed": 505},
+    {
+        "seed": 65,
+        "layers": 4,
+        "heads": 2,
+        "head_dim": 32,
+        "axes": [8, 8, 16],
+        "vae_base": 16,
+        "random_latent_stats": True,
+    },
+    {
+        "prompt": "a blue cup on a white table, morning light",
+        "width": 112,
+        "height": 64,
+        "steps": 2,
+        "guidance": 1.0,
+        "seed": 505,
+    },
 )
 bf16, f16 = (lambda world, dtype=dtype: world.in_precision(dtype) for dtype in ("bf16", "f16"))
 PAIRS = [
@@ -232,8 +278,15 @@ def run_clean_pairs(home, compare, keep=False, reuse=False) -> list:
         result = compare(reference, candidate, model, *(["--noise", str(noise)] if noise else []))
         good, first = result["verdict"] == "match", result["first_divergence"]
         final = [t for t in result["tensors"] if t["name"] == "latents"][-1]["error"]["relative"]
-        said = "match" if good else f"FALSE ALARM at {first['role']}:{first['name']} {first['error']['relative']} floor {first['noise_floor']}"
-        print(f"clean pair {number + 1:>2}: {pair.world.name:<18} {pair.name:<50} {said}  (latents off by {final:.1e})", flush=True)
+        said = (
+            "match"
+            if good
+            else f"FALSE ALARM at {first['role']}:{first['name']} {first['error']['relative']} floor {first['noise_floor']}"
+        )
+        print(
+            f"clean pair {number + 1:>2}: {pair.world.name:<18} {pair.name:<50} {said}  (latents off by {final:.1e})",
+            flush=True,
+        )
         if not good:
             alarms.append({"model": pair.world.name, "pair": pair.name, "at": first["name"]})
         if not keep:

@@ -56,7 +56,9 @@ def code(owner, name: str, *changes: tuple[str, str], extra: dict | None = None)
 def forward(module, function):
     """Replaces one instance's forward: function(self, original, *args)."""
     original = module.forward
-    return attribute(module, "forward", types.MethodType(lambda self, *a, **k: function(self, original, *a, **k), module))
+    return attribute(
+        module, "forward", types.MethodType(lambda self, *a, **k: function(self, original, *a, **k), module)
+    )
 
 
 @contextlib.contextmanager

@@ -70,7 +70,11 @@ def record(pipeline, directory, *, change=None, **settings) -> Path:
     home = directory.with_name(directory.name + ".home")
     pipelines._wrap_methods(type(pipeline), RECORDER)  # a planted method has taken the recorded one's place
     try:
-        with changed_captures(change), torch.no_grad(), lockstep.run("run", home=str(home), budget_bytes=1 << 40) as session:
+        with (
+            changed_captures(change),
+            torch.no_grad(),
+            lockstep.run("run", home=str(home), budget_bytes=1 << 40) as session,
+        ):
             run_pipeline(pipeline, **settings)
             path = session.path
         Path(path).rename(directory)

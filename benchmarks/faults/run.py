@@ -1,8 +1,8 @@
 """Plants every fault in turn, records it, compares it with the clean run and scores what `lockstep compare` says.
 
-    ./dev bench faults            all faults and the clean pairs; prints the table
-    ./dev bench faults --only dit.*   some of them, with what was said
-    ./dev bench faults --set blind_07_port_reports --no-clean   another set
+./dev bench faults            all faults and the clean pairs; prints the table
+./dev bench faults --only dit.*   some of them, with what was said
+./dev bench faults --set blind_07_port_reports --no-clean   another set
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "tools" / "reference")]
-from sets import CLEAN_SETS, FAULT_SETS, chosen_from  # noqa: E402: found by the path above
+from sets import CLEAN_SETS, FAULT_SETS, chosen_from  # noqa: E402  found by the path above
 
 BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
 
@@ -59,12 +59,20 @@ def score(fault, result: dict) -> dict:
     place = found_place(result)
     if fault.kind == "shape":  # other tokens were captured: said before any verdict on values
         first = result["first_divergence"]
-        good = bool(first) and first["kind"] == "capture" and any(fnmatch.fnmatchcase(place, glob) for glob in fault.stage)
+        good = (
+            bool(first) and first["kind"] == "capture" and any(fnmatch.fnmatchcase(place, glob) for glob in fault.stage)
+        )
         return {"stage": good, "first": good, "three": good, "place": place, "causes": []}
     if not fault.causes:  # nothing to name: only the place counts, and silence is right
         good = any(fnmatch.fnmatchcase(place, glob) for glob in fault.stage)
         silent = not result["causes"]
-        return {"stage": good, "first": silent, "three": silent, "place": place, "causes": [c["cause"] for c in result["causes"]]}
+        return {
+            "stage": good,
+            "first": silent,
+            "three": silent,
+            "place": place,
+            "causes": [c["cause"] for c in result["causes"]],
+        }
     causes = [c["cause"] for c in result["causes"]]
     return {
         "stage": any(fnmatch.fnmatchcase(place, glob) for glob in fault.stage),
@@ -93,15 +101,27 @@ def percent(part: int, whole: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*", help="glob of fault ids")
-    parser.add_argument("--set", type=chosen_from(FAULT_SETS), default=FAULT_SETS[0], metavar="NAME", help=f"{', '.join(FAULT_SETS)}; or a number")
+    parser.add_argument(
+        "--set",
+        type=chosen_from(FAULT_SETS),
+        default=FAULT_SETS[0],
+        metavar="NAME",
+        help=f"{', '.join(FAULT_SETS)}; or a number",
+    )
     parser.add_argument("--model", type=int, default=0, help="which of the clean pairs' models")
     parser.add_argument("--dtype", default="f32", help="of the runs with a fault (f32, bf16, f16)")
     parser.add_argument("--reference-dtype", default="f32", help="of the run without")
-    parser.add_argument("--outputs-only", action="store_true", help="the run with a fault has no inputs, as a port that names its tensors by hand")
+    parser.add_argument(
+        "--outputs-only",
+        action="store_true",
+        help="the run with a fault has no inputs, as a port that names its tensors by hand",
+    )
     parser.add_argument("--ids", help="these faults, by id, with commas between")
     parser.add_argument("--keep", metavar="DIR", help="keep the runs there")
     parser.add_argument("--reuse", action="store_true", help="compare again what --keep has kept")
-    parser.add_argument("--clean-set", type=chosen_from(CLEAN_SETS), default=CLEAN_SETS[0], metavar="NAME", help=", ".join(CLEAN_SETS))
+    parser.add_argument(
+        "--clean-set", type=chosen_from(CLEAN_SETS), default=CLEAN_SETS[0], metavar="NAME", help=", ".join(CLEAN_SETS)
+    )
     parser.add_argument("--no-clean", action="store_true", help="leave the clean pairs out")
     parser.add_argument("--clean-only", action="store_true")
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
@@ -140,7 +160,7 @@ def main() -> int:
                     fault = dataclasses.replace(fault, stage=shown_by_outputs(list(fault.stage)))
                 result = compare(clean, folder, model)
                 row = score(fault, result) | {"id": fault.id, "area": fault.area}
-            except Exception as error:  # noqa: BLE001: a fault that cannot be planted is a miss, said aloud
+            except Exception as error:  # noqa: BLE001  a fault that cannot be planted is a miss, said aloud
                 row = {"id": fault.id, "area": fault.area, "stage": False, "first": False, "three": False,
                        "place": f"{type(error).__name__}: {error}"[:300], "causes": []}  # fmt: skip
             rows.append(row)

@@ -19,7 +19,9 @@ class DiffusersServer:
             self.port = free.getsockname()[1]
         program = pathlib.Path(__file__).with_name("diffusers_server.py")
         self.said = tempfile.TemporaryFile("w+")  # not a pipe: nobody would empty it while it draws
-        self.process = subprocess.Popen([sys.executable, program, str(self.port), str(model), str(threads)], stdout=self.said, stderr=self.said)
+        self.process = subprocess.Popen(
+            [sys.executable, program, str(self.port), str(model), str(threads)], stdout=self.said, stderr=self.said
+        )
 
     def __enter__(self):
         until = time.monotonic() + START_SECS

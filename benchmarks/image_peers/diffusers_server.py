@@ -15,7 +15,15 @@ PIPELINE.set_progress_bar_config(disable=True)
 
 def draw(prompt, seed):
     began = time.perf_counter()
-    image = PIPELINE(prompt, negative_prompt=" ", true_cfg_scale=3.5, width=128, height=128, num_inference_steps=20, generator=torch.Generator().manual_seed(seed)).images[0]
+    image = PIPELINE(
+        prompt,
+        negative_prompt=" ",
+        true_cfg_scale=3.5,
+        width=128,
+        height=128,
+        num_inference_steps=20,
+        generator=torch.Generator().manual_seed(seed),
+    ).images[0]
     out = io.BytesIO()
     image.save(out, "PNG")
     return {"data": [{"b64_json": base64.b64encode(out.getvalue()).decode()}], "secs": time.perf_counter() - began}
@@ -38,7 +46,9 @@ def make_app():
         async def starlette_name(_):
             return JSONResponse("diffusers behind Starlette")
 
-        return Starlette(routes=[Route("/v1/images/generations", starlette_answer, methods=["POST"]), Route("/name", starlette_name)])
+        return Starlette(
+            routes=[Route("/v1/images/generations", starlette_answer, methods=["POST"]), Route("/name", starlette_name)]
+        )
 
     class Body(BaseModel):
         prompt: str

@@ -20,7 +20,22 @@ def fetched(folder: Path) -> Path:
     if source.exists():
         return source
     folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", PIN.partition("=")[0], "--dest", str(folder), PIN], check=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--no-binary",
+            PIN.partition("=")[0],
+            "--dest",
+            str(folder),
+            PIN,
+        ],
+        check=True,
+    )
     with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
         archive.extractall(folder / "unpacked", filter="data")
     shutil.move(next((folder / "unpacked").iterdir()), folder / "source")
@@ -32,8 +47,14 @@ def built_ggml(folder: Path, source: Path) -> list[Path]:
     libraries = [build / "src" / name for name in ("libggml.a", "libggml-cpu.a", "libggml-base.a")]
     if not all(library.exists() for library in libraries):
         options = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_OPENMP=OFF", "-DBUILD_SHARED_LIBS=OFF", "-DGGML_BUILD_TESTS=OFF", "-DGGML_BUILD_EXAMPLES=OFF", "-DCMAKE_CXX_FLAGS=-DGGML_MAX_NAME=128", "-DCMAKE_C_FLAGS=-DGGML_MAX_NAME=128"]  # fmt: skip
-        subprocess.run(["cmake", "-S", str(source / "ggml"), "-B", str(build), "-G", "Ninja", *options], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(["ninja", "-C", str(build), "-j2", "ggml", "ggml-base", "ggml-cpu"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["cmake", "-S", str(source / "ggml"), "-B", str(build), "-G", "Ninja", *options],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        subprocess.run(
+            ["ninja", "-C", str(build), "-j2", "ggml", "ggml-base", "ggml-cpu"], check=True, stdout=subprocess.DEVNULL
+        )
     return libraries
 
 
@@ -61,7 +82,14 @@ def built_driver(folder: Path, headers: Path, name: str, as_official: bool = Tru
 
 
 def compile_(source: Path, headers: Path, arguments: list[str]):
-    include = [headers, source / "include", source / "ggml" / "include", source / "ggml" / "src", source / "thirdparty", ROOT / "include"]
+    include = [
+        headers,
+        source / "include",
+        source / "ggml" / "include",
+        source / "ggml" / "src",
+        source / "thirdparty",
+        ROOT / "include",
+    ]
     command = ["g++", "-std=c++20", "-O1", "-w", "-DGGML_MAX_NAME=128", *[f"-I{path}" for path in include], *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -31,11 +31,14 @@ def make_dit(model: Path, dtype):
     width = heads * size
     dit = source.QwenImageDiT(num_layers=0)
     dit.pos_embed = source.QwenEmbedRope(theta=10000, axes_dim=config["axes_dims_rope"], scale_rope=True)
-    dit.time_text_embed = TimestepEmbeddings(256, width, diffusers_compatible_format=True, scale=1000, align_dtype_to_timestep=False)
+    dit.time_text_embed = TimestepEmbeddings(
+        256, width, diffusers_compatible_format=True, scale=1000, align_dtype_to_timestep=False
+    )
     dit.txt_norm = RMSNorm(text, eps=1e-6)
     dit.img_in, dit.txt_in = torch.nn.Linear(config["in_channels"], width), torch.nn.Linear(text, width)
     dit.transformer_blocks = torch.nn.ModuleList(
-        source.QwenImageTransformerBlock(dim=width, num_attention_heads=heads, attention_head_dim=size) for _ in range(config["num_layers"])
+        source.QwenImageTransformerBlock(dim=width, num_attention_heads=heads, attention_head_dim=size)
+        for _ in range(config["num_layers"])
     )
     dit.norm_out = AdaLayerNorm(width, single=True)
     dit.proj_out = torch.nn.Linear(width, config["patch_size"] ** 2 * config["out_channels"])
@@ -49,7 +52,9 @@ def make_vae(model: Path, dtype):
     from diffsynth.models.qwen_image_vae import QwenImageVAE
 
     config = json.loads((model / "vae" / "config.json").read_text())
-    vae = QwenImageVAE(base_dim=config["base_dim"], dim_mult=config["dim_mult"], num_res_blocks=config["num_res_blocks"])
+    vae = QwenImageVAE(
+        base_dim=config["base_dim"], dim_mult=config["dim_mult"], num_res_blocks=config["num_res_blocks"]
+    )
     vae.mean = torch.tensor(config["latents_mean"]).view(1, 16, 1, 1, 1)
     vae.std = 1 / torch.tensor(config["latents_std"]).view(1, 16, 1, 1, 1)
     vae, weights = loaded(vae, model / "vae", dtype)
@@ -64,7 +69,9 @@ def make_text_encoder(model: Path, dtype):
 
     encoder = QwenImageTextEncoder.__new__(QwenImageTextEncoder)
     torch.nn.Module.__init__(encoder)
-    whole = Qwen2_5_VLForConditionalGeneration.from_pretrained(model / "text_encoder", dtype=dtype, local_files_only=True)
+    whole = Qwen2_5_VLForConditionalGeneration.from_pretrained(
+        model / "text_encoder", dtype=dtype, local_files_only=True
+    )
     encoder.model, encoder.lm_head, encoder.config = whole.model, whole.lm_head, whole.config
     return encoder.eval()
 

@@ -32,7 +32,9 @@ def give_sizes(model: Path):
     from mflux.models.qwen.model.qwen_transformer import qwen_transformer
     from mflux.models.qwen.model.qwen_vae import qwen_image_decoder_3d, qwen_vae
 
-    config = {part: json.loads((model / part / "config.json").read_text()) for part in ("text_encoder", "transformer", "vae")}
+    config = {
+        part: json.loads((model / part / "config.json").read_text()) for part in ("text_encoder", "transformer", "vae")
+    }
     text, dit, vae = config["text_encoder"]["text_config"], config["transformer"], config["vae"]
     theta = text["rope_parameters"]["rope_theta"]
     head = text["hidden_size"] // text["num_attention_heads"]
@@ -62,7 +64,9 @@ def give_sizes(model: Path):
 
     def axes(transformer):
         made = transformer.pos_embed
-        transformer.pos_embed = image_rope.QwenEmbedRopeMLX(theta=made.theta, axes_dim=list(dit["axes_dims_rope"]), scale_rope=made.scale_rope)
+        transformer.pos_embed = image_rope.QwenEmbedRopeMLX(
+            theta=made.theta, axes_dim=list(dit["axes_dims_rope"]), scale_rope=made.scale_rope
+        )
 
     sized(
         qwen_transformer.QwenTransformer,
@@ -79,7 +83,12 @@ def give_sizes(model: Path):
         made.conv_in = d.QwenImageCausalConv3D(vae["z_dim"], dims[0], 3, 1, 1)
         made.mid_block = d.QwenImageMidBlock3D(dims[0], num_layers=1)
         for i, mode in enumerate(("upsample3d", "upsample3d", "upsample2d", None)):
-            block = d.QwenImageUpBlock3D(dims[i] if i == 0 else dims[i] // 2, dims[i + 1], num_res_blocks=vae["num_res_blocks"], upsample_mode=mode)
+            block = d.QwenImageUpBlock3D(
+                dims[i] if i == 0 else dims[i] // 2,
+                dims[i + 1],
+                num_res_blocks=vae["num_res_blocks"],
+                upsample_mode=mode,
+            )
             setattr(made, f"up_block{i}", block)
         made.norm_out = d.QwenImageRMSNorm(dims[-1], images=False)
         made.conv_out = d.QwenImageCausalConv3D(dims[-1], 3, 3, 1, 1)
@@ -112,7 +121,9 @@ def give_precision(dtype: str):
         return
     ModelConfig.precision = mx.float32
     process = QwenTextEncoder._process_text_embeddings_mlx
-    QwenTextEncoder._process_text_embeddings_mlx = staticmethod(lambda *a, **k: process(*a, **{**k, "dtype": mx.float32}))
+    QwenTextEncoder._process_text_embeddings_mlx = staticmethod(
+        lambda *a, **k: process(*a, **{**k, "dtype": mx.float32})
+    )
 
 
 def give_noise():
@@ -184,7 +195,10 @@ def main():
     scheduler = json.loads((options.model / "scheduler" / "scheduler_config.json").read_text())
     config = ModelConfig.qwen_image()
     config.sigma_base_shift, config.sigma_max_shift = scheduler["base_shift"], scheduler["max_shift"]
-    config.sigma_base_seq_len, config.sigma_max_seq_len = scheduler["base_image_seq_len"], scheduler["max_image_seq_len"]
+    config.sigma_base_seq_len, config.sigma_max_seq_len = (
+        scheduler["base_image_seq_len"],
+        scheduler["max_image_seq_len"],
+    )
     config.sigma_shift_terminal = scheduler["shift_terminal"]
     model = QwenImage(model_path=str(options.model), model_config=config)
     image = model.generate_image(

@@ -136,4 +136,9 @@ def model_of(port: Port, folder: Path) -> Path:
 
 def quiet_environment() -> dict[str, str]:
     # MLX compiles with g++ what mx.compile is given: on a processor that takes longer than the run.
-    return os.environ | {"OMP_NUM_THREADS": "1", "MLX_DISABLE_COMPILE": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+    return os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "MLX_DISABLE_COMPILE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "1",
+    }

@@ -7,7 +7,10 @@ from mistakes_mflux import B, DECODED, DIT_OUT, GUIDED, INTO_DIT, TIME
 
 DIT, PARTS, PIPE = "models/qwen_image_dit.py", "models/general_modules.py", "pipelines/qwen_image.py"
 BASE, FLOW, VAE = "diffusion/base_pipeline.py", "diffusion/flow_match.py", "models/qwen_image_vae.py"
-BLOCK_1 = at("transformer.transformer_blocks.1.img_norm1") + ("output:" + B + ".1", "input:transformer.transformer_blocks.1.hidden_states")
+BLOCK_1 = at("transformer.transformer_blocks.1.img_norm1") + (
+    "output:" + B + ".1",
+    "input:transformer.transformer_blocks.1.hidden_states",
+)
 
 MISTAKES = [
     Mistake("rotation_conjugate", "blind_a", change(DIT, "torch.view_as_real(x_rotated * freqs_cis)", "torch.view_as_real(x_rotated * freqs_cis.conj())"),

@@ -1,8 +1,8 @@
 """Ports as they come from PyPI: recorded, compared with what they port, clean and with mistakes in them.
 
-    ./dev bench ports record            environments, references, clean runs and mistakes (both halves: --half)
-    ./dev bench ports score             compare what was recorded, print the tables
-    ./dev bench ports score --only 'mflux/*' --show
+./dev bench ports record            environments, references, clean runs and mistakes (both halves: --half)
+./dev bench ports score             compare what was recorded, print the tables
+./dev bench ports score --only 'mflux/*' --show
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def mistakes_of(port, half):
 
 
 def lockstep(*arguments, **more):
-    return subprocess.run([BINARY, *map(str, arguments)], env=quiet_environment(), capture_output=True, text=True, **more)
+    return subprocess.run(
+        [BINARY, *map(str, arguments)], env=quiet_environment(), capture_output=True, text=True, **more
+    )
 
 
 def take(home: Path, name: str, folder: Path):
@@ -53,10 +55,38 @@ def record_reference(port, model, work, dtype):
         return folder
     home = work / "homes" / port.name
     if port.name == "mlx_lm":
-        done = lockstep("--home", home, "record", "--inputs", "--name", "reference", "--", sys.executable, HERE / "drive_transformers.py", "--model", model, "--dtype", dtype)
+        done = lockstep(
+            "--home",
+            home,
+            "record",
+            "--inputs",
+            "--name",
+            "reference",
+            "--",
+            sys.executable,
+            HERE / "drive_transformers.py",
+            "--model",
+            model,
+            "--dtype",
+            dtype,
+        )
     else:
         options = ["--negative-prompt", " ", *OFFICIAL]
-        done = lockstep("--home", home, "reference", "generate", "--python", sys.executable, "--name", "reference", "--model", model, "--dtype", dtype, *options)
+        done = lockstep(
+            "--home",
+            home,
+            "reference",
+            "generate",
+            "--python",
+            sys.executable,
+            "--name",
+            "reference",
+            "--model",
+            model,
+            "--dtype",
+            dtype,
+            *options,
+        )
     if done.returncode:
         raise RuntimeError(done.stderr)
     take(home, "reference", folder)
@@ -102,7 +132,12 @@ def record_native(port, folder, model, work, name, mistake=None, as_official=Tru
                           check=True, capture_output=True, text=True)  # fmt: skip
     home = work / "homes" / port.name
     given = quiet_environment() | {"LOCKSTEP_RECORD": "port", "LOCKSTEP_HOME": str(home)}
-    done = subprocess.run([program, prepared / "weights.bin", prepared / "inputs.bin", made.stdout.strip()], env=given, capture_output=True, text=True)
+    done = subprocess.run(
+        [program, prepared / "weights.bin", prepared / "inputs.bin", made.stdout.strip()],
+        env=given,
+        capture_output=True,
+        text=True,
+    )
     if not (home / "latest" / "port").exists():
         raise RuntimeError(done.stderr[-2000:])
     take(home, "port", run)
@@ -111,7 +146,9 @@ def record_native(port, folder, model, work, name, mistake=None, as_official=Tru
 
 def only(run: Path, mode: str, folder: Path) -> Path:
     """What `record --inputs`, `record`, or the hand-named checkpoints alone would have kept of a run."""
-    roles = {"inputs": {"output", "input", "variable"}, "outputs": {"output", "variable"}, "by_hand": {"checkpoint"}}[mode]
+    roles = {"inputs": {"output", "input", "variable"}, "outputs": {"output", "variable"}, "by_hand": {"checkpoint"}}[
+        mode
+    ]
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "tensors").mkdir(parents=True)
     shutil.copy(run / "run.json", folder)
@@ -174,7 +211,12 @@ def compare(reference, candidate, report: Path) -> dict:
         report.write_text(done.stdout)
         return answer | {"false": false_sentences(reference, candidate, answer), "seconds": seconds}
     except ValueError:
-        return {"verdict": f"exit {done.returncode}: {done.stderr.strip()[-200:]}", "first_divergence": None, "causes": [], "seconds": seconds}
+        return {
+            "verdict": f"exit {done.returncode}: {done.stderr.strip()[-200:]}",
+            "first_divergence": None,
+            "causes": [],
+            "seconds": seconds,
+        }
 
 
 def seconds_of_children() -> float:
@@ -186,13 +228,17 @@ def seconds_of_children() -> float:
 def score_one(mistake, port, mode, result) -> dict:
     first = result.get("first_divergence")
     place = f"{first['role']}:{first['name']}" if first else "-"
-    stages = mistake.stage + (port.checkpoints[mistake.checkpoint] + (f"*:{mistake.checkpoint}",) if mode == "by_hand" else ())
+    stages = mistake.stage + (
+        port.checkpoints[mistake.checkpoint] + (f"*:{mistake.checkpoint}",) if mode == "by_hand" else ()
+    )
     causes = [one["cause"] for one in result.get("causes", [])]
     right = any(fnmatch.fnmatchcase(place, glob) for glob in stages)
     between = first["between"]["stages"] if first else []
     if right and mode == "by_hand" and not any(fnmatch.fnmatchcase(place, glob) for glob in mistake.stage):
         # Five tensors: the stage is one of those between two of them, and the answer must have it in its list.
-        inside = [f"input:{one.removeprefix('input ')}" if one.startswith("input ") else f"output:{one}" for one in between]
+        inside = [
+            f"input:{one.removeprefix('input ')}" if one.startswith("input ") else f"output:{one}" for one in between
+        ]
         right = any(fnmatch.fnmatchcase(one, glob) for one in inside for glob in mistake.stage)
     false = result.get("false", [])
     return {
@@ -217,33 +263,72 @@ def score(options) -> int:
         reference = options.work / port.name / "reference-f32"
         for mode in MODES if options.mode == "all" else (options.mode,):
             for name, other in (("clean-f32", "f32"), ("clean-own", port.own_dtype)):
-                if not (options.work / port.name / name).exists() or not fnmatch.fnmatchcase(f"{port.name}/{name}", options.only):
+                if not (options.work / port.name / name).exists() or not fnmatch.fnmatchcase(
+                    f"{port.name}/{name}", options.only
+                ):
                     continue
                 run = only(options.work / port.name / name, mode, options.work / "seen" / f"{port.name}-{mode}")
-                result = compare(options.work / port.name / f"reference-{other}", run, reports / f"{port.name}-{name}-{mode}.json")
+                result = compare(
+                    options.work / port.name / f"reference-{other}", run, reports / f"{port.name}-{name}-{mode}.json"
+                )
                 first = result.get("first_divergence")
-                clean_rows.append((port.name, name, mode, result["verdict"], result.get("compared", 0), f"{first['role']}:{first['name']}" if first else "-", round(result["seconds"], 1), len(result.get("false", []))))
+                clean_rows.append(
+                    (
+                        port.name,
+                        name,
+                        mode,
+                        result["verdict"],
+                        result.get("compared", 0),
+                        f"{first['role']}:{first['name']}" if first else "-",
+                        round(result["seconds"], 1),
+                        len(result.get("false", [])),
+                    )
+                )
                 print(*clean_rows[-1], *result.get("false", [])[:3], sep="  ", flush=True)
             rows = []
             for mistake in mistakes_of(port, options.half):
-                if not fnmatch.fnmatchcase(f"{port.name}/{mistake.id}", options.only) or not (options.work / port.name / mistake.id).exists():
+                if (
+                    not fnmatch.fnmatchcase(f"{port.name}/{mistake.id}", options.only)
+                    or not (options.work / port.name / mistake.id).exists()
+                ):
                     continue
                 run = only(options.work / port.name / mistake.id, mode, options.work / "seen" / f"{port.name}-{mode}")
-                row = score_one(mistake, port, mode, compare(reference, run, reports / f"{port.name}-{mistake.id}-{mode}.json"))
+                row = score_one(
+                    mistake, port, mode, compare(reference, run, reports / f"{port.name}-{mistake.id}-{mode}.json")
+                )
                 rows.append(row)
                 mark = lambda ok: "yes" if ok else "NO"  # noqa: E731
                 print(f"{port.name}/{mode}/{row['id']:<28} stage {mark(row['stage']):<4} first {mark(row['first']):<4} three {mark(row['three']):<4} "
                       f"{row['seconds']:5.1f} s  {row['verdict'][:60]} {row['place']} ({row['between']} between) {', '.join(row['causes'])} {'FALSE: ' if row['false'] else ''}{'; '.join(row['false'][:2])}", flush=True)  # fmt: skip
             if rows:
-                table.append((port.name, mode, len(rows), *(sum(row[key] for row in rows) for key in ("stage", "first", "three")), sum(len(row["false"]) for row in rows), max(row["seconds"] for row in rows)))
-    print(f"\n{'port':<22} {'recorded':<10} {'mistakes':>8} {'right stage':>12} {'cause first':>12} {'in three':>9} {'false':>6} {'slowest':>8}")
+                table.append(
+                    (
+                        port.name,
+                        mode,
+                        len(rows),
+                        *(sum(row[key] for row in rows) for key in ("stage", "first", "three")),
+                        sum(len(row["false"]) for row in rows),
+                        max(row["seconds"] for row in rows),
+                    )
+                )
+    print(
+        f"\n{'port':<22} {'recorded':<10} {'mistakes':>8} {'right stage':>12} {'cause first':>12} {'in three':>9} {'false':>6} {'slowest':>8}"
+    )
     for row in table:
-        print(f"{row[0]:<22} {row[1]:<10} {row[2]:>8} {row[3]:>12} {row[4]:>12} {row[5]:>9} {row[6]:>6} {row[7]:>6.1f} s")
+        print(
+            f"{row[0]:<22} {row[1]:<10} {row[2]:>8} {row[3]:>12} {row[4]:>12} {row[5]:>9} {row[6]:>6} {row[7]:>6.1f} s"
+        )
     if options.json:
         Path(options.json).write_text(json.dumps({"table": table, "clean": clean_rows}, indent=1))
     total = sum(row[2] for row in table)
     good = sum(row[3] for row in table) >= 0.95 * total and sum(row[4] for row in table) >= 0.8 * total
-    return 0 if good and all(row[3] == "match" for row in clean_rows if row[1] == "clean-f32") and not any(row[7] for row in clean_rows) else 1
+    return (
+        0
+        if good
+        and all(row[3] == "match" for row in clean_rows if row[1] == "clean-f32")
+        and not any(row[7] for row in clean_rows)
+        else 1
+    )
 
 
 def main() -> int:
@@ -253,7 +338,9 @@ def main() -> int:
     parser.add_argument("--half", default="both", choices=("blind_a", "blind_b", "both"))
     parser.add_argument("--mode", default="all", choices=("all", *MODES))
     parser.add_argument("--only", default="*", help="glob of port/mistake")
-    parser.add_argument("--environments", type=Path, default=ROOT / "build" / "ports", help="one virtual environment for each port")
+    parser.add_argument(
+        "--environments", type=Path, default=ROOT / "build" / "ports", help="one virtual environment for each port"
+    )
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "ports" / "runs", help="where runs are kept")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()

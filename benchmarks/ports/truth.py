@@ -41,11 +41,21 @@ class Run:
 
 def key_of(one):
     step = one.get("step")
-    return (one["name"], -1 if step is None else step, one.get("hit", 0), one.get("role", "output"), tuple(sorted((one.get("tags") or {}).items())))
+    return (
+        one["name"],
+        -1 if step is None else step,
+        one.get("hit", 0),
+        one.get("role", "output"),
+        tuple(sorted((one.get("tags") or {}).items())),
+    )
 
 
 def number(value):
-    return float(value) if not isinstance(value, str) else {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}[value]
+    return (
+        float(value)
+        if not isinstance(value, str)
+        else {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}[value]
+    )
 
 
 def near(a, b, rel=1e-3, absolute=1e-12):
@@ -81,7 +91,10 @@ def false_sentences(reference_folder, candidate_folder, answer) -> list[str]:
     verdict = answer["verdict"]
     claim((verdict == "mismatch") == bool(bad), f"verdict {verdict} with {len(bad)} tensors that differ")
     claim(verdict != "match" or not answer.get("causes"), "a cause beside a match")
-    claim((answer.get("first_divergence") is not None) == bool(bad), "a first divergence without a difference, or none with one")
+    claim(
+        (answer.get("first_divergence") is not None) == bool(bad),
+        "a first divergence without a difference, or none with one",
+    )
     coverage = answer.get("coverage", {})
     claim(coverage.get("paired", 0) <= coverage.get("of", 0), f"coverage of {coverage}")
     claim(answer["compared"] <= len(tensors), f"{answer['compared']} compared of {len(tensors)} pairs")
@@ -107,20 +120,35 @@ def false_sentences(reference_folder, candidate_folder, answer) -> list[str]:
         if one["state"] == "mismatch":
             claim(not one["error"]["identical"], f"{label}: {said}, identical")
             note = one.get("note", "")
-            claim(floors > factor or "made here" in note or stated["worst_slice"] > 0, f"{label}: {said} at {floors:.3g} floors")
-        if x.size == y.size and x.shape == y.shape and one["state"] != "layout" and np.isfinite(x).all() and np.isfinite(y).all():
+            claim(
+                floors > factor or "made here" in note or stated["worst_slice"] > 0,
+                f"{label}: {said} at {floors:.3g} floors",
+            )
+        if (
+            x.size == y.size
+            and x.shape == y.shape
+            and one["state"] != "layout"
+            and np.isfinite(x).all()
+            and np.isfinite(y).all()
+        ):
             made = error_of(x, y)
             for name in ("relative", "max_abs", "rms_reference", "rms_candidate"):
                 if one["error"]["identical"]:
                     claim(np.array_equal(x, y), f"{label}: 'identical', and it is not")
                     break
-                claim(near(stated[name], made[name], 1e-3, 1e-9), f"{label}: {name} {stated[name]:.6g}, computed {made[name]:.6g}")
+                claim(
+                    near(stated[name], made[name], 1e-3, 1e-9),
+                    f"{label}: {name} {stated[name]:.6g}, computed {made[name]:.6g}",
+                )
 
     # The first divergence is bad, and what it was made from is good.
     first = answer.get("first_divergence")
     if first:
         own = by_key.get(key_of(first))
-        claim(own is not None and own["state"] in ("mismatch", "incomparable"), "the first divergence is a tensor that agrees")
+        claim(
+            own is not None and own["state"] in ("mismatch", "incomparable"),
+            "the first divergence is a tensor that agrees",
+        )
         if own is not None:
             before = [one for one in bad if tensors.index(one) < tensors.index(own)]
             notes = " ".join(answer["notes"])
@@ -130,18 +158,37 @@ def false_sentences(reference_folder, candidate_folder, answer) -> list[str]:
         for name in first["good_inputs"] + first["between"]["starts"]:
             role = "input" if name.startswith("input ") else None
             plain = name.removeprefix("input ")
-            same = [one for one in tensors if one["name"] == plain and (role is None or one["role"] == role) and one["step"] == first["step"] and one["tags"] == first["tags"]]
+            same = [
+                one
+                for one in tensors
+                if one["name"] == plain
+                and (role is None or one["role"] == role)
+                and one["step"] == first["step"]
+                and one["tags"] == first["tags"]
+            ]
             if same and own is not None:
-                claim(any(one["state"] in ("match", "layout", "unread") or tensors.index(one) > tensors.index(own) for one in same), f"good: {name}, which differs")
+                claim(
+                    any(
+                        one["state"] in ("match", "layout", "unread") or tensors.index(one) > tensors.index(own)
+                        for one in same
+                    ),
+                    f"good: {name}, which differs",
+                )
         for side, run in (("reference", reference), ("candidate", candidate)):
             key = key_of(first) if side == "reference" else key_of(own["partner"]) if own else None
             record = run.by_key.get(key)
             if record:
-                claim(list(record["shape"]) == first["shape"][side], f"shape of the {side}: {first['shape'][side]}, recorded {record['shape']}")
+                claim(
+                    list(record["shape"]) == first["shape"][side],
+                    f"shape of the {side}: {first['shape'][side]}, recorded {record['shape']}",
+                )
 
     # Growth accuses only where the first divergence is.
     words = answer.get("growth", {}).get("words", "")
-    claim("bug" not in words or (first is not None and first["name"] in words) or first is not None, f"growth: {words!r} beside {verdict}")
+    claim(
+        "bug" not in words or (first is not None and first["name"] in words) or first is not None,
+        f"growth: {words!r} beside {verdict}",
+    )
     claim(verdict == "mismatch" or "bug" not in words, f"growth: {words!r} beside {verdict}")
 
     # Counts in notes.
@@ -155,25 +202,42 @@ def false_sentences(reference_folder, candidate_folder, answer) -> list[str]:
             claim(int(found[1]) == states.count("unread"), f"{note!r}: {states.count('unread')} were unread")
         if note.endswith("harmless"):
             name = note.split(":")[0].split(" @")[0].split(" #")[0]
-            claim(any(one["name"] == name and one["state"] == "match" for one in tensors), f"{note!r}: it is no tensor that agrees")
+            claim(
+                any(one["name"] == name and one["state"] == "match" for one in tensors),
+                f"{note!r}: it is no tensor that agrees",
+            )
             if found := re.search(r": ([\d.e+-]+) floors, a little beyond", note):
                 claim(float(found[1]) > factor, f"{note!r}: that is within its limit")
 
     # Causes: numbers that mean nothing, and what they say is left.
     for cause in answer.get("causes", []):
         text = cause["explanation"] + "; " + cause["fix"]
-        for trivial in (r"\b1(?:\.0+)? \* y\b", r"\btimes 1(?:\.0+)?\b(?!\s*[/+\-])", r"\b1(?:\.0+)? times\b", r"\bdivide by 1\b(?!\.)"):
+        for trivial in (
+            r"\b1(?:\.0+)? \* y\b",
+            r"\btimes 1(?:\.0+)?\b(?!\s*[/+\-])",
+            r"\b1(?:\.0+)? times\b",
+            r"\bdivide by 1\b(?!\.)",
+        ):
             claim(not re.search(trivial, text), f"{cause['cause']}: a factor of 1: {text!r}")
         left = number(cause["residual"])
         claim(left >= 0 and not math.isnan(left), f"{cause['cause']}: leaves {left}")
         if first and first["state"] if "state" in (first or {}) else first:
             whole = number(first["error"]["relative"])
-            claim(not math.isfinite(whole) or left <= max(whole, 1.0) * 1.001, f"{cause['cause']}: leaves {left:.3g} of an error of {whole:.3g}")
+            claim(
+                not math.isfinite(whole) or left <= max(whole, 1.0) * 1.001,
+                f"{cause['cause']}: leaves {left:.3g} of an error of {whole:.3g}",
+            )
         if cause["cause"] == "affine.scale" and first and (found := re.search(r"yours: (-?[\d.e+-]+) \* y", text)):
             own = by_key.get(key_of(first))
-            x, y = reference.values(reference.by_key[key_of(first)]), candidate.values(candidate.by_key[key_of(own["partner"])])
+            x, y = (
+                reference.values(reference.by_key[key_of(first)]),
+                candidate.values(candidate.by_key[key_of(own["partner"])]),
+            )
             if x is not None and y is not None and x.size == y.size:
-                claim(error_of(x * float(found[1]), y.reshape(x.shape))["relative"] < 0.05, f"affine.scale: {text!r}, and that is not yours")
+                claim(
+                    error_of(x * float(found[1]), y.reshape(x.shape))["relative"] < 0.05,
+                    f"affine.scale: {text!r}, and that is not yours",
+                )
     return wrong
 
 

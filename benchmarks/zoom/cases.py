@@ -30,7 +30,9 @@ def planted(mistake, folder, rewrites=REWRITES):
     file = Path(folder) / f"{mistake.rewrite.replace('/', '__')}.py"
     file.write_text(changed)
     first = text[:at].count("\n") + 1
-    return file, set(range(first, first + max(mistake.wrong.strip("\n").count("\n"), 0) + 1)) if mistake.wrong.strip() else set()
+    return file, set(
+        range(first, first + max(mistake.wrong.strip("\n").count("\n"), 0) + 1)
+    ) if mistake.wrong.strip() else set()
 
 
 def line_with(file, part):
@@ -75,11 +77,17 @@ def in_dtype(module, inputs, keep_f32, dtype):
         module.set_dtype({"f32": mx.float32, "bf16": mx.bfloat16}[dtype])
         made = tuple(mx.array(value.numpy()) for value in inputs)
         if dtype == "bf16":
-            made = tuple(value.astype(mx.bfloat16) if value.dtype == mx.float32 and place not in keep_f32 else value for place, value in enumerate(made))
+            made = tuple(
+                value.astype(mx.bfloat16) if value.dtype == mx.float32 and place not in keep_f32 else value
+                for place, value in enumerate(made)
+            )
         return module, made
     if dtype == "bf16":
         module = module.to(torch.bfloat16)
-        inputs = tuple(value.to(torch.bfloat16) if value.is_floating_point() and place not in keep_f32 else value for place, value in enumerate(inputs))
+        inputs = tuple(
+            value.to(torch.bfloat16) if value.is_floating_point() and place not in keep_f32 else value
+            for place, value in enumerate(inputs)
+        )
     return module, tuple(value.clone() for value in inputs)
 
 

@@ -1,7 +1,7 @@
 """Checks the cases without the program that they judge: a rewrite gives the reference's result, and with its mistake another one.
 
-    python benchmarks/zoom/check_cases.py
-    python benchmarks/zoom/check_cases.py --set blind
+python benchmarks/zoom/check_cases.py
+python benchmarks/zoom/check_cases.py --set blind
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from cases import SETS, as_numpy, case_set, in_dtype, loaded, planted, reference_of  # noqa: E402: found by the path above
+from cases import SETS, as_numpy, case_set, in_dtype, loaded, planted, reference_of  # noqa: E402  found by the path above
 
 CLEAR = {"usual": 1e-4, "blind": 1e-3}  # what a mistake must change, relative to the result
 
@@ -36,13 +36,22 @@ def main() -> int:
                 module, weights, inputs, keep = reference_of(family, rewrites)
                 module, given = in_dtype(module, inputs, keep, dtype)
                 expected = as_numpy(module(*given))
-                for kind, file in (("right", rewrites / f"{mistake.rewrite}.py"), ("wrong", planted(mistake, folder, rewrites)[0])):
+                for kind, file in (
+                    ("right", rewrites / f"{mistake.rewrite}.py"),
+                    ("wrong", planted(mistake, folder, rewrites)[0]),
+                ):
                     rewrite, given = in_dtype(loaded(file).build(weights), inputs, keep, dtype)
                     got = as_numpy(rewrite(*given))
-                    errors[f"{dtype} {kind}"] = np.linalg.norm(got - expected) / np.linalg.norm(expected) if got.shape == expected.shape else 1
+                    errors[f"{dtype} {kind}"] = (
+                        np.linalg.norm(got - expected) / np.linalg.norm(expected) if got.shape == expected.shape else 1
+                    )
             good = errors["f32 right"] < 1e-5 and errors["f32 wrong"] > CLEAR[chosen] and errors["bf16 right"] < 0.03
             bad += not good
-            print(f"{mistake.rewrite:<36}", *(f"{key} {value:.1e}" for key, value in errors.items()), "" if good else "  <-- not as it should be")
+            print(
+                f"{mistake.rewrite:<36}",
+                *(f"{key} {value:.1e}" for key, value in errors.items()),
+                "" if good else "  <-- not as it should be",
+            )
     return 1 if bad else 0
 
 

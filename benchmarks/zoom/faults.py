@@ -1,8 +1,8 @@
 """Scores `lockstep zoom` on faults of benchmarks/faults, drawn by seed from the blind sets: is the planted line among the named ones?
 
-    ./dev bench zoom_faults                    60 faults
-    ./dev bench zoom_faults --count 20 --seed 7
-    ./dev bench zoom_faults --ids dit.last_block_causal --show
+./dev bench zoom_faults                    60 faults
+./dev bench zoom_faults --count 20 --seed 7
+./dev bench zoom_faults --ids dit.last_block_causal --show
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep")
 
 
 def program(*words):
-    done = subprocess.run([BINARY, *map(str, words)], capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "2"})
+    done = subprocess.run(
+        [BINARY, *map(str, words)], capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "2"}
+    )
     if done.returncode not in (0, 1):
         raise RuntimeError(done.stderr.strip())
     return done.stdout
@@ -44,7 +46,9 @@ def traced(recorder, pipeline, folder, module, first, settings):
 
     hit = "" if first["kind"] == "glue" else first["hit"]
     os.environ["LOCKSTEP_OPERATIONS"] = module
-    os.environ["LOCKSTEP_OPERATIONS_AT"] = f"{'' if first['step'] is None else first['step']}:{hit}:{first['tags'].get('pass', '')}"
+    os.environ["LOCKSTEP_OPERATIONS_AT"] = (
+        f"{'' if first['step'] is None else first['step']}:{hit}:{first['tags'].get('pass', '')}"
+    )
     recorder.RECORDER.operations = Operations()
     try:
         recorder.record(pipeline, folder, **settings)
@@ -61,7 +65,11 @@ def drawn(count, seed):
     found = []
     for name in FAULT_SETS:
         if name.startswith("blind"):
-            found += [(name, fault) for fault in importlib.import_module(name).FAULTS if fault.plant is not None and fault.kind is None]
+            found += [
+                (name, fault)
+                for fault in importlib.import_module(name).FAULTS
+                if fault.plant is not None and fault.kind is None
+            ]
     return random.Random(seed).sample(found, min(count, len(found))), found
 
 
@@ -100,7 +108,16 @@ def main() -> int:
             prepared = {world.name: (model, pipeline, clean, recorder.load(model, world.reference_dtype))}
         model, pipeline, clean, reference = prepared[world.name]
         settings = world.settings | fault.settings
-        row = {"id": fault.id, "set": set_name, "area": fault.area, "found": False, "lines": 0, "misleading": False, "kinds": [], "said": ""}
+        row = {
+            "id": fault.id,
+            "set": set_name,
+            "area": fault.area,
+            "found": False,
+            "lines": 0,
+            "misleading": False,
+            "kinds": [],
+            "said": "",
+        }
         try:
             planted = planted_lines.begin()
             with fault.plant(pipeline):
@@ -120,11 +137,15 @@ def main() -> int:
             row["lines"], row["misleading"] = len(mine), bool(mine) and not row["found"]
             row["kinds"] = [region["kind"] for region in answer["regions"]]
             row["said"] = module
-            row["named"] = sorted(f"{Path(one['file']).name}:{one['line']} {one['code']}" for region in answer["regions"] for one in region["yours"])
+            row["named"] = sorted(
+                f"{Path(one['file']).name}:{one['line']} {one['code']}"
+                for region in answer["regions"]
+                for one in region["yours"]
+            )
             row["causes"] = [region["cause"]["cause"] for region in answer["regions"] if "cause" in region]
         except LookupError as error:
             row["said"] = str(error)
-        except Exception as error:  # noqa: BLE001: a fault that cannot be looked into is a miss, said aloud
+        except Exception as error:  # noqa: BLE001  a fault that cannot be looked into is a miss, said aloud
             row["said"] = f"{type(error).__name__}: {error}"[:200]
         rows.append(row)
         print(f"{row['id']:<44} {'found' if row['found'] else 'MISLED' if row['misleading'] else 'MISSED':<7} lines {row['lines']:<3} "
@@ -136,10 +157,14 @@ def main() -> int:
     print(f"\n{'area':<16} {'faults':>6} {'line named':>12} {'misleading':>12}")
     for area in [*sorted({row["area"] for row in rows}), "all"]:
         group = [row for row in rows if area in ("all", row["area"])]
-        print(f"{area:<16} {len(group):>6} {sum(row['found'] for row in group):>12} {sum(row['misleading'] for row in group):>12}")
+        print(
+            f"{area:<16} {len(group):>6} {sum(row['found'] for row in group):>12} {sum(row['misleading'] for row in group):>12}"
+        )
     lines = sorted(row["lines"] for row in rows if row["lines"])
     if lines:
-        print(f"lines named: median {statistics.median(lines)}, 90th percentile {lines[int(0.9 * (len(lines) - 1))]}, most {lines[-1]}")
+        print(
+            f"lines named: median {statistics.median(lines)}, 90th percentile {lines[int(0.9 * (len(lines) - 1))]}, most {lines[-1]}"
+        )
     print(f"{time.monotonic() - started:.0f} s")
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(rows, indent=1))

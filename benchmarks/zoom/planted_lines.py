@@ -14,7 +14,7 @@ from pathlib import Path
 
 FAULTS = Path(__file__).resolve().parents[1] / "faults"
 sys.path.insert(0, str(FAULTS))
-import planting  # noqa: E402: found by the path above
+import planting  # noqa: E402  found by the path above
 
 
 class Planted:
@@ -28,9 +28,14 @@ class Planted:
     def judges(self, region):
         """Whether a region of an answer is about this fault."""
         mine = {(one["file"], one["line"]) for one in region["yours"]}
-        if mine & self.lines or any(file == f and first <= line <= last for file, line in mine for f, first, last in self.functions):
+        if mine & self.lines or any(
+            file == f and first <= line <= last for file, line in mine for f, first, last in self.functions
+        ):
             return True
-        if region["kind"] == "missing step" and {(one["file"], one["line"]) for one in region["reference"]} & self.original:
+        if (
+            region["kind"] == "missing step"
+            and {(one["file"], one["line"]) for one in region["reference"]} & self.original
+        ):
             return True
         for name, value in self.attributes.items():
             if any(re.search(rf"\b{name}\b", one["code"]) for one in region["yours"]):
@@ -94,12 +99,21 @@ def _watched_weights(module, change):
     def noted(after):
         before = {name: value.clone() for name, value in after.items()}
         change(after)
-        CURRENT.weights |= {name for name, value in after.items() if value.shape != before[name].shape or not bool((value == before[name]).all())}
+        CURRENT.weights |= {
+            name
+            for name, value in after.items()
+            if value.shape != before[name].shape or not bool((value == before[name]).all())
+        }
 
     return _weights(module, noted)
 
 
-_changed_function, _forward, _attribute, _weights = planting.changed_function, planting.forward, planting.attribute, planting.weights
+_changed_function, _forward, _attribute, _weights = (
+    planting.changed_function,
+    planting.forward,
+    planting.attribute,
+    planting.weights,
+)
 planting.changed_function = _watched_change  # before the sets import these names
 planting.forward = _watched_forward
 planting.attribute = _watched_attribute

@@ -1,7 +1,7 @@
 """Scores `lockstep zoom` on mistakes planted in real ports (benchmarks/ports): is the changed line among the named ones?
 
-    ./dev bench zoom_ports                                  mflux and mlx-lm, the half that may be seen
-    ./dev bench zoom_ports --only 'mlx_lm/*' --show
+./dev bench zoom_ports                                  mflux and mlx-lm, the half that may be seen
+./dev bench zoom_ports --only 'mlx_lm/*' --show
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks" / "ports")]
-import run as ports  # noqa: E402: found by the path above
+import run as ports  # noqa: E402  found by the path above
 
 
 def changed_lines(port, python, mistake, copy):
@@ -38,7 +38,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*", help="glob of port/mistake")
     parser.add_argument("--half", default="blind_a", choices=("blind_a", "blind_b", "both"))
-    parser.add_argument("--environments", type=Path, default=ROOT / "build" / "ports", help="one virtual environment for each port")
+    parser.add_argument(
+        "--environments", type=Path, default=ROOT / "build" / "ports", help="one virtual environment for each port"
+    )
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "ports" / "runs", help="where runs are kept")
     parser.add_argument("--show", action="store_true", help="print what zoom says")
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
@@ -46,7 +48,11 @@ def main() -> int:
     rows = []
     for name in ("mflux", "mlx_lm"):
         port = ports.PORTS[name]
-        chosen = [one for one in ports.mistakes_of(port, options.half) if fnmatch.fnmatchcase(f"{name}/{one.id}", options.only)]
+        chosen = [
+            one
+            for one in ports.mistakes_of(port, options.half)
+            if fnmatch.fnmatchcase(f"{name}/{one.id}", options.only)
+        ]
         if not chosen:
             continue
         python, model = ports.environment(port, options.environments), ports.model_of(port, options.work)
@@ -56,8 +62,17 @@ def main() -> int:
             copy = ports.planted(port, python, mistake, options.work / "planted" / name)
             candidate = ports.record_port(port, python, model, options.work, mistake.id, "f32", copy)
             os.environ["PYTHONPATH"] = str(copy)  # where the port that is run again is found
-            done = ports.lockstep("--json", "--home", options.work / "homes" / "zoom", "zoom", reference, candidate, timeout=600)
-            row = {"id": f"{name}/{mistake.id}", "found": False, "lines": 0, "misleading": False, "kinds": [], "said": ""}
+            done = ports.lockstep(
+                "--json", "--home", options.work / "homes" / "zoom", "zoom", reference, candidate, timeout=600
+            )
+            row = {
+                "id": f"{name}/{mistake.id}",
+                "found": False,
+                "lines": 0,
+                "misleading": False,
+                "kinds": [],
+                "said": "",
+            }
             if done.returncode not in (0, 1):
                 row["said"] = done.stderr.strip().splitlines()[-1][:200]
             else:

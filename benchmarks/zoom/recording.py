@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python")]
 os.environ["LOCKSTEP_OPERATIONS"] = "*"
 
-import lockstep  # noqa: E402: found by the path above
+import lockstep  # noqa: E402  found by the path above
 from lockstep.operations import Operations  # noqa: E402
 from lockstep.recorder import install  # noqa: E402
 

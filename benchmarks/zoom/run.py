@@ -1,9 +1,9 @@
 """Scores `lockstep zoom` on rewritten modules: each with one mistake (is its line named?) and without (is any?).
 
-    ./dev bench zoom                       f32
-    ./dev bench zoom --dtype bf16          both sides in bf16
-    ./dev bench zoom --set blind           cases written without knowing how zoom compares
-    ./dev bench zoom --only 'swiglu/*' --show   some of them, with what was said
+./dev bench zoom                       f32
+./dev bench zoom --dtype bf16          both sides in bf16
+./dev bench zoom --set blind           cases written without knowing how zoom compares
+./dev bench zoom --only 'swiglu/*' --show   some of them, with what was said
 """
 
 from __future__ import annotations
@@ -34,7 +34,15 @@ def recorded(call, folder, reuse):
 
 
 def zoom(reference, candidate, as_json=True):
-    command = [BINARY, *(["--json"] if as_json else []), "zoom", str(reference[0]), str(candidate[0]), "--stage", reference[1]]
+    command = [
+        BINARY,
+        *(["--json"] if as_json else []),
+        "zoom",
+        str(reference[0]),
+        str(candidate[0]),
+        "--stage",
+        reference[1],
+    ]
     done = subprocess.run([*command, "--candidate-stage", candidate[1]], capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise RuntimeError(done.stderr)
@@ -91,7 +99,11 @@ def main() -> int:
             wrong, lines = planted(mistake, folder, rewrites)
             for file in (rewrites / f"{mistake.rewrite}.py", wrong):
                 rewrite, given = in_dtype(loaded(file).build(weights), inputs, keep, arguments.dtype)
-                kept = f"{mistake.rewrite.replace('/', '.')}.{'wrong' if file == wrong else 'right'}" if arguments.keep else "candidate"
+                kept = (
+                    f"{mistake.rewrite.replace('/', '.')}.{'wrong' if file == wrong else 'right'}"
+                    if arguments.keep
+                    else "candidate"
+                )
                 candidate = recorded(lambda: rewrite(*given), folder / kept, arguments.reuse)
                 if arguments.record_only:
                     continue
@@ -103,7 +115,9 @@ def main() -> int:
                 if file == wrong:
                     rows.append({"rewrite": mistake.rewrite} | score(mistake, rewrites, file, lines, answer))
                 else:
-                    clean.append({"rewrite": mistake.rewrite, "lines": len(named(answer, "yours")), "jump": "jump" in answer})
+                    clean.append(
+                        {"rewrite": mistake.rewrite, "lines": len(named(answer, "yours")), "jump": "jump" in answer}
+                    )
             if arguments.record_only:
                 continue
             row, right = rows[-1], clean[-1]
@@ -117,7 +131,9 @@ def main() -> int:
     print(f"correct rewrites with a line named: {sum(one['lines'] > 0 for one in clean)} of {len(clean)} (a jump shown in {sum(one['jump'] for one in clean)}); "
           f"slowest answer {max(seconds):.1f} s")  # fmt: skip
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps({"set": arguments.set, "dtype": arguments.dtype, "mistakes": rows, "correct": clean}, indent=1))
+        Path(arguments.json).write_text(
+            json.dumps({"set": arguments.set, "dtype": arguments.dtype, "mistakes": rows, "correct": clean}, indent=1)
+        )
     return 0
 
 

@@ -27,7 +27,9 @@ def libraries_of(file):
         if not arrow:
             continue
         if not path.startswith("/"):
-            raise SystemExit(f"[wheel] {file} needs {name}, which was not found; try installing what tools/dev/packages.txt names")
+            raise SystemExit(
+                f"[wheel] {file} needs {name}, which was not found; try installing what tools/dev/packages.txt names"
+            )
         if not OF_THE_SYSTEM.fullmatch(name):
             found[name] = pathlib.Path(path.split(" (")[0]).resolve()
     return found

@@ -2,7 +2,6 @@
 
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -52,7 +51,11 @@ def problems_of_file(file, root, oldest_glibc):
 
 
 def newest(root, prefix):
-    found = {version(text) for file in elf_files(root) for text in re.findall(prefix + r"_([0-9.]+)", answer_of("readelf", "-V", file))}
+    found = {
+        version(text)
+        for file in elf_files(root)
+        for text in re.findall(prefix + r"_([0-9.]+)", answer_of("readelf", "-V", file))
+    }
     return ".".join(str(part) for part in max(found))
 
 
@@ -81,9 +84,13 @@ def main():
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(root)
         problems = list(problems_of_wheel(wheel, root))
-        agents = sorted(re.findall(r"cpython-3(\d+)", " ".join(path.name for path in root.rglob("_lockstep_agent*.so"))), key=int)
-        print(f"{wheel}: {wheel.stat().st_size / 1e6:.1f} MB; needs glibc {newest(root, 'GLIBC')} and libstdc++ {newest(root, 'GLIBCXX')}; "
-              f"the debugger's extension for Python {', '.join('3.' + minor for minor in agents)}")
+        agents = sorted(
+            re.findall(r"cpython-3(\d+)", " ".join(path.name for path in root.rglob("_lockstep_agent*.so"))), key=int
+        )
+        print(
+            f"{wheel}: {wheel.stat().st_size / 1e6:.1f} MB; needs glibc {newest(root, 'GLIBC')} and libstdc++ {newest(root, 'GLIBCXX')}; "
+            f"the debugger's extension for Python {', '.join('3.' + minor for minor in agents)}"
+        )
     for problem in problems:
         print(f"[wheel] {problem}", file=sys.stderr)
     return 1 if problems else 0

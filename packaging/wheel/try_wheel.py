@@ -20,8 +20,16 @@ lockstep.checkpoint("x", x)
 print(lockstep.__file__)
 """
 REQUESTS = [
-    {"jsonrpc": "2.0", "id": 1, "method": "initialize",
-     "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "try_wheel", "version": "1"}}},
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "try_wheel", "version": "1"},
+        },
+    },
     {"jsonrpc": "2.0", "method": "notifications/initialized"},
     {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
 ]
@@ -30,10 +38,16 @@ REQUESTS = [
 class Trial:
     def __init__(self, folder):
         self.folder = folder
-        self.environment = {"PATH": f"{folder}/venv/bin:/usr/bin:/bin", "LOCKSTEP_HOME": f"{folder}/home", "HOME": str(folder)}
+        self.environment = {
+            "PATH": f"{folder}/venv/bin:/usr/bin:/bin",
+            "LOCKSTEP_HOME": f"{folder}/home",
+            "HOME": str(folder),
+        }
 
     def run(self, *command, given=None):
-        done = subprocess.run(command, cwd=self.folder, env=self.environment, input=given, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, input=given, capture_output=True, text=True, timeout=300
+        )
         if done.returncode != 0:
             sys.exit(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
@@ -53,13 +67,28 @@ def files_under(folder):
 
 
 def use(trial, python, began):
-    trial.run("lockstep", "generate", "--prompt", "a red circle on a white background", "--seed", "7", "--output", "picture.png")
+    trial.run(
+        "lockstep",
+        "generate",
+        "--prompt",
+        "a red circle on a white background",
+        "--seed",
+        "7",
+        "--output",
+        "picture.png",
+    )
     picture = (trial.folder / "picture.png").read_bytes()
-    check(picture.startswith(b"\x89PNG"), f"generate drew a picture of {len(picture)} bytes, {time.monotonic() - began:.1f} s after the start of the installation")
+    check(
+        picture.startswith(b"\x89PNG"),
+        f"generate drew a picture of {len(picture)} bytes, {time.monotonic() - began:.1f} s after the start of the installation",
+    )
 
     (trial.folder / "program.py").write_text(PROGRAM)
     said = trial.run("lockstep", "record", "--", python, "program.py")
-    check(list((trial.folder / "home/runs").glob("*/tensors/x.npy")) and str(trial.folder / "venv") in said, "record kept a tensor")
+    check(
+        list((trial.folder / "home/runs").glob("*/tensors/x.npy")) and str(trial.folder / "venv") in said,
+        "record kept a tensor",
+    )
     profiled = trial.run("lockstep", "profile", "--", python, "program.py")
     check(profiled, "profile ran a program")
 

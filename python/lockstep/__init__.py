@@ -86,7 +86,14 @@ def _record_call(name=None, tensor=_ABSENT, /, step=None, tags=None, **named):
 
 
 def debug_checkpoint(
-    checkpoint_name=None, stream=None, context=None, metadata=None, skip=False, verified=False, terminate_after=False, **variables
+    checkpoint_name=None,
+    stream=None,
+    context=None,
+    metadata=None,
+    skip=False,
+    verified=False,
+    terminate_after=False,
+    **variables,
 ):
     """checkpoint() under the name and with the arguments that mflux ports use. Under `lockstep debug` it may stop, unless skip."""
     tags = {key: str(value) for key, value in {**(context or {}), **(metadata or {})}.items()}
@@ -103,7 +110,15 @@ def debug_checkpoint(
 
 # The same arguments by position alone: a variable's name is then compared with no argument's.
 def _debug_off(
-    checkpoint_name=None, stream=None, context=None, metadata=None, skip=False, verified=False, terminate_after=False, /, **named
+    checkpoint_name=None,
+    stream=None,
+    context=None,
+    metadata=None,
+    skip=False,
+    verified=False,
+    terminate_after=False,
+    /,
+    **named,
 ):
     if terminate_after or ("terminate_after" in named and named["terminate_after"]):
         sys.exit(0)

@@ -121,7 +121,9 @@ def _open():
             return ctypes.CDLL(os.fspath(candidate))
         except OSError as error:
             errors.append(str(error))
-    raise LockstepError(f"[library] liblockstep_capture.so was not found; try LOCKSTEP_LIBRARY; tried: {'; '.join(errors)}")
+    raise LockstepError(
+        f"[library] liblockstep_capture.so was not found; try LOCKSTEP_LIBRARY; tried: {'; '.join(errors)}"
+    )
 
 
 _handle = None
@@ -135,7 +137,9 @@ def library():
     lib = _open()
     lib.lockstep_abi_version.restype = ctypes.c_int32
     if lib.lockstep_abi_version() != ABI_VERSION:
-        raise LockstepError(f"[library] expected ABI {ABI_VERSION}, got {lib.lockstep_abi_version()}; try building again")
+        raise LockstepError(
+            f"[library] expected ABI {ABI_VERSION}, got {lib.lockstep_abi_version()}; try building again"
+        )
     text, handle, status = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int32
     for name, result, arguments in (
         ("lockstep_version", text, []),
@@ -187,7 +191,13 @@ def c_view(view):
     strides = (ctypes.c_int64 * rank)(*view.strides) if view.strides is not None else None
     pointer = ctypes.POINTER(ctypes.c_int64)
     return (
-        CView(view.pointer, view.dtype, rank, ctypes.cast(shape, pointer), ctypes.cast(strides, pointer) if strides else None),
+        CView(
+            view.pointer,
+            view.dtype,
+            rank,
+            ctypes.cast(shape, pointer),
+            ctypes.cast(strides, pointer) if strides else None,
+        ),
         (shape, strides, view.keep),
     )
 

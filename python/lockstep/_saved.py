@@ -108,7 +108,9 @@ def debug_clear(name=None, confirm=True):
 
 def _is_confirmed(count):
     if not (sys.stdin and sys.stdin.isatty()):
-        raise LockstepError(f"[clear] would remove all {count} saved tensors, and nobody can be asked; try confirm=False")
+        raise LockstepError(
+            f"[clear] would remove all {count} saved tensors, and nobody can be asked; try confirm=False"
+        )
     return input(f"remove all {count} saved tensors? [y/N] ").strip().lower() in ("y", "yes")
 
 

@@ -116,7 +116,9 @@ class Session:
         """Notes which weight a module holds: its name there, shape, statistics and checksum."""
         try:
             c_view, keep = _library.c_view(_views.view_of(value))
-            _library.check(self._library.lockstep_weight(self._handle, self._text(module), self._text(name), ctypes.byref(c_view)))
+            _library.check(
+                self._library.lockstep_weight(self._handle, self._text(module), self._text(name), ctypes.byref(c_view))
+            )
             del keep
         except Exception as error:
             warn_once(("weight", type(error)), f"the weight {module}.{name} is not noted: {error}")
@@ -147,7 +149,9 @@ def versions():
 
 def program_name():
     main = sys.modules.get("__main__")
-    file = getattr(main, "__file__", None) or (sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python")
+    file = getattr(main, "__file__", None) or (
+        sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
+    )
     return os.path.splitext(os.path.basename(file))[0] or "python"
 
 
@@ -248,7 +252,9 @@ def _close_at_exit(session):
 
     def close():
         if os.getpid() == session._pid:
-            session.describe({"versions": versions(), **_unless_described(session, _model_files.details())})  # imported, read since
+            session.describe(
+                {"versions": versions(), **_unless_described(session, _model_files.details())}
+            )  # imported, read since
             session.close(_exit_status)
 
     atexit.register(close)

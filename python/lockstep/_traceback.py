@@ -45,6 +45,10 @@ def install():
 
     def thread_excepthook(arguments):
         _clean(arguments.exc_value)
-        show_in_thread(threading.ExceptHookArgs((arguments.exc_type, arguments.exc_value, without_our_frames(arguments.exc_traceback), arguments.thread)))
+        show_in_thread(
+            threading.ExceptHookArgs(
+                (arguments.exc_type, arguments.exc_value, without_our_frames(arguments.exc_traceback), arguments.thread)
+            )
+        )
 
     sys.excepthook, threading.excepthook = excepthook, thread_excepthook

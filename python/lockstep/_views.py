@@ -316,7 +316,9 @@ def _mlx_from(mx, dtype, shape, data):
 def _numpy_like(numpy, wanted, dtype, shape, data):
     array = numpy_from(numpy, dtype, shape, data)
     if wanted.kind == "c":
-        array = numpy.ascontiguousarray(array).view(f"c{2 * array.dtype.itemsize}").reshape(shape[:-1])  # [..., 2] → [...]
+        array = (
+            numpy.ascontiguousarray(array).view(f"c{2 * array.dtype.itemsize}").reshape(shape[:-1])
+        )  # [..., 2] → [...]
     if array.dtype == wanted:
         return array
     if array.dtype.type is not numpy.void:
@@ -347,5 +349,7 @@ def numpy_from(numpy, dtype, shape, data):
     if dtype in _CASTS:
         return numpy.frombuffer(data, dtype=_CASTS[dtype]).reshape(shape)
     small = sys.modules.get("ml_dtypes")
-    kind = numpy.dtype(getattr(small, dtype)) if small is not None else numpy.dtype(f"V{DTYPE_BYTES[DTYPE_CODES[dtype]]}")
+    kind = (
+        numpy.dtype(getattr(small, dtype)) if small is not None else numpy.dtype(f"V{DTYPE_BYTES[DTYPE_CODES[dtype]]}")
+    )
     return numpy.frombuffer(data, dtype=kind).reshape(shape)

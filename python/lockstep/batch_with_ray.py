@@ -60,7 +60,9 @@ def run(ray, options, results):
     command += ["--device", options.device, "--threads", str(options.threads or max(1, int(options.num_cpus)))]
     # Nothing of this package is imported by name on the nodes: the functions travel with the job.
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    remote = ray.remote(num_cpus=options.num_cpus, num_gpus=options.num_gpus, max_retries=options.retries, retry_exceptions=[Retriable])(do_job)
+    remote = ray.remote(
+        num_cpus=options.num_cpus, num_gpus=options.num_gpus, max_retries=options.retries, retry_exceptions=[Retriable]
+    )(do_job)
     waiting = {remote.remote(command, line): line for line in (text.strip() for text in sys.stdin) if line}
     while waiting:
         ended, _ = ray.wait(list(waiting), num_returns=1)

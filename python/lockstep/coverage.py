@@ -36,7 +36,15 @@ class _Coverage(WrittenAtExit):
 
     def write_into(self, file):
         self.native.cover(False, False)
-        head = {"pid": os.getpid(), "python": sys.version.split()[0], "cwd": self.started_in, "ours": _OURS, "lines": self.lines, "modules": _modules(), **_library_folders()}
+        head = {
+            "pid": os.getpid(),
+            "python": sys.version.split()[0],
+            "cwd": self.started_in,
+            "ours": _OURS,
+            "lines": self.lines,
+            "modules": _modules(),
+            **_library_folders(),
+        }
         file.write(json.dumps(head) + "\n")
         file.flush()
         self.native.write_covered(file.fileno(), self.lines)
@@ -57,7 +65,16 @@ def _library_folders():
     import sysconfig
 
     paths = sysconfig.get_paths()
-    return {"python_library": [paths["stdlib"], paths["platstdlib"]], "packages": sorted({paths["purelib"], paths["platlib"], *(p for p in sys.path if p.endswith(("site-packages", "dist-packages")))})}
+    return {
+        "python_library": [paths["stdlib"], paths["platstdlib"]],
+        "packages": sorted(
+            {
+                paths["purelib"],
+                paths["platlib"],
+                *(p for p in sys.path if p.endswith(("site-packages", "dist-packages"))),
+            }
+        ),
+    }
 
 
 def start(folder, lines):

@@ -22,7 +22,17 @@ _MOST_SCORES = 1 << 22
 _MANY_STEPS = 8
 _MOST_WATCHED = 2048
 # Libraries that ask for addresses in order to know which tensors are the same, or that handle strides themselves.
-_KNOWING = ("torch.", "transformers.", "diffusers.", "safetensors.", "accelerate.", "numpy.", "lockstep.", "huggingface_hub.", "mlx.")
+_KNOWING = (
+    "torch.",
+    "transformers.",
+    "diffusers.",
+    "safetensors.",
+    "accelerate.",
+    "numpy.",
+    "lockstep.",
+    "huggingface_hub.",
+    "mlx.",
+)
 
 
 class HealthWatch:
@@ -78,7 +88,10 @@ class HealthWatch:
                 self._busy.on = True
                 try:
                     given = dict(zip(("q", "k", "v"), args))
-                    q, k, v = (given[name] if name in given else kwargs.get(whole, kwargs.get(name)) for name, whole in (("q", "query"), ("k", "key"), ("v", "value")))
+                    q, k, v = (
+                        given[name] if name in given else kwargs.get(whole, kwargs.get(name))
+                        for name, whole in (("q", "query"), ("k", "key"), ("v", "value"))
+                    )
                     facts = statistics(q, k, args[3:], kwargs)
                     if facts is not None:
                         shapes = {name: list(one.shape) for name, one in (("q", q), ("k", k), ("v", v))}
@@ -99,13 +112,17 @@ class HealthWatch:
         if framework == "mlx":
             calls = self._since_evaluation[name] = self._since_evaluation.get(name, 0) + 1
             if calls == _MANY_STEPS:
-                self.note_once(("lazy", name), "growing_graph", name=name, where=self.place(), calls=calls, framework="mlx")
+                self.note_once(
+                    ("lazy", name), "growing_graph", name=name, where=self.place(), calls=calls, framework="mlx"
+                )
         else:
             torch = sys.modules["torch"]
             hangs = any(isinstance(one, torch.Tensor) and one.grad_fn is not None for one in values)
             calls = self._with_graph[name] = self._with_graph.get(name, 0) + 1 if hangs else 0
             if calls == _MANY_STEPS:
-                self.note_once(("graph", name), "growing_graph", name=name, where=self.place(), calls=calls, framework="torch")
+                self.note_once(
+                    ("graph", name), "growing_graph", name=name, where=self.place(), calls=calls, framework="torch"
+                )
 
     def evaluated(self):
         self._since_evaluation.clear()
@@ -178,7 +195,9 @@ def _torch_attention(q, k, args, kwargs):
         return None
     with torch.no_grad():
         queries, keys = q.shape[-2], k.shape[-2]
-        rows = torch.linspace(0, queries - 1, min(queries, _MOST_QUERIES, max(1, _MOST_SCORES // max(1, q.shape[1] * keys)))).long()
+        rows = torch.linspace(
+            0, queries - 1, min(queries, _MOST_QUERIES, max(1, _MOST_SCORES // max(1, q.shape[1] * keys)))
+        ).long()
         q, k = q[:1, :, rows].float(), k[:1].float()
         if k.shape[1] != q.shape[1]:
             k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
@@ -192,7 +211,13 @@ def _torch_attention(q, k, args, kwargs):
         visible = (scores > float("-inf")).sum(-1).clamp(min=1).float()
         p = scores.softmax(-1)
         entropy = -(p * p.clamp(min=1e-30).log()).sum(-1)
-        return _by_head(entropy[0].tolist(), visible[0].expand_as(entropy[0]).tolist(), p[0].amax(-1).tolist(), p[0, :, :, 0].tolist(), p[0].argmax(-1).tolist())
+        return _by_head(
+            entropy[0].tolist(),
+            visible[0].expand_as(entropy[0]).tolist(),
+            p[0].amax(-1).tolist(),
+            p[0, :, :, 0].tolist(),
+            p[0].argmax(-1).tolist(),
+        )
 
 
 def _mlx_attention(q, k, args, kwargs):
@@ -215,7 +240,13 @@ def _mlx_attention(q, k, args, kwargs):
     visible = mx.maximum((scores > -math.inf).sum(-1), 1)
     p = mx.softmax(scores, axis=-1)
     entropy = -(p * mx.log(mx.maximum(p, 1e-30))).sum(-1)
-    return _by_head(entropy[0].tolist(), visible[0].tolist(), p[0].max(-1).tolist(), p[0, :, :, 0].tolist(), p[0].argmax(-1).tolist())
+    return _by_head(
+        entropy[0].tolist(),
+        visible[0].tolist(),
+        p[0].max(-1).tolist(),
+        p[0, :, :, 0].tolist(),
+        p[0].argmax(-1).tolist(),
+    )
 
 
 def _by_head(entropy, visible, largest, first, where):
@@ -241,7 +272,10 @@ def _by_head(entropy, visible, largest, first, where):
 
 def start(folder, recorder):
     watch = HealthWatch(folder, recorder)
-    after_import("torch.nn.functional", lambda module: watch.watch_attention(module, "scaled_dot_product_attention", _torch_attention))
+    after_import(
+        "torch.nn.functional",
+        lambda module: watch.watch_attention(module, "scaled_dot_product_attention", _torch_attention),
+    )
     after_import("mlx.core", lambda module: _watch_mlx(watch, module))
     after_import("torch._tensor", lambda module: _watch_addresses(watch, module))
     call, offer = recorder.call, _session.Session.offer
@@ -258,7 +292,9 @@ def start(folder, recorder):
         result = offer(session, name, value, role=role, where=where, **more)
         if role != "input":
             try:
-                watch.watch_output(name, value, {"file": where[0], "line": where[1], "function": where[2]} if where else None)
+                watch.watch_output(
+                    name, value, {"file": where[0], "line": where[1], "function": where[2]} if where else None
+                )
             except Exception as error:
                 watch.note_once(("output", type(error)), "trouble", what=str(error))
         return result
@@ -271,7 +307,10 @@ def _watch_mlx(watch, mlx):
     fast = getattr(mlx, "fast", None)
     if fast is not None:
         watch.watch_attention(fast, "scaled_dot_product_attention", _mlx_attention)
-    for holder, names in ((mlx, ("eval", "async_eval", "synchronize")), (mlx.array, ("item", "tolist", "__array__", "__bool__", "__float__", "__int__", "__repr__", "__buffer__"))):
+    for holder, names in (
+        (mlx, ("eval", "async_eval", "synchronize")),
+        (mlx.array, ("item", "tolist", "__array__", "__bool__", "__float__", "__int__", "__repr__", "__buffer__")),
+    ):
         for name in names:
             original = getattr(holder, name, None)
             if original is None:
@@ -301,7 +340,14 @@ def _watch_addresses(watch, module):
         if not self.is_contiguous() and not (caller.f_globals.get("__name__") or "").startswith(_KNOWING):
             key = (caller.f_code.co_filename, caller.f_lineno)
             where = {"file": key[0], "line": key[1], "function": caller.f_code.co_name}
-            watch.note_once(("address", key), "raw_memory", name=watch.holder() or caller.f_code.co_name, where=where, shape=list(self.shape), strides=list(self.stride()))
+            watch.note_once(
+                ("address", key),
+                "raw_memory",
+                name=watch.holder() or caller.f_code.co_name,
+                where=where,
+                shape=list(self.shape),
+                strides=list(self.stride()),
+            )
         return original(self)
 
     kind.data_ptr = data_ptr

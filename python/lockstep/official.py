@@ -106,9 +106,7 @@ def torchvision_pictures(processor, images) -> dict:
     for image in images:
         pixels = torch.from_numpy(np.array(over_white(image))).permute(2, 0, 1)[None]
         factor = processor.patch_size * processor.merge_size
-        size = smart_resize(
-            *pixels.shape[-2:], factor, processor.size["shortest_edge"], processor.size["longest_edge"]
-        )
+        size = smart_resize(*pixels.shape[-2:], factor, processor.size["shortest_edge"], processor.size["longest_edge"])
         pixels = torch.nn.functional.interpolate(pixels, size=size, mode="bicubic", antialias=True)
         inverse = 1.0 / processor.rescale_factor
         mean = torch.tensor(processor.image_mean) * inverse

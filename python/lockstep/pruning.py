@@ -95,7 +95,10 @@ def use_copy(description, folder):
     copy, originals = told["copy"], told["originals"]
     notes = _Notes(folder, "missing")
     # Behind the recorder's own finder, which asks the others and then watches what they find.
-    first = next((index + 1 for index, finder in enumerate(sys.meta_path) if type(finder).__module__ == "lockstep._import_hook"), 0)
+    first = next(
+        (index + 1 for index, finder in enumerate(sys.meta_path) if type(finder).__module__ == "lockstep._import_hook"),
+        0,
+    )
     sys.meta_path.insert(first, _PrunedFinder(copy, originals, notes))
 
     def hook(event, arguments):
@@ -115,7 +118,19 @@ def use_copy(description, folder):
 
 # Cutting bodies.
 
-_PLAIN_DECORATORS = {"property", "staticmethod", "classmethod", "abstractmethod", "no_grad", "cached_property", "setter", "overload", "lru_cache", "contextmanager", "wraps"}
+_PLAIN_DECORATORS = {
+    "property",
+    "staticmethod",
+    "classmethod",
+    "abstractmethod",
+    "no_grad",
+    "cached_property",
+    "setter",
+    "overload",
+    "lru_cache",
+    "contextmanager",
+    "wraps",
+}
 
 
 def _decorator_name(node):
@@ -146,7 +161,9 @@ class _Cutter:
                 elif isinstance(child, ast.ClassDef):
                     self._class(child)
                 elif isinstance(child, ast.If) and _is_for_checkers(child.test):
-                    self._replace(child.body, f"raise NotImplementedError({f'{self.place}:{child.lineno}'!r})", child.lineno)
+                    self._replace(
+                        child.body, f"raise NotImplementedError({f'{self.place}:{child.lineno}'!r})", child.lineno
+                    )
                     for inner in child.orelse:
                         self.visit(ast.Module([inner], []), None)
                 else:
@@ -172,9 +189,19 @@ class _Cutter:
         return function.end_lineno == function.lineno
 
     def _class(self, node):
-        ran = any(isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)) and (min([inner.lineno, *(d.lineno for d in inner.decorator_list)]), inner.name) in self.keep for inner in ast.walk(node))
+        ran = any(
+            isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and (min([inner.lineno, *(d.lineno for d in inner.decorator_list)]), inner.name) in self.keep
+            for inner in ast.walk(node)
+        )
         self.visit(node, node.body[0].lineno - 1 if not _docstring(node) else None)
-        if _docstring(node) and not ran and not node.decorator_list and len(node.body) > 1 and node.body[0].lineno > node.lineno:
+        if (
+            _docstring(node)
+            and not ran
+            and not node.decorator_list
+            and len(node.body) > 1
+            and node.body[0].lineno > node.lineno
+        ):
             if node.body[1].lineno > node.body[0].end_lineno and not getattr(node.body[1], "decorator_list", []):
                 self.cuts.append((node.body[0].lineno, node.body[0].end_lineno, []))
 
@@ -185,7 +212,13 @@ class _Cutter:
             return False
         kind = "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
         returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
-        self.cuts.append((function.lineno, function.end_lineno, [f"{indent}{kind} {function.name}({ast.unparse(function.args)}){returns}: {what}\n"]))
+        self.cuts.append(
+            (
+                function.lineno,
+                function.end_lineno,
+                [f"{indent}{kind} {function.name}({ast.unparse(function.args)}){returns}: {what}\n"],
+            )
+        )
         return True
 
     def _replace(self, body, what, above):
@@ -200,7 +233,9 @@ class _Cutter:
     def _drop_remarks(self, above, first):
         """Comments on what is gone, and the empty lines before it."""
         start = first
-        while start - 1 > above and (not self.lines[start - 2].strip() or self.lines[start - 2].lstrip().startswith("#")):
+        while start - 1 > above and (
+            not self.lines[start - 2].strip() or self.lines[start - 2].lstrip().startswith("#")
+        ):
             start -= 1
         if start < first:
             self.cuts.append((start, first - 1, []))
@@ -209,7 +244,9 @@ class _Cutter:
 def _is_for_checkers(test):
     """TYPE_CHECKING, or that or an environment's wish to import everything at once."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
-        return _is_for_checkers(test.values[0]) and all(isinstance(one, ast.Name) and "SLOW_IMPORT" in one.id for one in test.values[1:])
+        return _is_for_checkers(test.values[0]) and all(
+            isinstance(one, ast.Name) and "SLOW_IMPORT" in one.id for one in test.values[1:]
+        )
     return isinstance(test, (ast.Name, ast.Attribute)) and (getattr(test, "id", None) or test.attr) == "TYPE_CHECKING"
 
 
@@ -249,7 +286,9 @@ def main():
     answers = []
     for one in told["files"]:
         try:
-            source, gone = cut_bodies(_read(one["original"]), {(line, name) for line, name in one["keep"]}, one["place"])
+            source, gone = cut_bodies(
+                _read(one["original"]), {(line, name) for line, name in one["keep"]}, one["place"]
+            )
             descriptor = os.open(one["copy"], os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(source)

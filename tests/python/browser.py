@@ -18,7 +18,7 @@ class Browser:
         # The browser wants 3 and 4; what lies there in this process must not be overwritten.
         command = (
             f'exec 3<&{to_read} 4>&{to_write}; exec "$0" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage'
-            f' --remote-debugging-pipe --force-prefers-color-scheme=light --hide-scrollbars --window-size={width},{height}'
+            f" --remote-debugging-pipe --force-prefers-color-scheme=light --hide-scrollbars --window-size={width},{height}"
             f' --user-data-dir="$1" --no-first-run --disable-background-networking --disable-component-update about:blank'
         )
         self._log = open(folder / "browser.log", "wb")

@@ -134,7 +134,14 @@ class DapClient:
     # -- what an editor does in one go ----------------------------------------------------------------------------------
     def begin(self, how="launch", breakpoints=None, functions=None, exceptions=("uncaught",), **arguments):
         """initialize, launch or attach, breakpoints, configurationDone; the answers to setBreakpoints."""
-        self.capabilities = self.request("initialize", adapterID="lockstep", clientID="test", linesStartAt1=True, columnsStartAt1=True, pathFormat="path")
+        self.capabilities = self.request(
+            "initialize",
+            adapterID="lockstep",
+            clientID="test",
+            linesStartAt1=True,
+            columnsStartAt1=True,
+            pathFormat="path",
+        )
         started = self.send(how, **arguments)
         self.event("initialized")
         set_ = {}
@@ -161,7 +168,10 @@ class DapClient:
         return self.variables(scopes[0]["variablesReference"], **arguments)
 
     def variables(self, reference, **arguments):
-        return {one["name"]: one for one in self.request("variables", variablesReference=reference, **arguments)["variables"]}
+        return {
+            one["name"]: one
+            for one in self.request("variables", variablesReference=reference, **arguments)["variables"]
+        }
 
     def output(self):
         return "".join(body["output"] for body in self.seen("output") if body["category"] == "stdout")

@@ -27,7 +27,9 @@ def pythons():
     for path in candidates:
         if not path:
             continue
-        done = subprocess.run([path, "-c", "import sys; print(sys.version_info[0], sys.version_info[1])"], capture_output=True, text=True)
+        done = subprocess.run(
+            [path, "-c", "import sys; print(sys.version_info[0], sys.version_info[1])"], capture_output=True, text=True
+        )
         if done.returncode == 0:
             major, minor = (int(part) for part in done.stdout.split())
             if (major, minor) >= (3, 10):
@@ -41,7 +43,10 @@ def forms():
     found = sorted(pythons().items())
     every = {f"{major}.{minor}": {"python": path} for (major, minor), path in found}
     pure = dict([(sys.version_info[:2], sys.executable), found[-1]])
-    return {**every, **{f"{major}.{minor}-pure": {"python": path, "native": "0"} for (major, minor), path in pure.items()}}
+    return {
+        **every,
+        **{f"{major}.{minor}-pure": {"python": path, "native": "0"} for (major, minor), path in pure.items()},
+    }
 
 
 class Failed(Exception):
@@ -53,21 +58,44 @@ class Failed(Exception):
 class Session:
     """A program under the debugger. Use as a context manager."""
 
-    def __init__(self, script, *args, python=sys.executable, module=False, options=None, native=None, cwd=None, env=None, stdin=None):
+    def __init__(
+        self,
+        script,
+        *args,
+        python=sys.executable,
+        module=False,
+        options=None,
+        native=None,
+        cwd=None,
+        env=None,
+        stdin=None,
+    ):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lsd-"))
         self.path = self.folder / "s"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(self.path))
         self._listener.listen(1)
-        environment = {**os.environ, "LOCKSTEP_AGENT_SOCKET": str(self.path), "LOCKSTEP_AGENT_TOKEN": "secret",
-                       "LOCKSTEP_AGENT_SESSION": str(self.folder), "LOCKSTEP_AGENT_OPTIONS": json.dumps(options or {}), **(env or {})}
+        environment = {
+            **os.environ,
+            "LOCKSTEP_AGENT_SOCKET": str(self.path),
+            "LOCKSTEP_AGENT_TOKEN": "secret",
+            "LOCKSTEP_AGENT_SESSION": str(self.folder),
+            "LOCKSTEP_AGENT_OPTIONS": json.dumps(options or {}),
+            **(env or {}),
+        }
         if native is not None:
             environment["LOCKSTEP_AGENT_NATIVE"] = native
         self._again = None  # a second listener
         self._output = open(self.folder / "output.log", "ab")
         target = ["-m", str(script)] if module else [str(script)]
-        self.process = subprocess.Popen([python, str(BOOTSTRAP), *target, *map(str, args)], stdout=self._output, stderr=self._output,
-                                        stdin=stdin if stdin is not None else subprocess.DEVNULL, cwd=cwd, env=environment)
+        self.process = subprocess.Popen(
+            [python, str(BOOTSTRAP), *target, *map(str, args)],
+            stdout=self._output,
+            stderr=self._output,
+            stdin=stdin if stdin is not None else subprocess.DEVNULL,
+            cwd=cwd,
+            env=environment,
+        )
         self.events = []
         self._numbers = 0
         self._rest = b""

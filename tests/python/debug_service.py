@@ -42,7 +42,15 @@ class Home:
 
     def run(self, *words, check=True, timeout=120, cwd=None):
         command = [PROGRAM, *map(str, words)]
-        done = subprocess.run(command, cwd=cwd or self.folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+        done = subprocess.run(
+            command,
+            cwd=cwd or self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
         if check:
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         return done
@@ -86,11 +94,15 @@ class Home:
             sent.pop(name, None)
             if value is not None:
                 sent[name] = value
-        connection.request(method, path, body=json.dumps(body) if isinstance(body, (dict, list)) else body, headers=sent)
+        connection.request(
+            method, path, body=json.dumps(body) if isinstance(body, (dict, list)) else body, headers=sent
+        )
         answer = connection.getresponse()
         text = answer.read().decode("utf-8")
         connection.close()
-        parsed = json.loads(text) if answer.getheader("Content-Type", "").startswith("application/json") and text else text
+        parsed = (
+            json.loads(text) if answer.getheader("Content-Type", "").startswith("application/json") and text else text
+        )
         return answer.status, dict(answer.getheaders()), parsed
 
     def call(self, operation, **arguments):

@@ -34,7 +34,9 @@ class Load:
 
     def check(self, picture, fields, what):
         told = (picture.info.get("prompt"), picture.info.get("seed"), picture.info.get("size"))
-        if told != (fields["prompt"], str(fields["seed"]), fields["size"]) or picture.size != tuple(map(int, fields["size"].split("x"))):
+        if told != (fields["prompt"], str(fields["seed"]), fields["size"]) or picture.size != tuple(
+            map(int, fields["size"].split("x"))
+        ):
             with self.lock:
                 self.wrong.append((what, told, fields))
         self.count(what)
@@ -43,7 +45,13 @@ class Load:
         dice = random.Random(number)
         ways = (self.waits, self.waits, self.streams, self.jobs, self.cancels, self.hangs_up, self.bad_body)
         while time.monotonic() < self.until:
-            fields = {"prompt": f"client {number} picture {dice.randrange(10**6)}", "seed": dice.randrange(2**31), "size": dice.choice(SIZES), "steps": dice.randint(2, 4), "user": f"user {number}"}
+            fields = {
+                "prompt": f"client {number} picture {dice.randrange(10**6)}",
+                "seed": dice.randrange(2**31),
+                "size": dice.choice(SIZES),
+                "steps": dice.randint(2, 4),
+                "user": f"user {number}",
+            }
             try:
                 dice.choice(ways)(fields, dice)
             except Exception as problem:  # noqa: BLE001 - whatever it is, it is told at the end
@@ -53,7 +61,11 @@ class Load:
     def refused(self, status, headers, data):
         if status != 429:
             return False
-        assert int(headers["Retry-After"]) >= 1 and json.loads(data)["error"]["code"] in ("queue_full", "too_many_requests", "too_many_pictures")
+        assert int(headers["Retry-After"]) >= 1 and json.loads(data)["error"]["code"] in (
+            "queue_full",
+            "too_many_requests",
+            "too_many_pictures",
+        )
         self.count("429")
         time.sleep(0.2)  # a client that was told to come later
         return True
@@ -66,7 +78,9 @@ class Load:
         self.check(picture_of(json.loads(data)["data"][0]["b64_json"]), fields, "waited")
 
     def streams(self, fields, dice):
-        stream = EventStream(self.server, "/v1/images/generations", "POST", {**fields, "stream": True, "partial_images": 1}, timeout=120)
+        stream = EventStream(
+            self.server, "/v1/images/generations", "POST", {**fields, "stream": True, "partial_images": 1}, timeout=120
+        )
         if stream.status == 429:
             self.count("429")
             stream.close()
@@ -108,8 +122,12 @@ class Load:
         self.count("hung up")
 
     def bad_body(self, fields, dice):
-        body = dice.choice((b"{", b"[]", b'{"prompt": 5}', b'{"prompt": "x", "n": 99}', b'{"prompt": "x", "no": 1}', b"\xff" * 1000))
-        status, _, data = self.server.request("POST", "/v1/images/generations", body, {"Content-Type": "application/json"})
+        body = dice.choice(
+            (b"{", b"[]", b'{"prompt": 5}', b'{"prompt": "x", "n": 99}', b'{"prompt": "x", "no": 1}', b"\xff" * 1000)
+        )
+        status, _, data = self.server.request(
+            "POST", "/v1/images/generations", body, {"Content-Type": "application/json"}
+        )
         assert status == 400 and json.loads(data)["error"]["message"], (status, data[:200])
         self.count("bad body")
 
@@ -136,6 +154,13 @@ def run(server, clients, secs, told):
     for one in done.wrong[:5]:
         print("   ", one)
     third = len(done.memory) // 3
-    early, late = (max(part) for part in (done.memory[third : 2 * third], done.memory[2 * third :])) if third else (0, 0)
-    told("memory, middle and last third", f"{early / 1e6:.0f} and {late / 1e6:.0f} MB", "flat (10 %)", late <= early * 1.1)
+    early, late = (
+        (max(part) for part in (done.memory[third : 2 * third], done.memory[2 * third :])) if third else (0, 0)
+    )
+    told(
+        "memory, middle and last third",
+        f"{early / 1e6:.0f} and {late / 1e6:.0f} MB",
+        "flat (10 %)",
+        late <= early * 1.1,
+    )
     return done

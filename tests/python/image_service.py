@@ -31,7 +31,13 @@ class ImageServer:
         facts = self.home / "service" / "service.json"
         facts.unlink(missing_ok=True)
         self.log = (self.folder / "server.log").open("ab")
-        self.process = subprocess.Popen([PROGRAM, "serve", *map(str, self.options)], env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen(
+            [PROGRAM, "serve", *map(str, self.options)],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+        )
 
         def ready():
             assert self.process.poll() is None, (self.folder / "server.log").read_text()
@@ -59,7 +65,9 @@ class ImageServer:
     def openai(self, **options):
         import openai
 
-        return openai.OpenAI(base_url=f"{self.url}/v1", **{"api_key": self.token, "max_retries": 0, "timeout": 120, **options})
+        return openai.OpenAI(
+            base_url=f"{self.url}/v1", **{"api_key": self.token, "max_retries": 0, "timeout": 120, **options}
+        )
 
     def request(self, method, path, body=None, headers=None, timeout=120):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)

@@ -1,5 +1,6 @@
 """Opens files with the official libraries, one path a line on stdin; answers one JSON line each: what it found, or why
 not. A program of its own, with little memory, because a damaged file may take its reader down."""
+
 import json
 import pathlib
 import resource

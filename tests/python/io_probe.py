@@ -1,4 +1,5 @@
 """Talks to build/bin/io_probe: one JSON line asked, one answered."""
+
 import json
 import os
 import pathlib
@@ -12,16 +13,38 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("LOCKSTEP_BIN", ROOT / "build/bin/lockstep")).parent / "io_probe"
 
 NUMPY_DTYPES = {
-    "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
-    "f8_e4m3fn": ml_dtypes.float8_e4m3fn, "f8_e5m2": ml_dtypes.float8_e5m2,
-    "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
-    "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64, "bool": np.bool_,
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "f8_e5m2": ml_dtypes.float8_e5m2,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "u8": np.uint8,
+    "u16": np.uint16,
+    "u32": np.uint32,
+    "u64": np.uint64,
+    "bool": np.bool_,
 }
 TORCH_DTYPES = {
-    "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
-    "f8_e4m3fn": torch.float8_e4m3fn, "f8_e5m2": torch.float8_e5m2,
-    "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
-    "u8": torch.uint8, "u16": torch.uint16, "u32": torch.uint32, "u64": torch.uint64, "bool": torch.bool,
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f8_e4m3fn": torch.float8_e4m3fn,
+    "f8_e5m2": torch.float8_e5m2,
+    "i8": torch.int8,
+    "i16": torch.int16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+    "u8": torch.uint8,
+    "u16": torch.uint16,
+    "u32": torch.uint32,
+    "u64": torch.uint64,
+    "bool": torch.bool,
 }
 
 
@@ -82,7 +105,12 @@ def samples():
 
 
 def torch_tensor(dtype, shape, data):
-    return torch.frombuffer(bytearray(data) or bytearray(8), dtype=torch.uint8)[: len(data)].clone().view(TORCH_DTYPES[dtype]).reshape(shape)
+    return (
+        torch.frombuffer(bytearray(data) or bytearray(8), dtype=torch.uint8)[: len(data)]
+        .clone()
+        .view(TORCH_DTYPES[dtype])
+        .reshape(shape)
+    )
 
 
 def torch_bytes(tensor):

@@ -1,6 +1,6 @@
 """A port of the diffusion transformer in NumPy, with names of its own and no hooks: what a person writes in an evening.
 
-    numpy_port.py MODEL INPUTS.npz MISTAKE      records a run called `port`
+numpy_port.py MODEL INPUTS.npz MISTAKE      records a run called `port`
 """
 
 import json
@@ -97,10 +97,16 @@ def forward(folder, latents, text, time, grid, mistake):
         if mistake == "modulation" and i == 1:
             of_x[0], of_x[1] = of_x[1], of_x[0]
         given = {"": layer_norm(x) * (1 + of_x[1]) + of_x[0], "_ctx": layer_norm(y) * (1 + of_y[1]) + of_y[0]}
-        names = {"": ("to_q", "to_k", "to_v", "norm_q", "norm_k"), "_ctx": ("add_q_proj", "add_k_proj", "add_v_proj", "norm_added_q", "norm_added_k")}
+        names = {
+            "": ("to_q", "to_k", "to_v", "norm_q", "norm_k"),
+            "_ctx": ("add_q_proj", "add_k_proj", "add_v_proj", "norm_added_q", "norm_added_k"),
+        }
         three = {}
         for stream, (q, k, v, norm_q, norm_k) in names.items():
-            parts = [see(f"{mine}.{short}{stream}", linear(given[stream], f"{block}.attn.{name}")) for short, name in zip("qkv", (q, k, v))]
+            parts = [
+                see(f"{mine}.{short}{stream}", linear(given[stream], f"{block}.attn.{name}"))
+                for short, name in zip("qkv", (q, k, v))
+            ]
             q, k, v = (part.reshape(len(part), heads, -1) for part in parts)
             q = see(f"{mine}.qn{stream}", rms_norm(q, w[f"{block}.attn.{norm_q}.weight"]))
             k = see(f"{mine}.kn{stream}", rms_norm(k, w[f"{block}.attn.{norm_k}.weight"]))
@@ -115,7 +121,9 @@ def forward(folder, latents, text, time, grid, mistake):
         x = x + (1 if mistake == "gate" and i == 2 else of_x[2]) * out_x
         y = y + of_y[2] * out_y
         for stream, mod, short in (("img", of_x, "ff"), ("txt", of_y, "ff_ctx")):
-            wide = linear(layer_norm(x if stream == "img" else y) * (1 + mod[4]) + mod[3], f"{block}.{stream}_mlp.net.0.proj")
+            wide = linear(
+                layer_norm(x if stream == "img" else y) * (1 + mod[4]) + mod[3], f"{block}.{stream}_mlp.net.0.proj"
+            )
             made = see(f"{mine}.{short}", linear(gelu(wide, mistake), f"{block}.{stream}_mlp.net.2"))
             x, y = (x + mod[5] * made, y) if stream == "img" else (x, y + mod[5] * made)
         see(mine + ".x", x), see(mine + ".y", y)

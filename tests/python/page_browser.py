@@ -13,7 +13,9 @@ try:
 except ImportError:
     expect = sync_playwright = None
 
-needs_browser = pytest.mark.skipif(CHROMIUM is None or sync_playwright is None, reason="no chromium or no playwright: ./dev setup installs both")
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None or sync_playwright is None, reason="no chromium or no playwright: ./dev setup installs both"
+)
 
 
 @contextlib.contextmanager
@@ -35,9 +37,19 @@ class Tab:
         self.page = context.new_page()
         self.page.set_default_timeout(20_000)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" and "Failed to load resource" not in m.text and "ERR_" not in m.text else None)
+        self.page.on(
+            "console",
+            lambda m: (
+                self.errors.append(m.text)
+                if m.type == "error" and "Failed to load resource" not in m.text and "ERR_" not in m.text
+                else None
+            ),
+        )
         self.page.on("dialog", lambda d: (self.dialogs.append(d.message), d.dismiss()))
-        self.page.on("request", lambda r: self.outside.append(r.url) if not r.url.startswith((self.base, "data:", "blob:")) else None)
+        self.page.on(
+            "request",
+            lambda r: self.outside.append(r.url) if not r.url.startswith((self.base, "data:", "blob:")) else None,
+        )
 
     def open(self, route, token=True):
         self.page.goto("about:blank")

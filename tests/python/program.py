@@ -22,7 +22,14 @@ def installed_frameworks():
 
 
 def run(*arguments, cwd=None, timeout=120):
-    return subprocess.run([PROGRAM, *map(str, arguments)], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(
+        [PROGRAM, *map(str, arguments)],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
 
 
 def run_json(*arguments, **options):

@@ -5,7 +5,9 @@ import sys
 
 import ray.cluster_utils
 
-cluster = ray.cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 << 20})
+cluster = ray.cluster_utils.Cluster(
+    initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 << 20}
+)
 second = cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
 cluster.wait_for_nodes()
 print(json.dumps({"address": cluster.address}), flush=True)

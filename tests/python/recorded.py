@@ -10,7 +10,10 @@ import numpy as np
 from program import PROGRAM
 
 # Tensors this small cost more to share out than to compute.
-ENVIRONMENT = {**{key: value for key, value in os.environ.items() if not key.startswith("LOCKSTEP_")}, "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {
+    **{key: value for key, value in os.environ.items() if not key.startswith("LOCKSTEP_")},
+    "OMP_NUM_THREADS": "1",
+}
 
 
 class Recorded:
@@ -35,6 +38,8 @@ def record(folder, source, *options, arguments=(), environment=None, program=Non
     script.write_text(source, "utf-8")
     command = [PROGRAM, "--json", "--home", str(folder / "home"), "record", *options, "--"]
     command += program or [sys.executable, str(script), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, **(environment or {})}, cwd=folder)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**ENVIRONMENT, **(environment or {})}, cwd=folder
+    )
     assert done.stdout, done.stderr
     return Recorded(done, json.loads(done.stdout)["path"])

@@ -61,7 +61,8 @@ def test_terminate_when_stopped_runs_finally(start):
 # As the program was started, and two that do not heed interrupts.
 @pytest.mark.parametrize("handler", ["signal.getsignal(signal.SIGINT)", "signal.SIG_IGN", "lambda *_: None"])
 def test_terminate_while_it_runs(start, tmp_path, handler):
-    s = start(f"""
+    s = start(
+        f"""
         import signal, time
         signal.signal(signal.SIGINT, {handler})
         open("began", "w").close()
@@ -70,7 +71,9 @@ def test_terminate_while_it_runs(start, tmp_path, handler):
                 time.sleep(0.01)
         finally:
             print("cleaned")
-    """, options={"run": True})
+    """,
+        options={"run": True},
+    )
     wait_until((tmp_path / "began").exists)
     s.ask("terminate", code=4)
     gone = s.end()
@@ -105,7 +108,13 @@ def test_killed_program_leaves_a_whole_trace(start):
     s.process.wait(30)
     kinds = [line["kind"] for line in s.trace()]
     assert kinds == ["start", "stop", "breakpoint", "resume", "breakpoint", "stop", "evaluation"] or kinds == [
-        "start", "stop", "breakpoint", "resume", "stop", "evaluation"]
+        "start",
+        "stop",
+        "breakpoint",
+        "resume",
+        "stop",
+        "evaluation",
+    ]
     stop = [line for line in s.trace() if line["kind"] == "stop"][-1]
     assert stop["variables"]["n"]["value"] == 5 and stop["code_context"]["current"].strip() == "total = 0"
     assert stop["call_stack"][1]["function"] == "<module>" and stop["step_type"] == "continue"
@@ -113,15 +122,23 @@ def test_killed_program_leaves_a_whole_trace(start):
 
 def test_module_form(start, tmp_path):
     program(tmp_path, "", "pkg/__init__.py")
-    program(tmp_path, """
+    program(
+        tmp_path,
+        """
         import sys
         from . import other
         print(__name__, sys.argv[1:], other.f(2))
-    """, "pkg/__main__.py")
-    program(tmp_path, """
+    """,
+        "pkg/__main__.py",
+    )
+    program(
+        tmp_path,
+        """
         def f(x):
             return x + 1
-    """, "pkg/other.py")
+    """,
+        "pkg/other.py",
+    )
     python = start(SUM)
     python.stopped()
     with Session("pkg", "a", module=True, cwd=tmp_path, python=python.process.args[0]) as s:

@@ -35,7 +35,9 @@ LOOP = """
 @every_form
 def test_frames_of_the_debugger_below_do_not_make_calls_take_memory_from_the_system(tmp_path, form):
     """Python 3.11 and later lay frames into blocks; a call across the end of one takes a new block and gives it back."""
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import resource
         def down(n):
             return 0 if n == 0 else down(n - 1)
@@ -45,7 +47,8 @@ def test_frames_of_the_debugger_below_do_not_make_calls_take_memory_from_the_sys
             for _ in range(20):
                 down(depth)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-    """)
+    """,
+    )
     with Session(path, **form, options={"run": True}) as s:
         s.end()
         assert int(s.output()) < 1000  # without a debugger it is 6,000
@@ -82,7 +85,9 @@ def test_lines_that_another_tool_asks_for_go_on(tmp_path, python):
 
 @every_form
 def test_a_pause_in_a_loop_of_one_line(tmp_path, form):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         def spin():
             n = 0
             print("in", flush=True)
@@ -95,7 +100,8 @@ def test_a_pause_in_a_loop_of_one_line(tmp_path, form):
             return n
         spin()
         turn()
-    """)
+    """,
+    )
     with Session(path, **form, options={"run": True}) as s:
         for text, line, away in (("in", 4, "-5"), ("turning", 9, "1")):
             wait_until(lambda: text in s.output())

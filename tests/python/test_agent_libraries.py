@@ -28,7 +28,9 @@ def with_library(start, source, **files):
 
 
 def test_statements_are_found_in_imported_libraries(start):
-    s = with_library(start, "import installed\nprint(installed.scale(2))\nprint(installed.scale(5))\n", installed=LIBRARY)
+    s = with_library(
+        start, "import installed\nprint(installed.scale(2))\nprint(installed.scale(5))\n", installed=LIBRARY
+    )
     s.stopped()
     one = s.ask("break", where="y = x * factor")["breakpoint"]
     assert one["state"] == "pending"
@@ -42,14 +44,18 @@ def test_statements_are_found_in_imported_libraries(start):
 
 
 def test_a_statement_of_the_program_itself_is_meant_before_those_of_libraries(start):
-    s = with_library(start, """
+    s = with_library(
+        start,
+        """
         import installed
         installed.scale(1)
         def scale(x):
             factor = 3
             return x * factor
         print(scale(2))
-    """, installed=LIBRARY)
+    """,
+        installed=LIBRARY,
+    )
     s.stopped()
     s.ask("break", where="factor = 3")
     stop = s.go()
@@ -59,14 +65,18 @@ def test_a_statement_of_the_program_itself_is_meant_before_those_of_libraries(st
 
 
 def test_a_step_without_libraries_goes_through_them_to_the_programs_own_code(start):
-    s = with_library(start, """
+    s = with_library(
+        start,
+        """
         import installed
         def double(x):
             return 2 * x
         a = installed.scale(1)
         b = installed.call(double, 4)
         print(a, b)
-    """, installed=LIBRARY)
+    """,
+        installed=LIBRARY,
+    )
     s.stopped()
     s.ask("break", where="a = installed.scale(1)")
     s.go()
@@ -77,7 +87,9 @@ def test_a_step_without_libraries_goes_through_them_to_the_programs_own_code(sta
 
 
 def test_the_package_is_importable_and_the_programs_own_comes_first(start):
-    s = start("import sys, lockstep\nprint(lockstep.checkpoint('x', 3), [one for one in sys.path if one.endswith('python')])\n")
+    s = start(
+        "import sys, lockstep\nprint(lockstep.checkpoint('x', 3), [one for one in sys.path if one.endswith('python')])\n"
+    )
     s.stopped()
     assert s.finish()["code"] == 0 and s.output() == "3 []\n"
     s = with_library(start, "import lockstep\nprint(lockstep.NAME)\n", lockstep="NAME = 'its own'\n")

@@ -47,7 +47,9 @@ NET = """
 
 
 def test_tensors_are_described_without_a_flood(tmp_path):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import torch
         class Loud(torch.Tensor):
             def __repr__(self): raise SystemError("repr was called")
@@ -59,14 +61,21 @@ def test_tensors_are_described_without_a_flood(tmp_path):
         loud = torch.zeros(3).as_subclass(Loud)
         empty = torch.empty(0, 3)
         x = 1
-    """)
+    """,
+    )
     with Session(path) as s:
         s.stopped()
         s.ask("break", where="x = 1")
         s.go()
         found = {one["name"]: one["value"] for one in s.ask("vars")["variables"]}
-        assert found["big"]["tensor"] == {"framework": "torch", "shape": [2000, 2000], "dtype": "float32", "device": "cpu",
-                                          "count": 4_000_000, "requires_grad": False}
+        assert found["big"]["tensor"] == {
+            "framework": "torch",
+            "shape": [2000, 2000],
+            "dtype": "float32",
+            "device": "cpu",
+            "count": 4_000_000,
+            "requires_grad": False,
+        }
         assert found["loud"]["tensor"]["shape"] == [3]
         value = s.ask("eval", expression="big")["value"]["tensor"]
         assert value["stats"]["max"] == 3999999.0 and value["strides"] == [1, 2000] and value["contiguous"] is False
@@ -80,7 +89,13 @@ def test_tensors_are_described_without_a_flood(tmp_path):
         assert "meta" in s.ask("eval", expression="meta")["value"]["tensor"]["note"]
         assert s.ask("eval", expression="cplx")["value"]["tensor"]["stats"]["max"] == 2.0
         assert s.ask("eval", expression="empty")["value"]["tensor"]["values"] == []
-        assert s.ask("summary", expression="big", slice="0, :5")["value"]["tensor"]["values"] == [0.0, 2000.0, 4000.0, 6000.0, 8000.0]
+        assert s.ask("summary", expression="big", slice="0, :5")["value"]["tensor"]["values"] == [
+            0.0,
+            2000.0,
+            4000.0,
+            6000.0,
+            8000.0,
+        ]
         assert len(json.dumps(s.ask("eval", expression="[big] * 30"))) < 20_000
 
 
@@ -91,9 +106,16 @@ def test_stop_at_the_first_module_whose_output_fits(tmp_path, glob):
         s.stopped()
         assert s.ask("break", module=glob, when="absmax > 1e4")["breakpoint"]["state"] == "pending"
         stop = s.go()
-        assert stop["reason"] == "data" and stop["data"]["module"] == "Net.blocks.1" and stop["data"]["stats"]["absmax"] > 1e4
+        assert (
+            stop["reason"] == "data"
+            and stop["data"]["module"] == "Net.blocks.1"
+            and stop["data"]["stats"]["absmax"] > 1e4
+        )
         absmax = f"{stop['data']['stats']['absmax']:.6g}"
-        assert f"the output of Net.blocks.1 (Block) has absmax {absmax}; torch.Tensor[2, 8] float32 on cpu" in stop["description"], stop["description"]
+        assert (
+            f"the output of Net.blocks.1 (Block) has absmax {absmax}; torch.Tensor[2, 8] float32 on cpu"
+            in stop["description"]
+        ), stop["description"]
         assert stop["location"]["function"] == "Net.forward" and s.eval("i") == 1
         assert s.eval("_output.shape[1]") == 8 and s.eval("type(_module).__name__") == "Block"
         s.ask("clear")
@@ -112,7 +134,9 @@ def test_nan_is_found_where_it_begins(tmp_path):
 
 
 def test_checkpoints_stop_by_name_glob_hit_and_context(tmp_path):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import torch
         from lockstep import checkpoint, debug_checkpoint
         def block(i, x):
@@ -123,16 +147,22 @@ def test_checkpoints_stop_by_name_glob_hit_and_context(tmp_path):
         for i in range(4):
             x = block(i, x)
         print(x.sum().item())
-    """)
+    """,
+    )
     with Session(path, env=PACKAGE) as s:
         s.stopped()
         s.ask("break", checkpoint="block", context={"block": 2})
         s.ask("break", checkpoint="ou*", context={"pass": "cond"}, when="max > 20")
         stop = s.go()
-        assert stop["reason"] == "checkpoint" and stop["checkpoint"]["name"] == "block" and stop["checkpoint"]["hit"] == 3
+        assert (
+            stop["reason"] == "checkpoint" and stop["checkpoint"]["name"] == "block" and stop["checkpoint"]["hit"] == 3
+        )
         assert stop["checkpoint"]["context"] == {"block": "2"} and stop["location"]["function"] == "block"
         assert stop["checkpoint"]["values"]["hidden"]["tensor"]["stats"]["max"] == 6.0
-        assert s.eval("i") == 2 and [f["location"]["function"] for f in s.ask("stack")["frames"]] == ["block", "<module>"]
+        assert s.eval("i") == 2 and [f["location"]["function"] for f in s.ask("stack")["frames"]] == [
+            "block",
+            "<module>",
+        ]
         assert s.go("next")["location"]["text"].startswith("return checkpoint")
         stop = s.go()
         assert stop["checkpoint"]["name"] == "out" and s.eval("i") == 3
@@ -152,12 +182,18 @@ def test_capture_records_without_stopping(tmp_path):
         assert s.finish()["code"] == 0
         outputs = [e for e in s.passed if e["event"] == "output" and e["category"] == "capture"]
         assert len(outputs) == 3 and outputs[0]["value"]["tensor"]["shape"] == [2, 8]
-    records = [json.loads(line) for file in (tmp_path / "home").rglob("records.jsonl") for line in file.read_text().splitlines()]
+    records = [
+        json.loads(line)
+        for file in (tmp_path / "home").rglob("records.jsonl")
+        for line in file.read_text().splitlines()
+    ]
     assert [one["name"] for one in records] == ["normed"] * 3 and records[0]["shape"] == [2, 8]
 
 
 def test_torch_compile_runs_with_a_breakpoint_inside(tmp_path):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import torch
         def inner(x):
             y = x * 2
@@ -166,7 +202,8 @@ def test_torch_compile_runs_with_a_breakpoint_inside(tmp_path):
         compiled = torch.compile(inner, backend="eager")
         print(compiled(torch.ones(3)).sum().item())
         print(compiled(torch.ones(3)).sum().item())
-    """)
+    """,
+    )
     with Session(path) as s:
         s.stopped()
         s.ask("break", where=f"{path}:4", condition="y.sum() > 1000")
@@ -187,13 +224,16 @@ def test_torch_compile_runs_with_a_breakpoint_inside(tmp_path):
 # -- MLX ----------------------------------------------------------------------------------------------------------------
 @needs_mlx
 def test_mlx_stays_lazy_until_it_is_asked_for(tmp_path):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import mlx.core as mx
         a = mx.arange(6, dtype=mx.float32).reshape(2, 3)
         b = a * 2 + 1
         c = b.astype(mx.bfloat16)
         x = 1
-    """)
+    """,
+    )
     with Session(path) as s:
         s.stopped()
         s.ask("break", where="x = 1")
@@ -210,7 +250,9 @@ def test_mlx_stays_lazy_until_it_is_asked_for(tmp_path):
 
 @needs_mlx
 def test_an_index_beyond_the_end_is_reported(tmp_path):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import mlx.core as mx
         sigmas = mx.linspace(1.0, 0.0, 1000)
         def step(timestep):
@@ -220,7 +262,8 @@ def test_an_index_beyond_the_end_is_reported(tmp_path):
         step(1000)
         step(1000)
         print(mx.take(sigmas, mx.array([5, 2000])).shape, sigmas[-1000].item())
-    """)
+    """,
+    )
     with Session(path, options={"check_bounds": True}) as s:
         s.stopped()
         stop = s.go()
@@ -233,7 +276,9 @@ def test_an_index_beyond_the_end_is_reported(tmp_path):
 
 @needs_mlx
 def test_mlx_modules_are_watched(tmp_path):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import mlx.core as mx
         import mlx.nn as nn
         class Net(nn.Module):
@@ -245,7 +290,8 @@ def test_mlx_modules_are_watched(tmp_path):
                 return self.b(self.a(x) * float("inf"))
         net = Net()
         mx.eval(net(mx.ones((2, 4))))
-    """)
+    """,
+    )
     with Session(path, env=PACKAGE) as s:
         s.stopped()
         s.ask("break", module="*", nan=True)

@@ -44,7 +44,11 @@ def test_coverage_measures_the_same(tmp_path):
 
     def report(name):
         made = tmp_path / name
-        subprocess.run([sys.executable, "-m", "coverage", "json", f"--data-file={tmp_path / 'data'}", "-o", made], check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-m", "coverage", "json", f"--data-file={tmp_path / 'data'}", "-o", made],
+            check=True,
+            capture_output=True,
+        )
         return executed_lines(made)
 
     subprocess.run([sys.executable, "-m", "coverage", *command], check=True, capture_output=True, cwd=tmp_path)
@@ -62,7 +66,11 @@ def test_coverage_measures_the_same(tmp_path):
 
 @monitored
 def test_all_tool_numbers_taken_is_said_and_tracing_does_it(tmp_path, python):
-    program(tmp_path, "import sys\nfor number in range(6):\n    sys.monitoring.use_tool_id(number, f'other {number}')\n", "site/sitecustomize.py")
+    program(
+        tmp_path,
+        "import sys\nfor number in range(6):\n    sys.monitoring.use_tool_id(number, f'other {number}')\n",
+        "site/sitecustomize.py",
+    )
     path = program(tmp_path, BRANCHES)
     with Session(path, python=python, env={"PYTHONPATH": str(tmp_path / "site")}) as s:
         assert s.hello["engine"] == "tracing" and "sys.monitoring" in s.hello["native_reason"]
@@ -78,7 +86,9 @@ def test_all_tool_numbers_taken_is_said_and_tracing_does_it(tmp_path, python):
 def test_another_tool_keeps_its_events(tmp_path, python):
     """The usual number belongs to someone else, who counts lines: both get theirs, and it counts what it counts alone."""
     path = program(tmp_path, BRANCHES)
-    program(tmp_path, f"""
+    program(
+        tmp_path,
+        f"""
         import atexit, sys
         tool, seen = sys.monitoring.DEBUGGER_ID, []
         sys.monitoring.use_tool_id(tool, "other")
@@ -88,7 +98,9 @@ def test_another_tool_keeps_its_events(tmp_path, python):
         sys.monitoring.register_callback(tool, sys.monitoring.events.LINE, on_line)
         sys.monitoring.set_events(tool, sys.monitoring.events.LINE)
         atexit.register(lambda: print(len(seen)))
-    """, "site/sitecustomize.py")
+    """,
+        "site/sitecustomize.py",
+    )
     environment = {"PYTHONPATH": str(tmp_path / "site")}
     bare = subprocess.run([python, path], capture_output=True, text=True, check=True, env=environment).stdout
     with Session(path, python=python, env=environment) as s:
@@ -157,7 +169,9 @@ def test_pairs_of_instructions_come_together_again_after_a_pause(tmp_path):
     python = pythons().get((3, 12))
     if python is None:
         pytest.skip("Python 3.12 is not here")
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import os, time
         def add(a, b):
             c = a
@@ -190,7 +204,8 @@ def test_pairs_of_instructions_come_together_again_after_a_pause(tmp_path):
         running = caller(100_000, "go")[2]
         late(1, 2)
         print([*running, joined(late)])
-    """)
+    """,
+    )
     with Session(path, python=python, cwd=tmp_path) as s:
         s.stopped()
         s.ask("continue")
@@ -225,7 +240,9 @@ def test_recursion_of_fifty_thousand_calls(tmp_path, form):
 
 @every_form
 def test_decorators_wrappers_and_classes_made_on_the_fly(tmp_path, form):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import contextlib, functools
         def twice(function):
             @functools.wraps(function)
@@ -252,7 +269,8 @@ def test_decorators_wrappers_and_classes_made_on_the_fly(tmp_path, form):
         Made = type("Made", (Base,), {"late": twice(lambda self, n: n)})
         with around() as five:
             print(Made().size, Made.still(1), Made.made(2), kept(4), kept(4), five, Made().late(6))
-    """)
+    """,
+    )
     stops = ["return 3", "return n + 1", "return n * 10", "return n\n", "yield 5", "lambda self"]
     lines = [line_of(path, text.strip("\n")) for text in stops]
     lines[3] = line_of(path, "def kept") + 1
@@ -274,7 +292,9 @@ def test_decorators_wrappers_and_classes_made_on_the_fly(tmp_path, form):
 @every_form
 def test_every_line_is_seen_after_they_have_switched_themselves_off(tmp_path, form):
     """Lines of a hot loop stop reporting where they hold no breakpoint; steps and tracers that come later still see each of them."""
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import sys
         seen = []
         def trace(frame, event, arg):
@@ -296,7 +316,8 @@ def test_every_line_is_seen_after_they_have_switched_themselves_off(tmp_path, fo
         work(2, 1, 2)
         sys.settrace(None)
         print(seen, work(300, 1, 2))
-    """)
+    """,
+    )
     first = line_of(path, "c = a")
     with Session(path, **form) as s:
         s.stopped()

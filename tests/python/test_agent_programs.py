@@ -19,7 +19,9 @@ def final(session):
     return next(event for event in session.passed if event["event"] == "final")
 
 
-@pytest.mark.parametrize("form", _NATIVE.values(), ids=_NATIVE)  # the form without the extension needs sockets and JSON of Python's
+@pytest.mark.parametrize(
+    "form", _NATIVE.values(), ids=_NATIVE
+)  # the form without the extension needs sockets and JSON of Python's
 def test_nothing_is_imported_for_the_program(tmp_path, form):
     path = program(tmp_path, "import sys\nprint('\\n'.join(sorted(sys.modules)))\n")
     bare = set(subprocess.run([form["python"], path], capture_output=True, text=True, check=True).stdout.split())
@@ -39,9 +41,17 @@ def test_relative_symlinked_and_short_paths(tmp_path, form):
     real = tmp_path / "real"
     program(real, "def f(x):\n    y = x + 1\n    return y\n", "lib/thing.py")
     (tmp_path / "link").symlink_to(real)
-    main = program(tmp_path, f"import sys\nsys.path.insert(0, {str(tmp_path / 'link')!r})\nfrom lib import thing\nthing.f(1)\n")
+    main = program(
+        tmp_path, f"import sys\nsys.path.insert(0, {str(tmp_path / 'link')!r})\nfrom lib import thing\nthing.f(1)\n"
+    )
     (tmp_path / "alias.py").symlink_to(main)
-    for where in (f"{real}/lib/thing.py:2", f"{tmp_path}/link/lib/thing.py:2", "link/lib/thing.py:2", "./real/lib/thing.py:2", "lib/thing.py:2"):
+    for where in (
+        f"{real}/lib/thing.py:2",
+        f"{tmp_path}/link/lib/thing.py:2",
+        "link/lib/thing.py:2",
+        "./real/lib/thing.py:2",
+        "lib/thing.py:2",
+    ):
         with Session("alias.py", **form, cwd=tmp_path) as s:
             s.stopped()
             s.ask("break", where=where)
@@ -98,7 +108,10 @@ def test_what_a_breakpoint_needs_is_loaded_when_it_is_set(tmp_path, form):
 @every_form
 def test_executed_source_has_breakpoints(tmp_path, form):
     other = program(tmp_path, "a = 1\nb = a + 1\ndef f():\n    return b\n", "other.py")
-    path = program(tmp_path, f"source = open({str(other)!r}).read()\ncode = compile(source, {str(other)!r}, 'exec')\nns = {{}}\nexec(code, ns)\nns['f']()\n")
+    path = program(
+        tmp_path,
+        f"source = open({str(other)!r}).read()\ncode = compile(source, {str(other)!r}, 'exec')\nns = {{}}\nexec(code, ns)\nns['f']()\n",
+    )
     with Session(path, **form) as s:
         s.stopped()
         s.ask("break", where=f"{other}:2")
@@ -109,7 +122,9 @@ def test_executed_source_has_breakpoints(tmp_path, form):
 
 
 def test_exec_keeps_its_meaning(tmp_path):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         def f():
             x = 1
             exec("y = x + 1", globals(), loc := {"x": x})
@@ -119,7 +134,8 @@ def test_exec_keeps_its_meaning(tmp_path):
         class C:
             exec("inside = 4")
         print(C.inside)
-    """)
+    """,
+    )
     with Session(path) as s:
         s.stopped()
         s.ask("break", where="f")
@@ -134,7 +150,9 @@ def test_why_another_copy_is_imported(tmp_path):
         program(root, "", "diffthing/__init__.py")
         program(root, "def run():\n    return 1\n", "diffthing/pipe.py")
     program(clone, "", "pyproject.toml")
-    path = program(tmp_path, f"import sys\nsys.path.insert(0, {str(installed)!r})\nfrom diffthing import pipe\npipe.run()\n")
+    path = program(
+        tmp_path, f"import sys\nsys.path.insert(0, {str(installed)!r})\nfrom diffthing import pipe\npipe.run()\n"
+    )
     with Session(path, cwd=tmp_path) as s:
         s.stopped()
         s.ask("break", where=f"{clone}/src/diffthing/pipe.py:2")
@@ -142,7 +160,10 @@ def test_why_another_copy_is_imported(tmp_path):
         reasons = final(s)["why"]["1"]
     assert reasons["causes"][0]["cause"] == "other_copy"
     assert reasons["causes"][0]["imported"] == str(installed / "diffthing/pipe.py")
-    assert reasons["causes"][0]["command"].endswith(f"pip install -e {clone}") and reasons["causes"][0]["package"] == "diffthing"
+    assert (
+        reasons["causes"][0]["command"].endswith(f"pip install -e {clone}")
+        and reasons["causes"][0]["package"] == "diffthing"
+    )
 
 
 def test_why_never_executed_names_the_files_that_were(tmp_path):
@@ -157,7 +178,9 @@ def test_why_never_executed_names_the_files_that_were(tmp_path):
 
 
 def test_why_condition_false_not_reached_and_ended_first(tmp_path):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         def f(i):
             return i
         def never():
@@ -166,7 +189,8 @@ def test_why_condition_false_not_reached_and_ended_first(tmp_path):
             f(i)
         raise ValueError("early")
         x = 1
-    """)
+    """,
+    )
     with Session(path) as s:
         s.stopped()
         s.ask("break", where=f"{path}:2", condition="i == 70")
@@ -199,7 +223,9 @@ def test_files_that_ran(tmp_path):
 # -- foreign tracers, forks, streams ------------------------------------------------------------------------------------
 @every_form
 def test_a_tracer_of_the_program_keeps_working(tmp_path, form):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import sys
         seen = []
         def tracer(frame, event, arg):
@@ -215,7 +241,8 @@ def test_a_tracer_of_the_program_keeps_working(tmp_path, form):
         f()
         sys.settrace(None)
         print(len(seen))
-    """)
+    """,
+    )
     with Session(path, **form) as s:
         s.stopped()
         s.ask("break", where=f"{path}:9")
@@ -228,7 +255,9 @@ def test_a_tracer_of_the_program_keeps_working(tmp_path, form):
 
 
 def test_step_survives_a_settrace_of_the_program(tmp_path):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import sys, time
         tracer = lambda *a: None
         def f():
@@ -239,7 +268,8 @@ def test_step_survives_a_settrace_of_the_program(tmp_path):
             return 1
         f()
         print("end")
-    """)
+    """,
+    )
     with Session(path) as s:
         s.stopped()
         s.ask("break", where=f"{path}:4")
@@ -249,7 +279,9 @@ def test_step_survives_a_settrace_of_the_program(tmp_path):
 
 @every_form
 def test_forked_children_run_free(tmp_path, form):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import os, sys
         import multiprocessing
         def f(x):
@@ -265,7 +297,8 @@ def test_forked_children_run_free(tmp_path, form):
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 spawned = pool.map(f, range(3))
             print(status >> 8, doubled, spawned, f(9))
-    """)
+    """,
+    )
     with Session(path, **form) as s:
         s.stopped()
         s.ask("break", where="f")
@@ -276,14 +309,17 @@ def test_forked_children_run_free(tmp_path, form):
 
 
 def test_closed_streams_and_stdin(tmp_path):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import sys
         text = sys.stdin.readline()
         sys.stdout.close()
         sys.stderr = None
         x = text.strip()
         y = 2
-    """)
+    """,
+    )
     with Session(path, stdin=subprocess.PIPE) as s:
         s.process.stdin.write(b"hello\n")
         s.process.stdin.close()
@@ -300,11 +336,14 @@ def test_crash_leaves_a_stack(tmp_path):
         s.stopped()
         s.ask("continue")
         assert s.process.wait(30) == -11
-        assert "program.py\", line 3 in die" in (s.folder / "crash.txt").read_text()
+        assert 'program.py", line 3 in die' in (s.folder / "crash.txt").read_text()
 
 
 def test_last_known_place_of_a_killed_program(tmp_path):
-    path = program(tmp_path, "import time\ndef wait():\n    while True:\n        time.sleep(0.01)\nprint('in', flush=True)\nwait()\n")
+    path = program(
+        tmp_path,
+        "import time\ndef wait():\n    while True:\n        time.sleep(0.01)\nprint('in', flush=True)\nwait()\n",
+    )
     with Session(path) as s:
         s.stopped()
         s.ask("continue")
@@ -319,7 +358,11 @@ def test_last_known_place_of_a_killed_program(tmp_path):
 def test_a_thousand_breakpoints(tmp_path, form):
     body = "\n".join(f"    x{i} = {i}" for i in range(1000))
     path = program(tmp_path, f"def f():\n{body}\n    return x999\nprint(f())\n")
-    with Session(path, **form, options={"breakpoints": [{"where": f"{path}:{line}", "condition": "False"} for line in range(2, 1002)]}) as s:
+    with Session(
+        path,
+        **form,
+        options={"breakpoints": [{"where": f"{path}:{line}", "condition": "False"} for line in range(2, 1002)]},
+    ) as s:
         s.stopped()
         s.ask("break", where=f"{path}:1001")
         s.go()
@@ -346,7 +389,9 @@ def test_evaluations_end(tmp_path):
 
 
 def test_values_are_bounded(tmp_path):
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         class Bad:
             def __repr__(self): raise RuntimeError("no")
             @property
@@ -361,7 +406,8 @@ def test_values_are_bounded(tmp_path):
         odd = "\\ud800"
         d = {("a", 1): {"b": [1, 2]}, None: 2}
         x = 1
-    """)
+    """,
+    )
     with Session(path) as s:
         s.stopped()
         s.ask("break", where="x = 1")
@@ -380,17 +426,27 @@ def test_bad_requests_are_answered(tmp_path):
     with Session(path) as s:
         s.stopped()
         for op, args, code in (
-            ("fly", {}, "bad_request"), ("break", {}, "bad_request"), ("break", {"where": 3}, "bad_request"),
-            ("break", {"where": "a.py:1", "condition": "1 +"}, "bad_expression"), ("break", {"file": "a.py", "line": -1}, "bad_request"),
-            ("remove", {"id": 99}, "not_found"), ("eval", {}, "bad_request"), ("eval", {"expression": "1", "frame": 50}, "not_found"),
-            ("vars", {"scope": "moon"}, "bad_request"), ("continue", {"thread": 12}, "not_stopped"), ("next", {"count": 0}, "bad_request"),
-            ("eval", {"expression": "1", "timeout": -1}, "bad_request"), ("break", {"module": "*"}, "bad_request"),
-            ("source", {"file": "/nowhere.py"}, "not_found"), ("pause", {}, "bad_request"), ("break", {"where": "f", "hits": 0}, "bad_request"),
+            ("fly", {}, "bad_request"),
+            ("break", {}, "bad_request"),
+            ("break", {"where": 3}, "bad_request"),
+            ("break", {"where": "a.py:1", "condition": "1 +"}, "bad_expression"),
+            ("break", {"file": "a.py", "line": -1}, "bad_request"),
+            ("remove", {"id": 99}, "not_found"),
+            ("eval", {}, "bad_request"),
+            ("eval", {"expression": "1", "frame": 50}, "not_found"),
+            ("vars", {"scope": "moon"}, "bad_request"),
+            ("continue", {"thread": 12}, "not_stopped"),
+            ("next", {"count": 0}, "bad_request"),
+            ("eval", {"expression": "1", "timeout": -1}, "bad_request"),
+            ("break", {"module": "*"}, "bad_request"),
+            ("source", {"file": "/nowhere.py"}, "not_found"),
+            ("pause", {}, "bad_request"),
+            ("break", {"where": "f", "hits": 0}, "bad_request"),
         ):
             with pytest.raises(Failed) as caught:
                 s.ask(op, **args)
             assert caught.value.code == code, (op, args, caught.value)
-        s.socket.sendall(b"no json\n[1]\n{\"op\": 3}\n")
+        s.socket.sendall(b'no json\n[1]\n{"op": 3}\n')
         assert s.ask("ping") == {}
         assert s.finish()["code"] == 0
 
@@ -410,7 +466,12 @@ def test_not_stopped_is_said(tmp_path):
 
 def test_without_a_service_the_program_runs(tmp_path):
     path = program(tmp_path, "print('ran')\n")
-    done = subprocess.run([sys.executable, BOOTSTRAP, path], capture_output=True, text=True, env={**os.environ, "LOCKSTEP_AGENT_SOCKET": ""})
+    done = subprocess.run(
+        [sys.executable, BOOTSTRAP, path],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LOCKSTEP_AGENT_SOCKET": ""},
+    )
     assert done.returncode == 0 and done.stdout == "ran\n" and "not debugged" in done.stderr
 
 
@@ -430,7 +491,9 @@ def test_rewritten_functions_do_what_they_did(tmp_path, minor):
     python = pythons().get((3, minor))
     if python is None:
         pytest.skip(f"Python 3.{minor} is not here")
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import argparse, ast, difflib, fractions, heapq, io, json, re, statistics, textwrap, tokenize
         def work():
             r = [json.loads(json.dumps({"a": [1, 2, {"b": None}], "c": 1.5}, indent=2))]
@@ -448,15 +511,24 @@ def test_rewritten_functions_do_what_they_did(tmp_path, minor):
         ready = True
         assert work() == want
         print("same")
-    """)
-    library = pathlib.Path(subprocess.run([python, "-c", "import os; print(os.__file__)"], capture_output=True, text=True).stdout).parent
+    """,
+    )
+    library = pathlib.Path(
+        subprocess.run([python, "-c", "import os; print(os.__file__)"], capture_output=True, text=True).stdout
+    ).parent
     with Session(path, python=python) as s:
         s.stopped()
         s.ask("break", where="ready = True")
         s.go()
         for name in ("difflib.py", "textwrap.py", "heapq.py", "tokenize.py", "statistics.py"):
             for line in s.ask("source", file=str(library / name))["executable"]:
-                s.ask("break", file=str(library / name), line=line, condition="None" if line % 2 else "not_a_name_at_all", log="1")
+                s.ask(
+                    "break",
+                    file=str(library / name),
+                    line=line,
+                    condition="None" if line % 2 else "not_a_name_at_all",
+                    log="1",
+                )
         assert len(s.ask("breaks")["breakpoints"]) > 400
         s.ask("continue")
         event = None

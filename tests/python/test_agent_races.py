@@ -28,7 +28,9 @@ def refused(session, number):
 def test_nothing_more_is_asked_of_a_thread_that_goes_on(start):
     s = start(SUM)
     s.stopped()
-    gone, asked, again = send_together(s, ("continue", {}), ("eval", {"expression": "1", "timeout": 0.05}), ("continue", {}))
+    gone, asked, again = send_together(
+        s, ("continue", {}), ("eval", {"expression": "1", "timeout": 0.05}), ("continue", {})
+    )
     assert s.reply(gone)["resumed"]
     assert refused(s, asked) == "not_stopped" and refused(s, again) == "not_stopped"
     assert s.end()["how"] == "finished" and s.output() == "done 10 15\n"
@@ -274,7 +276,9 @@ def test_losing_the_service_in_the_middle_of_stops_lets_everything_go(start):
 
 def test_the_program_s_end_takes_the_debugger_s_thread_along(start, tmp_path):
     """What runs after it is the program's: the waiting thread must not read from what that opens, nor run on while Python is taken down."""
-    program(tmp_path, """
+    program(
+        tmp_path,
+        """
         import atexit, socket, sys
         def late():
             left, right = socket.socketpair()
@@ -282,7 +286,9 @@ def test_the_program_s_end_takes_the_debugger_s_thread_along(start, tmp_path):
             left.settimeout(5)
             print(len(sys._current_frames()), len(left.recv(1000)))
         atexit.register(late)
-    """, "site/sitecustomize.py")
+    """,
+        "site/sitecustomize.py",
+    )
     s = start("x = 1\n", env={"PYTHONPATH": str(tmp_path / "site")})
     s.stopped()
     s.finish()
@@ -332,7 +338,10 @@ def test_a_breakpoint_in_a_finder_leaves_the_debugger_answering(start, tmp_path)
     s.ask("break", where="found = name")
     assert s.go()["location"]["function"] == "Slow.find_spec"
     assert s.ask("why", where="nowhere.py:1")["causes"] is not None
-    assert s.ask("break", where="n += 1", condition="n == 7 and sum([n]) == 7")["breakpoint"]["state"] in ("verified", "pending")
+    assert s.ask("break", where="n += 1", condition="n == 7 and sum([n]) == 7")["breakpoint"]["state"] in (
+        "verified",
+        "pending",
+    )
     s.go()
     assert s.eval("n") == 7
     s.ask("terminate")

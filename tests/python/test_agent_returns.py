@@ -17,7 +17,9 @@ def test_a_stopped_program_stands_until_another_service_comes(start):
     s.go()
     s.lose()
     hello = s.take_over()
-    assert hello["again"] is True and hello["token"] == "secret" and hello["pid"] == s.process.pid and hello["stops"] == 2
+    assert (
+        hello["again"] is True and hello["token"] == "secret" and hello["pid"] == s.process.pid and hello["stops"] == 2
+    )
     (stop,) = hello["stopped"]
     assert stop["reason"] == "breakpoint" and stop["location"]["function"] == "work" and stop["count"] == 2
     assert s.eval("n") == 5
@@ -89,7 +91,10 @@ def test_every_stopped_thread_is_told_the_current_one_last(start):
 def test_an_answer_for_nobody_does_not_keep_the_thread_busy(start, tmp_path):
     s = start(SUM, options=WAITS)
     s.stopped()
-    s.send("eval", expression="import os, time\nopen('began', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\n1")
+    s.send(
+        "eval",
+        expression="import os, time\nopen('began', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\n1",
+    )
     wait_until((tmp_path / "began").exists)
     s.lose()
     s.take_over()

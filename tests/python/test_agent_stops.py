@@ -419,9 +419,34 @@ def test_break_while_running(start):
     assert gone["how"] == "terminated"
 
 
-CONDITIONS = ["i == 3", "-1 == i", "i != 2 and i < 5", "i % 3 == 1 and not flag", "not flag", "i and flag or x", "name == 'a'", "x == i", "x != x",
-              "big > 2 ** 70", "big == 1 << 80", "i is None", "i is not None", "items[1] == i", "items[-1] > i", "items[i % 2]", "box.size > i",
-              "box.size - i * 2 >= 0", "i & 1", "i // 2 == 1", "0 < i < 4", "i in items", "any(n == i for n in items)", "len(items) > i", "True", "''"]
+CONDITIONS = [
+    "i == 3",
+    "-1 == i",
+    "i != 2 and i < 5",
+    "i % 3 == 1 and not flag",
+    "not flag",
+    "i and flag or x",
+    "name == 'a'",
+    "x == i",
+    "x != x",
+    "big > 2 ** 70",
+    "big == 1 << 80",
+    "i is None",
+    "i is not None",
+    "items[1] == i",
+    "items[-1] > i",
+    "items[i % 2]",
+    "box.size > i",
+    "box.size - i * 2 >= 0",
+    "i & 1",
+    "i // 2 == 1",
+    "0 < i < 4",
+    "i in items",
+    "any(n == i for n in items)",
+    "len(items) > i",
+    "True",
+    "''",
+]
 
 
 def test_conditions_mean_what_python_means(start):
@@ -438,13 +463,25 @@ def test_conditions_mean_what_python_means(start):
     box = type("Box", (), {"size": 4})()
     expected = []
     for i in range(7):
-        scope = {"i": i, "flag": i > 3, "x": i * 0.5 if i != 4 else float("nan"), "name": "ab"[i % 2], "big": 1 << 77 + i % 4, "items": [i, 2, 3], "box": box}
+        scope = {
+            "i": i,
+            "flag": i > 3,
+            "x": i * 0.5 if i != 4 else float("nan"),
+            "name": "ab"[i % 2],
+            "big": 1 << 77 + i % 4,
+            "items": [i, 2, 3],
+            "box": box,
+        }
         expected += [f"{number} {i}" for number, text in enumerate(CONDITIONS) if eval(text, scope)]
     s.stopped()
     for number, text in enumerate(CONDITIONS):
-        s.ask("break", where=f"{s.script}:{line_of(s.script, f'a{number} = i')}", condition=text, log=f"f'{number} {{i}}'")
+        s.ask(
+            "break", where=f"{s.script}:{line_of(s.script, f'a{number} = i')}", condition=text, log=f"f'{number} {{i}}'"
+        )
     assert s.finish()["code"] == 0
-    assert [event["text"] for event in s.passed if event["event"] == "output" and event["category"] == "log"] == expected
+    assert [
+        event["text"] for event in s.passed if event["event"] == "output" and event["category"] == "log"
+    ] == expected
 
 
 def test_lines_of_log_breakpoints_stand_among_the_programs_output(start):

@@ -44,7 +44,12 @@ def test_paths_are_normalised(tmp_path, framework):
     line = line_of(model, "latents = latents - ")
     with Session(main, cwd=tmp_path) as s:
         s.stopped()
-        for where in (f"{model}:{line}", f"{tmp_path}/link/port/model.py:{line}", f"real/port/../port/model.py:{line}", f"port/model.py:{line}"):
+        for where in (
+            f"{model}:{line}",
+            f"{tmp_path}/link/port/model.py:{line}",
+            f"real/port/../port/model.py:{line}",
+            f"port/model.py:{line}",
+        ):
             s.ask("break", where=where, once=True)
         assert s.go()["breakpoints"] == [1]
         assert s.ask("vars")["variables"][1]["value"]["tensor"]["shape"] == [2, 4]
@@ -70,8 +75,15 @@ def test_a_crash_in_the_middle_stops_in_its_frame(tmp_path, framework):
     with Session(main, cwd=tmp_path) as s:
         s.stopped()
         stop = s.go()
-        assert stop["reason"] == "exception" and stop["location"]["function"] == "Denoiser.step" and not stop["not_run_yet"]
-        assert stop["location"]["line"] == line_of(model, "noise = ") and stop["exception"]["type"] in ("RuntimeError", "ValueError")
+        assert (
+            stop["reason"] == "exception"
+            and stop["location"]["function"] == "Denoiser.step"
+            and not stop["not_run_yet"]
+        )
+        assert stop["location"]["line"] == line_of(model, "noise = ") and stop["exception"]["type"] in (
+            "RuntimeError",
+            "ValueError",
+        )
         assert s.eval("latents.shape[1], self.weight.shape[0]") == "tuple of 2: 4, 5"
         assert s.eval("i", frame=1) == 0
         gone = s.finish()
@@ -79,7 +91,9 @@ def test_a_crash_in_the_middle_stops_in_its_frame(tmp_path, framework):
 
 
 def test_a_silent_crash_before_the_breakpoint_is_told(tmp_path, framework):
-    _, main = port(tmp_path, framework, MAIN.replace("latents = fw.ones((2, 4))", "latents = fw.ones((2, 4)).reshape(3, 3)"))
+    _, main = port(
+        tmp_path, framework, MAIN.replace("latents = fw.ones((2, 4))", "latents = fw.ones((2, 4)).reshape(3, 3)")
+    )
     with Session(main, cwd=tmp_path, options={"stop_on_exception": "never"}) as s:
         s.stopped()
         s.ask("break", where="total = latents.sum()")
@@ -127,7 +141,9 @@ def test_the_line_has_not_run_yet(tmp_path, framework):
 
 def test_a_sigma_beyond_the_end(tmp_path, framework):
     """torch raises, and the program stops there; MLX reads what lies behind, and the session says so."""
-    main = MAIN.replace("sigmas = [1.0, 0.5, 0.25, 0.0]", "sigmas = fw.linspace(1.0, 0.0, 4)").replace("range(4)", "range(5)")
+    main = MAIN.replace("sigmas = [1.0, 0.5, 0.25, 0.0]", "sigmas = fw.linspace(1.0, 0.0, 4)").replace(
+        "range(4)", "range(5)"
+    )
     _, main = port(tmp_path, framework, main)
     with Session(main, cwd=tmp_path, options={"check_bounds": True}) as s:
         s.stopped()
@@ -137,14 +153,22 @@ def test_a_sigma_beyond_the_end(tmp_path, framework):
             assert stop["reason"] == "exception" and stop["exception"]["type"] == "IndexError"
         else:
             assert stop["reason"] == "bounds" and stop["bounds"] == {
-                "index": 4, "axis": 0, "size": 4, "shape": [4], "expression": "latents = net.step(latents, sigmas[i])"}
+                "index": 4,
+                "axis": 0,
+                "size": 4,
+                "shape": [4],
+                "expression": "latents = net.step(latents, sigmas[i])",
+            }
             assert s.finish()["code"] == 0
 
 
 @pytest.mark.parametrize("kind", ["when", "nan"])
 def test_the_first_module_whose_output_fits(tmp_path, framework, kind):
     base = {"torch": ("fw.nn.Module", "forward"), "mlx": ("nn.Module", "__call__")}[framework]
-    text = HEAD[framework] + ("import mlx.nn as nn\n" if framework == "mlx" else "nn = fw.nn\n") + f"""
+    text = (
+        HEAD[framework]
+        + ("import mlx.nn as nn\n" if framework == "mlx" else "nn = fw.nn\n")
+        + f"""
 class Block({base[0]}):
     def __init__(self, factor):
         super().__init__()
@@ -164,12 +188,17 @@ class Net({base[0]}):
         return self.third(x)
 Net()(fw.ones((2, 4)))
 """
+    )
     path = program(tmp_path, "", "net.py")
     path.write_text(text)
     with Session(path, cwd=tmp_path) as s:
         s.stopped()
         s.ask("break", module="Net.*", **({"when": "absmax > 1e4"} if kind == "when" else {"nan": True}))
         stop = s.go()
-        assert stop["reason"] == "data" and stop["data"]["module"] == "Net.second" and stop["location"]["text"] == "x = self.second(x)"
+        assert (
+            stop["reason"] == "data"
+            and stop["data"]["module"] == "Net.second"
+            and stop["location"]["text"] == "x = self.second(x)"
+        )
         s.ask("clear")
         assert s.finish()["code"] == 0

@@ -139,8 +139,11 @@ def test_activations(backend, dtype, op, name):
     x = normal(1, (300,), dtype, 4)
     t = to_mlx(x).astype(mx.float32)
     cube = 0.7978845608028654 * (t + 0.044715 * t * t * t)
-    expected = {"silu": t * mx.sigmoid(t), "gelu_tanh": 0.5 * t * (1 + mx.tanh(cube)),
-                "gelu_erf": t * (1 + mx.erf(t / 2**0.5)) / 2}[name]
+    expected = {
+        "silu": t * mx.sigmoid(t),
+        "gelu_tanh": 0.5 * t * (1 + mx.tanh(cube)),
+        "gelu_erf": t * (1 + mx.erf(t / 2**0.5)) / 2,
+    }[name]
     # 1 + tanh and 1 + erf cancel for negative x: MLX's own formula loses that many digits there.
     check(expected.astype(MLX[dtype]), call(backend, "unary", {"x": x}, op=op), dtype)
 
@@ -151,8 +154,13 @@ def test_convolution(backend, dtype, size, inputs, outputs, kernel, stride):
     x = normal(1, (1, size, size + 2, inputs), dtype)
     w = normal(2, (outputs, inputs, kernel, kernel), dtype, 0.1)
     pad = kernel // 2
-    expected = mx.conv2d(to_mlx(x).astype(mx.float32), to_mlx(w).astype(mx.float32).transpose(0, 2, 3, 1),
-                         stride=stride, padding=pad, stream=mx.cpu)
+    expected = mx.conv2d(
+        to_mlx(x).astype(mx.float32),
+        to_mlx(w).astype(mx.float32).transpose(0, 2, 3, 1),
+        stride=stride,
+        padding=pad,
+        stream=mx.cpu,
+    )
     got = call(backend, "conv2d", {"x": x, "weight": w}, stride=stride, before=pad, after=pad)
     check(expected.astype(MLX[dtype]), got, dtype)
 

@@ -63,9 +63,19 @@ def test_norms(backend, dtype, width):
     check(layer, call(backend, "layer_norm", {"x": x, "weight": w, "bias": b}, eps=1e-6), dtype)
 
 
-@pytest.mark.parametrize("op,function", [(0, F.silu), (1, lambda t: F.gelu(t, approximate="tanh")), (2, F.gelu),
-                                         (3, torch.neg), (4, torch.cos), (5, torch.sin), (6, torch.exp),
-                                         (7, lambda t: t.clamp(-1, 1))])
+@pytest.mark.parametrize(
+    "op,function",
+    [
+        (0, F.silu),
+        (1, lambda t: F.gelu(t, approximate="tanh")),
+        (2, F.gelu),
+        (3, torch.neg),
+        (4, torch.cos),
+        (5, torch.sin),
+        (6, torch.exp),
+        (7, lambda t: t.clamp(-1, 1)),
+    ],
+)
 def test_activations_and_special_values(backend, dtype, op, function):
     special = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 1e-6, 30, -30], np.float32).astype(DTYPES[dtype])
     x = np.concatenate([normal(1, (200,), dtype, 4), special])
@@ -74,8 +84,10 @@ def test_activations_and_special_values(backend, dtype, op, function):
     check(function(to_torch(x).double()).to(TORCH[dtype]), got, dtype)
 
 
-@pytest.mark.parametrize("size,inputs,outputs,kernel,stride,before,after", [
-    (9, 3, 16, 3, 1, 1, 1), (8, 17, 5, 1, 1, 0, 0), (10, 16, 24, 3, 2, 0, 1), (6, 96, 96, 3, 1, 1, 1)])
+@pytest.mark.parametrize(
+    "size,inputs,outputs,kernel,stride,before,after",
+    [(9, 3, 16, 3, 1, 1, 1), (8, 17, 5, 1, 1, 0, 0), (10, 16, 24, 3, 2, 0, 1), (6, 96, 96, 3, 1, 1, 1)],
+)
 def test_convolution(backend, dtype, size, inputs, outputs, kernel, stride, before, after):
     x = normal(1, (1, size, size + 2, inputs), dtype)
     w, b = normal(2, (outputs, inputs, kernel, kernel), dtype, 0.1), normal(3, (outputs,), dtype)

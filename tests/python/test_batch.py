@@ -16,7 +16,15 @@ if not (ROOT / "models/tiny/model_index.json").exists():
 
 
 def picture_job(number, **fields):
-    return {"id": f"picture-{number}", "kind": "generate", "prompt": "a red circle", "size": "64x64", "steps": 2, "seed": number, **fields}
+    return {
+        "id": f"picture-{number}",
+        "kind": "generate",
+        "prompt": "a red circle",
+        "size": "64x64",
+        "steps": 2,
+        "seed": number,
+        **fields,
+    }
 
 
 class Batch:
@@ -32,12 +40,26 @@ class Batch:
         return [LOCKSTEP, "--json", "batch", "jobs.jsonl", "--output", "out", *options]
 
     def run(self, *options, status=0):
-        done = subprocess.run(self.command(*options), cwd=self.folder, env={**os.environ, **self.home}, capture_output=True, text=True, timeout=240)
+        done = subprocess.run(
+            self.command(*options),
+            cwd=self.folder,
+            env={**os.environ, **self.home},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
         assert done.returncode == status, done.stdout + done.stderr
         return json.loads(done.stdout) if status != 2 else done.stderr
 
     def start(self, *options):
-        return subprocess.Popen(self.command(*options), cwd=self.folder, env={**os.environ, **self.home}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            self.command(*options),
+            cwd=self.folder,
+            env={**os.environ, **self.home},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def results(self):
         file = self.output / "results.jsonl"
@@ -57,19 +79,41 @@ def whole(batch, jobs):
     assert sorted(result["id"] for result in results) == sorted(job["id"] for job in jobs)
     assert all(result["status"] == "done" for result in results)
     assert sorted(batch.pictures()) == sorted(f"{job['id']}.png" for job in jobs)
-    assert all(picture.startswith(b"\x89PNG") and picture.endswith(b"IEND\xaeB`\x82") for picture in batch.pictures().values())
+    assert all(
+        picture.startswith(b"\x89PNG") and picture.endswith(b"IEND\xaeB`\x82") for picture in batch.pictures().values()
+    )
     assert not list(batch.output.glob("*.tmp-*"))
 
 
 def test_jobs_are_done_as_the_commands_do_them(tmp_path):
     batch = Batch(tmp_path, [picture_job(1), picture_job(2, n=2, output_format="webp")])
     assert counts(batch.run("--workers", "2")) == (2, 0, 0)
-    command = [LOCKSTEP, "generate", "--prompt", "a red circle", "--width", "64", "--height", "64", "--steps", "2", "--seed", "1", "--output", "alone.png"]
+    command = [
+        LOCKSTEP,
+        "generate",
+        "--prompt",
+        "a red circle",
+        "--width",
+        "64",
+        "--height",
+        "64",
+        "--steps",
+        "2",
+        "--seed",
+        "1",
+        "--output",
+        "alone.png",
+    ]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     assert (tmp_path / "alone.png").read_bytes() == (batch.output / "picture-1.png").read_bytes()
     result = {result["id"]: result for result in batch.results()}["picture-2"]
-    assert [(made["file"], made["seed"]) for made in result["files"]] == [("picture-2-0.webp", 2), ("picture-2-1.webp", 3)]
-    assert result["tries"] == 1 and all((batch.output / made["file"]).stat().st_size == made["bytes"] for made in result["files"])
+    assert [(made["file"], made["seed"]) for made in result["files"]] == [
+        ("picture-2-0.webp", 2),
+        ("picture-2-1.webp", 3),
+    ]
+    assert result["tries"] == 1 and all(
+        (batch.output / made["file"]).stat().st_size == made["bytes"] for made in result["files"]
+    )
 
 
 def test_only_what_is_not_whole_is_done_again(tmp_path):
@@ -90,15 +134,36 @@ def test_only_what_is_not_whole_is_done_again(tmp_path):
 
 
 def test_edits_and_comparisons(tmp_path):
-    command = [LOCKSTEP, "--debug", "generate", "--prompt", "a red circle", "--width", "64", "--height", "64", "--steps", "2"]
+    command = [
+        LOCKSTEP,
+        "--debug",
+        "generate",
+        "--prompt",
+        "a red circle",
+        "--width",
+        "64",
+        "--height",
+        "64",
+        "--steps",
+        "2",
+    ]
     for seed, name in (("1", "one"), ("1", "same"), ("2", "other")):
         words = [*command, "--seed", seed, "--run-name", name, "--output", f"{name}.png"]
-        subprocess.run(words, cwd=tmp_path, env={**os.environ, "LOCKSTEP_HOME": str(tmp_path / "home")}, check=True, capture_output=True)
-    batch = Batch(tmp_path, [
-        {"id": "blue", "kind": "edit", "image": "one.png", "prompt": "make the circle blue", "seed": 1, "steps": 2},
-        {"id": "same", "kind": "compare", "reference": "latest:one", "candidate": "latest:same"},
-        {"id": "other", "kind": "compare", "reference": "latest:one", "candidate": "latest:other"},
-    ])
+        subprocess.run(
+            words,
+            cwd=tmp_path,
+            env={**os.environ, "LOCKSTEP_HOME": str(tmp_path / "home")},
+            check=True,
+            capture_output=True,
+        )
+    batch = Batch(
+        tmp_path,
+        [
+            {"id": "blue", "kind": "edit", "image": "one.png", "prompt": "make the circle blue", "seed": 1, "steps": 2},
+            {"id": "same", "kind": "compare", "reference": "latest:one", "candidate": "latest:same"},
+            {"id": "other", "kind": "compare", "reference": "latest:one", "candidate": "latest:other"},
+        ],
+    )
     assert counts(batch.run("--workers", "2")) == (3, 0, 0)
     verdicts = {result["id"]: result.get("verdict") for result in batch.results()}
     assert verdicts["same"] == "match" and verdicts["other"] not in ("match", None)
@@ -122,12 +187,15 @@ def test_what_may_succeed_later_is_tried_again(tmp_path):
     assert counts(batch.run()) == (1, 0, 0)
 
 
-@pytest.mark.parametrize("lines, said", [
-    ('{"kind": "generate", "prompt": "x"}\n{"kind": "draw"}\n', "line 2: there is no such kind of job"),
-    ('{"kind": "generate", "id": "../x"}\n', "line 1: the id cannot be a file's name"),
-    ('{"kind": "generate", "id": "a"}\n\n{"kind": "edit", "id": "a"}\n', "line 3: the id 'a' was used before"),
-    ("[1]\n", "line 1 is no JSON object"),
-])
+@pytest.mark.parametrize(
+    "lines, said",
+    [
+        ('{"kind": "generate", "prompt": "x"}\n{"kind": "draw"}\n', "line 2: there is no such kind of job"),
+        ('{"kind": "generate", "id": "../x"}\n', "line 1: the id cannot be a file's name"),
+        ('{"kind": "generate", "id": "a"}\n\n{"kind": "edit", "id": "a"}\n', "line 3: the id 'a' was used before"),
+        ("[1]\n", "line 1 is no JSON object"),
+    ],
+)
 def test_a_wrong_file_of_jobs_is_refused_before_anything_is_done(tmp_path, lines, said):
     batch = Batch(tmp_path, [])
     (tmp_path / "jobs.jsonl").write_text(lines)

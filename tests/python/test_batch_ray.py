@@ -21,7 +21,13 @@ if not os.path.exists(PYTHON):
 
 @pytest.fixture
 def cluster():
-    process = subprocess.Popen([PYTHON, HERE / "ray_cluster.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [PYTHON, HERE / "ray_cluster.py"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     line = process.stdout.readline()
     assert line, process.stderr.read()
     process.address = json.loads(line)["address"]
@@ -55,7 +61,13 @@ def test_a_wrong_job_fails_alone(cluster, tmp_path):
 
 def test_without_ray_it_says_what_is_missing(tmp_path):
     batch = Batch(tmp_path, [picture_job(1)])
-    done = subprocess.run(batch.command("--engine", "ray", "--python", sys.executable), cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        batch.command("--engine", "ray", "--python", sys.executable),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     if subprocess.run([sys.executable, "-c", "import ray"], capture_output=True).returncode == 0:
         pytest.skip("this Python has Ray")
     assert done.returncode == 3 and "ray.log" in done.stderr

@@ -32,5 +32,7 @@ def test_fault_sets_accept_no_cause_that_does_not_exist():
         for line in path.read_text().splitlines():
             for listed in re.findall(r"\(((?:\"[a-z0-9_]+\.[a-z0-9_]+\",? ?)+)\)", line):
                 words = re.findall(r"\"([a-z0-9_.]+)\"", listed)
-                unknown += [f"{path.name}: {word}" for word in words if word.partition(".")[0] in families and word not in known]
+                unknown += [
+                    f"{path.name}: {word}" for word in words if word.partition(".")[0] in families and word not in known
+                ]
     assert not unknown

@@ -30,7 +30,14 @@ def tree(tmp_path):
 
 
 def test_downward_includes_pass(tree):
-    status, text = check(tree({"ops/add.cpp": '#include "backend/backend.h"\n#include "base/error.h"\n#include <vector>\n', "base/error.h": ""}))
+    status, text = check(
+        tree(
+            {
+                "ops/add.cpp": '#include "backend/backend.h"\n#include "base/error.h"\n#include <vector>\n',
+                "base/error.h": "",
+            }
+        )
+    )
     assert status == 0 and "0 forbidden" in text
 
 
@@ -51,21 +58,52 @@ def test_forbidden_includes_fail(tree, file, include, why):
 
 
 def test_folders_of_a_layer_that_include_each_other_fail(tree):
-    files = {"ops/a/x.h": '#include "ops/b/x.h"\n', "ops/b/x.h": '#include "ops/c/x.h"\n', "ops/c/x.cpp": "", "base/ok.h": ""}
+    files = {
+        "ops/a/x.h": '#include "ops/b/x.h"\n',
+        "ops/b/x.h": '#include "ops/c/x.h"\n',
+        "ops/c/x.cpp": "",
+        "base/ok.h": "",
+    }
     assert check(tree(files))[0] == 0
     status, text = check(tree(files | {"ops/c/x.cpp": '#include "ops/a/x.h"\n'}))
     assert status == 1 and "src/ops/c/x.cpp: 'ops/c' includes 'ops/a', which includes it in turn" in text
 
 
-@pytest.mark.parametrize("way", ['fmt::print("{}", x)', "std::cout << x", "std::cerr << x", "std::printf(x)", "fprintf(stderr, x)", "::dprintf(2, x)", "puts(x)", "std::fputs(x, stderr)",
-                                 "fwrite(x, 1, 1, stdout)", "::write(STDOUT_FILENO, x, 1)", "::write(2, x, 1)", "perror(x)"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        'fmt::print("{}", x)',
+        "std::cout << x",
+        "std::cerr << x",
+        "std::printf(x)",
+        "fprintf(stderr, x)",
+        "::dprintf(2, x)",
+        "puts(x)",
+        "std::fputs(x, stderr)",
+        "fwrite(x, 1, 1, stdout)",
+        "::write(STDOUT_FILENO, x, 1)",
+        "::write(2, x, 1)",
+        "perror(x)",
+    ],
+)
 def test_other_ways_to_print_fail(tree, way):
     assert check(tree({"ops/say.cpp": f"void say(const char* x) {{ {way}; }}\n"}))[0] == 1
     assert "prints with" in check(tree({"ops/say.cpp": f"void say(const char* x) {{ {way}; }}\n"}))[1]
-    assert check(tree({"ops/say.cpp": 'void say() { print("{}", x); print_error("{}", x); file.write(1, x); snprintf(x, 1, x); }\n'}))[0] == 0
+    assert (
+        check(
+            tree(
+                {
+                    "ops/say.cpp": 'void say() { print("{}", x); print_error("{}", x); file.write(1, x); snprintf(x, 1, x); }\n'
+                }
+            )
+        )[0]
+        == 0
+    )
 
 
-@pytest.mark.parametrize("way", ["std::ifstream file(path)", "std::istringstream parts(text)", "std::ifstream in{path}"])
+@pytest.mark.parametrize(
+    "way", ["std::ifstream file(path)", "std::istringstream parts(text)", "std::ifstream in{path}"]
+)
 def test_streams_that_swallow_failures_fail(tree, way):
     status, text = check(tree({"ops/read.cpp": f"void read() {{ {way}; }}\n"}))
     assert status == 1 and "strict_file()" in text

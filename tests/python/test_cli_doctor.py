@@ -12,7 +12,9 @@ from program import PROGRAM, run, run_json
 def test_doctor_agrees_with_the_system():
     done, facts = run_json("doctor")
     assert done.returncode == 0
-    flags = next((line for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")), "").split()
+    flags = next(
+        (line for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")), ""
+    ).split()
     for name in ("avx2", "avx512f", "avx512_bf16", "amx_tile"):
         assert facts["cpu"]["features"][name] == (name in flags), name
     total = next(line for line in pathlib.Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
@@ -31,7 +33,11 @@ def every_command():
         found.append((path, text))
         if "\nCommands\n" in text:
             block = text.split("\nCommands\n")[1].split("\n\n")[0]
-            waiting += [path + [line.split()[0]] for line in block.splitlines() if line.startswith("  ") and not line.startswith("   ")]
+            waiting += [
+                path + [line.split()[0]]
+                for line in block.splitlines()
+                if line.startswith("  ") and not line.startswith("   ")
+            ]
     return found
 
 
@@ -48,25 +54,48 @@ def test_every_command_has_help_with_examples_first():
             runs_program = "--" in words  # whole, though the command may have others below it
             words = words[: words.index("--")] if runs_program else words
             assert words[: len(path) + 1] == ["lockstep", *path], f"{path} shows somebody else's example: {example}"
-            deepest = max((known for known in helps if tuple(words[1: len(known) + 1]) == known), key=len)
+            deepest = max((known for known in helps if tuple(words[1 : len(known) + 1]) == known), key=len)
             assert runs_program or "\nCommands\n" not in helps[deepest], f"no whole command: {example}"
             for option in (word for word in words if word.startswith("--")):
                 assert re.search(rf"(^|[ ,]){option}\b", helps[deepest] + helps[()], re.M), f"no such option: {example}"
 
 
 def test_usage_errors_exit_with_2():
-    for arguments in ([], ["nonsense"], ["tensors"], ["doctor", "--nonsense"], ["tensors", "show"], ["doctor", "--color", "pink"]):
+    for arguments in (
+        [],
+        ["nonsense"],
+        ["tensors"],
+        ["doctor", "--nonsense"],
+        ["tensors", "show"],
+        ["doctor", "--color", "pink"],
+    ):
         done = run(*arguments)
         assert done.returncode == 2 and done.stderr and not done.stdout, arguments
 
 
-@pytest.mark.parametrize("command", [
-    "doctor", "tensors list FILE", "tensors info FILE", "tensors info FILE a", "tensors show FILE a [0]", "tensors stats FILE", "tensors diff FILE FILE",
-    "tensors export FILE --output OUT", "weights list FILE", "weights search FILE a", "weights show FILE a", "weights report FILE", "weights diff FILE FILE",
-])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "doctor",
+        "tensors list FILE",
+        "tensors info FILE",
+        "tensors info FILE a",
+        "tensors show FILE a [0]",
+        "tensors stats FILE",
+        "tensors diff FILE FILE",
+        "tensors export FILE --output OUT",
+        "weights list FILE",
+        "weights search FILE a",
+        "weights show FILE a",
+        "weights report FILE",
+        "weights diff FILE FILE",
+    ],
+)
 def test_every_command_speaks_json(tmp_path, command):
     np.savez(tmp_path / "x.npz", a=np.arange(4, dtype=np.float32))
-    words = [{"FILE": tmp_path / "x.npz", "OUT": tmp_path / "out.safetensors"}.get(word, word) for word in command.split()]
+    words = [
+        {"FILE": tmp_path / "x.npz", "OUT": tmp_path / "out.safetensors"}.get(word, word) for word in command.split()
+    ]
     done, document = run_json(*words)
     assert done.returncode == 0 and isinstance(document, dict) and document, done.stderr
     failed, document = run_json(*(tmp_path / "none.npz" if word == tmp_path / "x.npz" else word for word in words))

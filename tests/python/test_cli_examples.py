@@ -34,10 +34,24 @@ def folder(tmp_path_factory):
         weight_map = {name: file for file, names in shards.items() for name in names}
         (path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
 
-    for name in ("reference", "candidate", "latents", "dumps/official/x", "dumps/port/x", ".lockstep/saved/latents_1", ".lockstep/saved/noise"):
+    for name in (
+        "reference",
+        "candidate",
+        "latents",
+        "dumps/official/x",
+        "dumps/port/x",
+        ".lockstep/saved/latents_1",
+        ".lockstep/saved/noise",
+    ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         np.save(folder / f"{name}.npy", values(1, 4, 8, 8))
-    block = {"attn.to_q.weight": (8, 8), "attn.to_q.bias": (8,), "norm.weight": (8,), "norm.bias": (8,), "norm_1.weight": (8,)}
+    block = {
+        "attn.to_q.weight": (8, 8),
+        "attn.to_q.bias": (8,),
+        "norm.weight": (8,),
+        "norm.bias": (8,),
+        "norm_1.weight": (8,),
+    }
     for stem in ("blocks", "transformer_blocks"):
         tensors = {f"{stem}.{i}.{name}": values(*shape) for i in range(2) for name, shape in block.items()}
         if stem == "blocks":
@@ -59,7 +73,15 @@ def test_there_are_examples():
 def test_an_example_works_as_it_stands(folder, example):
     words = shlex.split(example)[1:]
     environment = dict(os.environ, LOCKSTEP_HOME=str(folder / ".lockstep"))
-    done = subprocess.run([PROGRAM, *words], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [PROGRAM, *words],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     if words[:2] == ["tensors", "clear"] and "--yes" not in words:
         assert done.returncode == 2 and "--yes" in done.stderr, "it asks, and there is nobody to answer"
         return

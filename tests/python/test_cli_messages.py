@@ -16,7 +16,10 @@ def array(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("command", [["tensors", "info"], ["tensors", "stats"], ["tensors", "show"], ["tensors", "list"], ["weights", "list"]])
+@pytest.mark.parametrize(
+    "command",
+    [["tensors", "info"], ["tensors", "stats"], ["tensors", "show"], ["tensors", "list"], ["weights", "list"]],
+)
 def test_verbose_names_the_file_and_the_time(array, command):
     plain, chatty = run(*command, array), run(*command, array, "--verbose")
     assert plain.stderr == "" and plain.stdout == chatty.stdout, "results are the same"
@@ -74,7 +77,13 @@ def test_clear_asks_first(saved):
 def test_clear_asks_on_a_terminal(saved, answer, removed):
     leader, follower = pty.openpty()
     os.write(leader, f"{answer}\n".encode())
-    done = subprocess.run([PROGRAM, "tensors", "clear", "noise", "--home", str(saved)], stdin=follower, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [PROGRAM, "tensors", "clear", "noise", "--home", str(saved)],
+        stdin=follower,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     os.close(follower), os.close(leader)
     assert done.returncode == 0 and "remove 1 saved tensors" in done.stderr
     assert ("noise.npy" not in left(saved)) == removed

@@ -45,7 +45,10 @@ def test_diff_agrees_with_numpy(pair):
         assert quantile["value"] == pytest.approx(np.quantile(error, quantile["q"]), rel=1 / 16)
     assert sum(row["count"] for row in tensor["histogram"]) == error.size
     # ULPs of f32, counted the slow way
-    keys = [np.where(bits < 0, -(bits & 0x7FFFFFFF).astype(np.int64), bits) for bits in (np.load(path).view(np.int32) for path in pair)]
+    keys = [
+        np.where(bits < 0, -(bits & 0x7FFFFFFF).astype(np.int64), bits)
+        for bits in (np.load(path).view(np.int32) for path in pair)
+    ]
     ulps = np.abs(keys[0] - keys[1])
     assert tensor["ulps"]["max"] == ulps.max() and tensor["ulps"]["mean"] == pytest.approx(ulps.mean())
 
@@ -122,7 +125,10 @@ def test_show_is_never_a_flood(tmp_path, shape):
     assert len(lines) <= 60 and max(map(len, lines)) <= 140
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["float64", "float32", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"],
+)
 def test_stats_agree_with_numpy(tmp_path, dtype):
     rng = np.random.default_rng(1)
     values = (rng.standard_normal((7, 333)) * 30 + 40).astype(dtype)
@@ -131,7 +137,9 @@ def test_stats_agree_with_numpy(tmp_path, dtype):
     stats, wide = result["tensors"][0]["stats"], values.astype(np.float64)
     assert done.returncode == 0
     assert (stats["min"], stats["max"]) == (wide.min(), wide.max())
-    assert stats["mean"] == pytest.approx(wide.mean(), rel=1e-12) and stats["std"] == pytest.approx(wide.std(), rel=1e-10)
+    assert stats["mean"] == pytest.approx(wide.mean(), rel=1e-12) and stats["std"] == pytest.approx(
+        wide.std(), rel=1e-10
+    )
     assert stats["zero"] == int((wide == 0).sum())
 
 
@@ -148,9 +156,19 @@ def test_stats_of_what_is_no_number(tmp_path):
 def test_export(tmp_path):
     tensors = {"w": np.arange(24, dtype=np.float32).reshape(4, 6), "v": np.ones(3, ml_dtypes.bfloat16)}
     save_file(tensors, tmp_path / "in.safetensors", metadata={"format": "pt"})
-    assert run("tensors", "export", tmp_path / "in.safetensors", "w", "[::-1, 1:3]", "--output", tmp_path / "w.npy").returncode == 0
+    assert (
+        run(
+            "tensors", "export", tmp_path / "in.safetensors", "w", "[::-1, 1:3]", "--output", tmp_path / "w.npy"
+        ).returncode
+        == 0
+    )
     np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), tensors["w"][::-1, 1:3])
-    assert run("tensors", "export", tmp_path / "in.safetensors", "--dtype", "f16", "-o", tmp_path / "out.safetensors").returncode == 0
+    assert (
+        run(
+            "tensors", "export", tmp_path / "in.safetensors", "--dtype", "f16", "-o", tmp_path / "out.safetensors"
+        ).returncode
+        == 0
+    )
     out = load_file(tmp_path / "out.safetensors")
     assert out["w"].dtype == np.float16 and out["v"].dtype == np.float16
     np.testing.assert_array_equal(out["w"], tensors["w"].astype(np.float16))
@@ -191,7 +209,10 @@ def test_wrong_words_get_the_nearest_right_one(tmp_path):
         (["tensors", "dif"], "try diff"),
         (["tensors", "list", tmp_path / "m.safetensors", "--limt", "3"], "try --limit"),
         (["tensors", "show", tmp_path / "m.safetensors", "blocks.0.to_k.weight"], "try blocks.0.to_q.weight"),
-        (["tensors", "diff", tmp_path / "m.safetensors", tmp_path / "m.safetensors", "--tolerance", "hihg"], "try --tolerance high"),
+        (
+            ["tensors", "diff", tmp_path / "m.safetensors", tmp_path / "m.safetensors", "--tolerance", "hihg"],
+            "try --tolerance high",
+        ),
     ]:
         done = run(*arguments)
         assert done.returncode == 2 and hint in done.stderr, (arguments, done.stderr)
@@ -207,7 +228,12 @@ def test_missing_and_damaged_files(tmp_path):
 
 
 def test_what_is_no_tensor_file_is_judged_by_its_name(tmp_path):
-    for name, blame in (("a.npy", "[npy]"), ("a.safetensors", "[safetensors]"), ("a.txt", "holds no tensors we know"), ("a", "holds no tensors we know")):
+    for name, blame in (
+        ("a.npy", "[npy]"),
+        ("a.safetensors", "[safetensors]"),
+        ("a.txt", "holds no tensors we know"),
+        ("a", "holds no tensors we know"),
+    ):
         for content in (b"hello", b"", bytes(100)):
             (tmp_path / name).write_bytes(content)
             done = run("tensors", "list", tmp_path / name)

@@ -56,7 +56,13 @@ def test_report_finds_every_planted_fault(checkpoint):
 
 def test_report_shows_its_progress_on_a_terminal(checkpoint):
     leader, follower = pty.openpty()
-    done = subprocess.run([PROGRAM, "weights", "report", checkpoint], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=follower, timeout=60)
+    done = subprocess.run(
+        [PROGRAM, "weights", "report", checkpoint],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        timeout=60,
+    )
     os.close(follower)
     shown = b""
     try:

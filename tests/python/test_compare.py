@@ -19,7 +19,9 @@ def compare(*arguments):
 def write_run(folder: Path, records) -> Path:
     """records: (name, role, array) in execution order."""
     (folder / "tensors").mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps({"format": "lockstep-run", "version": 1, "id": folder.name, "status": "finished"}))
+    (folder / "run.json").write_text(
+        json.dumps({"format": "lockstep-run", "version": 1, "id": folder.name, "status": "finished"})
+    )
     with open(folder / "records.jsonl", "w", encoding="utf-8") as lines:
         for number, (name, role, array) in enumerate(records):
             file = f"tensors/{number}.npy"
@@ -61,7 +63,12 @@ def test_glue_and_cause_are_named(tmp_path):
     result = json.loads(done.stdout)
     assert result["verdict"] == "mismatch"
     first = result["first_divergence"]
-    assert (first["name"], first["role"], first["kind"], first["parent"]) == ("net.block.mlp", "input", "glue", "net.block")
+    assert (first["name"], first["role"], first["kind"], first["parent"]) == (
+        "net.block.mlp",
+        "input",
+        "glue",
+        "net.block",
+    )
     assert result["causes"][0]["cause"] == "modulate.shift_scale_exchanged"
     for field in ("residual", "explanation", "fix", "look_at"):
         assert field in result["causes"][0]
@@ -85,7 +92,9 @@ def test_map_file_renames_and_permutes(tmp_path):
     a = write_run(tmp_path / "a", [("net.layers.7.q", "output", x)])
     b = write_run(tmp_path / "b", [("blocks.7.query", "output", np.ascontiguousarray(x.transpose(0, 2, 1)))])
     rules = tmp_path / "map.json"
-    rules.write_text(json.dumps({"rules": [{"candidate": "blocks.*.query", "reference": "net.layers.*.q", "permute": [0, 2, 1]}]}))
+    rules.write_text(
+        json.dumps({"rules": [{"candidate": "blocks.*.query", "reference": "net.layers.*.q", "permute": [0, 2, 1]}]})
+    )
     assert compare(a, b, "--map", rules).returncode == 0
     rules.write_text('{"rules": [{"candidate": "blocks.*.query", "reference": "net.layers.*.k"}]}')
     assert compare(a, b, "--map", rules).returncode == 2  # a map that is given is the only one
@@ -106,7 +115,10 @@ def test_a_map_is_proposed_by_order_shape_and_content(tmp_path):
     theirs, ours = [], []
     for layer in range(4):
         x, y = normal(1, 6, 16, seed=layer), normal(1, 6, 8, seed=100 + layer)
-        theirs += [(f"transformer.blocks.{layer}.attn.to_q", "output", x), (f"transformer.blocks.{layer}.norm", "output", y)]
+        theirs += [
+            (f"transformer.blocks.{layer}.attn.to_q", "output", x),
+            (f"transformer.blocks.{layer}.norm", "output", y),
+        ]
         ours += [(f"layers.{layer}.query", "output", x * np.float32(1 + 1e-7)), (f"layers.{layer}.extra", "output", normal(3, seed=layer)),
                  (f"layers.{layer}.ln", "output", np.ascontiguousarray(y.transpose(0, 2, 1)))]  # fmt: skip
     ours[-3] = ("layers.3.query", "output", ours[-3][2] * 1000)  # wrong, and still in its place
@@ -115,11 +127,16 @@ def test_a_map_is_proposed_by_order_shape_and_content(tmp_path):
     done = compare(a, b, "--propose-map", tmp_path / "map.json", "--json")
     proposal = json.loads((tmp_path / "map.json").read_text())["rules"]
     rules = {(rule["candidate"], rule["reference"]): rule for rule in proposal}
-    assert set(rules) == {("layers.#.query", "transformer.blocks.#.attn.to_q"), ("layers.#.ln", "transformer.blocks.#.norm")}
+    assert set(rules) == {
+        ("layers.#.query", "transformer.blocks.#.attn.to_q"),
+        ("layers.#.ln", "transformer.blocks.#.norm"),
+    }
     assert rules[("layers.#.ln", "transformer.blocks.#.norm")]["permute"] == [0, 2, 1]
     assert "equal content" in rules[("layers.#.query", "transformer.blocks.#.attn.to_q")]["why"]
     assert alone["map"]["rules"] == proposal and alone["first_divergence"]["name"] == "transformer.blocks.3.attn.to_q"
-    assert done.returncode == 1 and json.loads(done.stdout)["first_divergence"]["name"] == "transformer.blocks.3.attn.to_q"
+    assert (
+        done.returncode == 1 and json.loads(done.stdout)["first_divergence"]["name"] == "transformer.blocks.3.attn.to_q"
+    )
     again = json.loads(compare(a, b, "--map", tmp_path / "map.json", "--json").stdout)
     assert again["causes"][0]["cause"] == "affine.scale"
 
@@ -134,7 +151,9 @@ def test_plain_folders_of_npy(tmp_path):
     assert result["causes"][0]["cause"] == "affine.scale" and "1000" in result["causes"][0]["explanation"]
 
 
-@pytest.mark.parametrize("bad", ["{", "[]", '{"rules": [{"candidate": "x"}]}', '{"rules": [{"candidate": 1, "reference": 2}]}'])
+@pytest.mark.parametrize(
+    "bad", ["{", "[]", '{"rules": [{"candidate": "x"}]}', '{"rules": [{"candidate": 1, "reference": 2}]}']
+)
 def test_bad_map_is_bad_input(tmp_path, bad):
     a = write_run(tmp_path / "a", [("x", "output", normal(3, 4))])
     (tmp_path / "map.json").write_text(bad)

@@ -16,7 +16,11 @@ def write_weights(path, tensors):
     """A safetensors file, written by hand."""
     header, data = {}, b""
     for name, array in tensors.items():
-        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [len(data), len(data) + array.nbytes]}
+        header[name] = {
+            "dtype": "F32",
+            "shape": list(array.shape),
+            "data_offsets": [len(data), len(data) + array.nbytes],
+        }
         data += array.tobytes()
     text = json.dumps(header).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +50,9 @@ def home(tmp_path_factory):
     linear_run(f / "other_words", "net", weight, bias, tokens=(0, 1, 3))
     linear_run(f / "other_names", "nothing.alike", normal(8, 8, seed=9), bias, tokens=(3, 3))
     write_weights(f / "model" / "net" / "model.safetensors", {"proj.weight": weight, "proj.bias": bias})
-    write_weights(f / "mine" / "net" / "model.safetensors", {"proj.weight": np.ascontiguousarray(weight.T), "proj.bias": bias})
+    write_weights(
+        f / "mine" / "net" / "model.safetensors", {"proj.weight": np.ascontiguousarray(weight.T), "proj.bias": bias}
+    )
     tokenizer = ROOT / "models" / "tiny" / "tokenizer"
     (f / "model" / "tokenizer").symlink_to(tokenizer)
     made.write("map.json", json.dumps({"rules": [{"candidate": "mine.layer.*", "reference": "net.*"}]}))
@@ -78,16 +84,26 @@ EXPECTED = {
     "tolerances": lambda answer: answer["verdict"] == "match",
     "noise": lambda answer: answer["noise"]["source"] == "a second reference run",
     "weights": lambda answer: answer["causes"][0]["cause"] == "linear.transposed_weight",
-    "second weights": lambda answer: answer["causes"] and answer["causes"][0]["cause"].startswith(("weights.", "linear.")),
+    "second weights": lambda answer: (
+        answer["causes"] and answer["causes"][0]["cause"].startswith(("weights.", "linear."))
+    ),
     "a part": lambda answer: answer["verdict"] == "match",
-    "tokenizer": lambda answer: "\"#\"" in answer["causes"][0]["explanation"],  # in words: the model folder has a tokenizer
-    "nothing to compare": lambda answer: answer["verdict"] == "nothing_compared" and "--only" in answer["nothing_compared"]["expected"],
+    "tokenizer": lambda answer: (
+        '"#"' in answer["causes"][0]["explanation"]
+    ),  # in words: the model folder has a tokenizer
+    "nothing to compare": lambda answer: (
+        answer["verdict"] == "nothing_compared" and "--only" in answer["nothing_compared"]["expected"]
+    ),
 }
 PATHS = ("reference", "candidate", "map", "tolerances", "noise", "weights", "weights_a", "weights_b")
 
 
 def on_the_terminal(home, question):
-    words = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in question.items() if name not in PATHS[:2]]
+    words = [
+        f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
+        for name, value in question.items()
+        if name not in PATHS[:2]
+    ]
     done = home.run("--json", "compare", question["reference"], question["candidate"], *words, check=False)
     assert done.returncode in (0, 1, 2), done.stderr
     return json.loads(done.stdout)
@@ -102,7 +118,9 @@ def over_mcp(home, question):
     messages = [{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}, {"jsonrpc": "2.0", "method": "notifications/initialized"},
                 {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "compare", "arguments": question}}]  # fmt: skip
     text = "".join(json.dumps(message) + "\n" for message in messages)
-    done = subprocess.run([PROGRAM, "mcp"], input=text, env=home.environment, cwd=home.folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [PROGRAM, "mcp"], input=text, env=home.environment, cwd=home.folder, capture_output=True, text=True, timeout=120
+    )
     (reply,) = [reply for reply in map(json.loads, done.stdout.splitlines()) if reply.get("id") == 2]
     assert not reply["result"].get("isError"), reply
     return reply["result"]["structuredContent"]
@@ -110,7 +128,10 @@ def over_mcp(home, question):
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_faces_agree(home, name):
-    question = {key: str(home.folder / value) if key in PATHS else value for key, value in {"reference": "reference", **QUESTIONS[name]}.items()}
+    question = {
+        key: str(home.folder / value) if key in PATHS else value
+        for key, value in {"reference": "reference", **QUESTIONS[name]}.items()
+    }
     answers = [face(home, question) for face in (on_the_terminal, over_rest, over_mcp)]
     assert EXPECTED[name](answers[0]), answers[0]
     texts = [json.dumps(answer, sort_keys=True) for answer in answers]
@@ -119,7 +140,9 @@ def test_the_faces_agree(home, name):
 
 def test_every_argument_is_asked_about_on_every_face(home):
     """An argument that one face has and this test does not ask is an argument nobody compares."""
-    (operation,) = [path["get"] for name, path in home.http("GET", "/v1/openapi.json")[2]["paths"].items() if name == "/v1/compare"]
+    (operation,) = [
+        path["get"] for name, path in home.http("GET", "/v1/openapi.json")[2]["paths"].items() if name == "/v1/compare"
+    ]
     known = {one["name"] for one in operation["parameters"]}
     assert known == {"reference"}.union(*QUESTIONS.values())
     shown = home.run("compare", "--help").stdout
@@ -128,9 +151,32 @@ def test_every_argument_is_asked_about_on_every_face(home):
 
 def test_a_live_comparison_answers_as_compare_does(tmp_path):
     home = Home(tmp_path)
-    settings = ["generate", "--prompt", "a red circle", "--steps", "2", "--width", "64", "--height", "64", "--output", tmp_path / "mine.png"]
+    settings = [
+        "generate",
+        "--prompt",
+        "a red circle",
+        "--steps",
+        "2",
+        "--width",
+        "64",
+        "--height",
+        "64",
+        "--output",
+        tmp_path / "mine.png",
+    ]
     home.run("--debug", *settings, "--seed", "1", "--run-name", "reference")
-    live = home.run("--json", "--debug", *settings, "--seed", "2", "--run-name", "mine", "--reference", "latest:reference", check=False)
+    live = home.run(
+        "--json",
+        "--debug",
+        *settings,
+        "--seed",
+        "2",
+        "--run-name",
+        "mine",
+        "--reference",
+        "latest:reference",
+        check=False,
+    )
     assert live.returncode == 1, live.stderr
     answer = json.loads(live.stdout)["run"]["comparison"]
     weights = ["--weights", ROOT / "models" / "tiny"]
@@ -138,7 +184,9 @@ def test_a_live_comparison_answers_as_compare_does(tmp_path):
     assert later["first_divergence"]["name"] == "initial_latents_packed"
     del later["tensors"], later["unpaired"]
     assert json.dumps(answer, sort_keys=True) == json.dumps(later, sort_keys=True)
-    shown = home.run("--debug", *settings, "--seed", "2", "--run-name", "mine", "--reference", "latest:reference", check=False).stdout
+    shown = home.run(
+        "--debug", *settings, "--seed", "2", "--run-name", "mine", "--reference", "latest:reference", check=False
+    ).stdout
     verdict = home.run("compare", "latest:reference", "latest:mine", *weights, check=False).stdout
     verdict = verdict[: verdict.index("\nError over the stages")]
     assert "First divergence" in verdict and "\n" + verdict in shown

@@ -72,7 +72,10 @@ def test_a_call_more_at_the_beginning_is_told(tmp_path):
     b = run(tmp_path / "b", [("blk", {"hit": 0}, calls[3])] + [("blk", {"hit": s + 1}, calls[s]) for s in range(3)])
     result = json.loads(compare(a, b, "--json").stdout)
     assert result["causes"][0]["cause"] == "capture.other_hit" and result["first_divergence"]["kind"] == "capture"
-    assert "your blk #1" in result["causes"][0]["explanation"] and "3 in the reference and 4 in yours" in result["causes"][0]["explanation"]
+    assert (
+        "your blk #1" in result["causes"][0]["explanation"]
+        and "3 in the reference and 4 in yours" in result["causes"][0]["explanation"]
+    )
 
 
 def test_why_nothing_was_compared(tmp_path):
@@ -81,7 +84,10 @@ def test_why_nothing_was_compared(tmp_path):
     a = run(tmp_path / "a", passes)
     single = compare(a, run(tmp_path / "b", [("eps", {"step": s}, x) for s in range(3)]))
     assert single.returncode == 2 and "propose-map" not in single.stderr and "steps, hits and passes" in single.stderr
-    assert "eps: 6 of the reference (steps 0 to 2, pass=cond, pass=uncond) against 3 of yours (steps 0 to 2, no pass)" in single.stdout
+    assert (
+        "eps: 6 of the reference (steps 0 to 2, pass=cond, pass=uncond) against 3 of yours (steps 0 to 2, no pass)"
+        in single.stdout
+    )
     only = compare(a, a, "--only", "nothing.*")
     assert only.returncode == 2 and "--only nothing.*" in only.stderr
     empty = compare(a, run(tmp_path / "c", {}))
@@ -90,7 +96,14 @@ def test_why_nothing_was_compared(tmp_path):
 
 def test_both_passes_in_one_batch_are_compared_with_their_own(tmp_path):
     cond, uncond = normal(1, 32, 16), normal(1, 32, 16) + 1
-    a = run(tmp_path / "a", [("eps", {"step": s, "tags": {"pass": p}}, x) for s in range(3) for p, x in (("cond", cond), ("uncond", uncond))])
+    a = run(
+        tmp_path / "a",
+        [
+            ("eps", {"step": s, "tags": {"pass": p}}, x)
+            for s in range(3)
+            for p, x in (("cond", cond), ("uncond", uncond))
+        ],
+    )
     b = run(tmp_path / "b", [("eps", {"step": s}, np.concatenate([uncond, cond])) for s in range(3)])
     done = json.loads(compare(a, b, "--json").stdout)
     assert done["verdict"] == "match" and done["compared"] == 6
@@ -155,7 +168,9 @@ def test_pixels_that_are_one_level_off_agree(tmp_path):
 
 @pytest.mark.parametrize("form", ["bytes", "unit", "signed", "channels first", "batch"])
 def test_pictures_of_any_form_have_psnr_and_ssim(tmp_path, form):
-    pixels = (np.random.default_rng(0).random((48, 64, 3)) * 60 + np.linspace(0, 150, 48)[:, None, None]).astype(np.uint8)
+    pixels = (np.random.default_rng(0).random((48, 64, 3)) * 60 + np.linspace(0, 150, 48)[:, None, None]).astype(
+        np.uint8
+    )
     wrong = pixels.copy()
     wrong[10:20, 10:30] = 255 - wrong[10:20, 10:30]
     as_form = {
@@ -194,7 +209,9 @@ def test_where_in_the_tensor(tmp_path, name, shape, part, words):
     x = normal(*shape)
     y = x.copy()
     y[part] += 2 + np.abs(normal(*np.shape(y[part]), seed=9))
-    first = json.loads(compare(run(tmp_path / "a", {name: x}), run(tmp_path / "b", {name: y}), "--json").stdout)["first_divergence"]
+    first = json.loads(compare(run(tmp_path / "a", {name: x}), run(tmp_path / "b", {name: y}), "--json").stdout)[
+        "first_divergence"
+    ]
     assert first["region"] == words
 
 

@@ -36,7 +36,9 @@ def folder(tmp_path_factory):
 
 
 def offered_by_bash(file, words):
-    script = 'source "$1"; shift; COMP_WORDS=(lockstep "$@"); COMP_CWORD=$#; _lockstep; printf "%s\\n" "${COMPREPLY[@]}"'
+    script = (
+        'source "$1"; shift; COMP_WORDS=(lockstep "$@"); COMP_CWORD=$#; _lockstep; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
     return ["bash", "-c", script, "bash", str(file), *words]
 
 
@@ -62,7 +64,13 @@ SHELLS = {"bash": offered_by_bash, "zsh": offered_by_zsh, "fish": offered_by_fis
 def test_a_shell_offers_what_fits(folder, shell, words, wanted, unwanted):
     if not shutil.which(shell):
         pytest.skip(f"no {shell}")
-    done = subprocess.run(SHELLS[shell](folder / shell, words), capture_output=True, text=True, timeout=60, env={**os.environ, "HOME": str(folder)})
+    done = subprocess.run(
+        SHELLS[shell](folder / shell, words),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "HOME": str(folder)},
+    )
     assert done.returncode == 0 and done.stderr == "", done.stderr
     offered = set(done.stdout.split())
     assert wanted <= offered and not unwanted & offered, offered
@@ -73,14 +81,25 @@ def test_a_users_program_is_not_ours_to_complete(folder, shell):
     if not shutil.which(shell):
         pytest.skip(f"no {shell}")
     command = SHELLS[shell](folder / shell, ["record", "--", "python", "--"])
-    done = subprocess.run([part.replace("_files() { }", "_files() { }\n_normal() { }") for part in command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [part.replace("_files() { }", "_files() { }\n_normal() { }") for part in command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 0 and done.stdout.strip() == "", done
 
 
 def test_the_manual_page_has_every_command(folder):
     if not shutil.which("man"):
         pytest.skip("no man")
-    done = subprocess.run(["man", "--warnings", "-l", str(folder / "man")], capture_output=True, text=True, timeout=60, env={**os.environ, "MANWIDTH": "100", "LC_ALL": "C.UTF-8", "MANROFFOPT": ""})
+    done = subprocess.run(
+        ["man", "--warnings", "-l", str(folder / "man")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "MANWIDTH": "100", "LC_ALL": "C.UTF-8", "MANROFFOPT": ""},
+    )
     assert done.returncode == 0 and done.stderr == "", done.stderr
     reference = (ROOT / "docs/cli.md").read_text()
     commands = [line.split("`")[1] for line in reference.splitlines() if line.startswith("## `lockstep ")]

@@ -63,9 +63,18 @@ def test_double_precision_and_what_safetensors_cannot_hold(tmp_path):
     assert done.returncode == 2 and "C64" in done.stderr and not (tmp_path / "out.safetensors").exists()
 
 
-@pytest.mark.parametrize("slice_, expected", [
-    ("[0]", VALUES[0]), ("[:, 1:3]", VALUES[:, 1:3]), ("[..., ::2, :]", VALUES[:, ::2]), ("[1, 2]", VALUES[1, 2]),
-    ("[..., 0]", VALUES.real), ("[:, :, 1]", VALUES.imag), ("[..., ::-1]", np.stack([VALUES.imag, VALUES.real], -1))])
+@pytest.mark.parametrize(
+    "slice_, expected",
+    [
+        ("[0]", VALUES[0]),
+        ("[:, 1:3]", VALUES[:, 1:3]),
+        ("[..., ::2, :]", VALUES[:, ::2]),
+        ("[1, 2]", VALUES[1, 2]),
+        ("[..., 0]", VALUES.real),
+        ("[:, :, 1]", VALUES.imag),
+        ("[..., ::-1]", np.stack([VALUES.imag, VALUES.real], -1)),
+    ],
+)
 def test_a_slice_of_whole_numbers_is_complex_and_a_part_is_real(tmp_path, slice_, expected):
     path = written(tmp_path, ".npy", VALUES)
     assert run("tensors", "export", path, slice_, "--output", tmp_path / "out.npy").returncode == 0

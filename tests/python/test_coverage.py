@@ -12,7 +12,7 @@ from program import PROGRAM
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 _PYTHONS = {f"{major}.{minor}": path for (major, minor), path in sorted(pythons().items())}
 
-SCRIPT = '''\
+SCRIPT = """\
 import multiprocessing, os, sys, threading
 
 def hot(x):
@@ -48,11 +48,13 @@ if __name__ == "__main__":
     child.start()
     child.join()
     sys.stderr.write("done\\n")
-'''
+"""
 
 
 def run(tmp_path, *words, status=0):
-    done = subprocess.run([PROGRAM, "--home", tmp_path / "home", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [PROGRAM, "--home", tmp_path / "home", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == status, done.stdout + done.stderr
     return done
 
@@ -73,7 +75,9 @@ def test_calls_are_counted_in_threads_and_children(tmp_path, python):
     assert calls == {"<module>": 1, "hot": 1018, "never": 0, "forward": 1, "numbers": 1, "work": 2}
     assert functions["hot"]["line"] == 3 and answer["processes"] == 2
     assert "1000 [0, 1, 2, 3, 4] ['a b']" in done.stderr and "done\n" in done.stderr
-    assert not [file for file in answer["files"] if "lockstep" in pathlib.Path(file["path"]).parts[-3:]], "we are not the program"
+    assert not [file for file in answer["files"] if "lockstep" in pathlib.Path(file["path"]).parts[-3:]], (
+        "we are not the program"
+    )
 
 
 @pytest.mark.parametrize("python", _PYTHONS.values(), ids=_PYTHONS)
@@ -140,9 +144,20 @@ def test_components_packages_and_namesakes(tmp_path):
         (package / name).write_text(source)
     script = f"import sys\nsys.path.insert(0, {str(package.parent)!r})\nfrom port import scheduler\nfrom port.text_encoder import qwen2_5_vl\nfrom port.vae import decoder\nqwen2_5_vl.encode()\ndecoder.decode()\n[scheduler.step() for _ in range(20)]\n"
     answer, _, _ = covered(tmp_path, script=script)
-    components = {file["path"].split("site-packages/port/")[1]: file["component"] for file in answer["files"] if file["package"] == "port"}
-    assert components["text_encoder/qwen2_5_vl.py"] == "text encoder" and components["vae/decoder.py"] == "vae" and components["scheduler.py"] == "scheduler"
-    assert [(pathlib.Path(like["used"]).name, [pathlib.Path(path).name for path in like["unused"]]) for like in answer["like_named"]] == [("qwen2_5_vl.py", ["qwen2_vl.py"])]
+    components = {
+        file["path"].split("site-packages/port/")[1]: file["component"]
+        for file in answer["files"]
+        if file["package"] == "port"
+    }
+    assert (
+        components["text_encoder/qwen2_5_vl.py"] == "text encoder"
+        and components["vae/decoder.py"] == "vae"
+        and components["scheduler.py"] == "scheduler"
+    )
+    assert [
+        (pathlib.Path(like["used"]).name, [pathlib.Path(path).name for path in like["unused"]])
+        for like in answer["like_named"]
+    ] == [("qwen2_5_vl.py", ["qwen2_vl.py"])]
     shown = run(tmp_path, "coverage", "--run", "latest", "--markdown", "ran.md", "--html", "ran.html").stdout
     assert "qwen2_vl.py" in shown and "a breakpoint stops often" in shown
     for name in ("ran.md", "ran.html"):
@@ -164,7 +179,9 @@ def test_record_counts_too(tmp_path):
     (tmp_path / "port.py").write_text("def f():\n    return 1\nf()\n")
     run(tmp_path, "record", "--coverage", "--name", "both", "--", sys.executable, "port.py")
     answer = json.loads(run(tmp_path, "--json", "coverage", "--run", "latest:both").stdout)
-    assert any(function["name"] == "f" and function["calls"] == 1 for file in answer["files"] for function in file["functions"])
+    assert any(
+        function["name"] == "f" and function["calls"] == 1 for file in answer["files"] for function in file["functions"]
+    )
 
 
 def test_what_cannot_be_shown_is_said(tmp_path):
@@ -174,5 +191,7 @@ def test_what_cannot_be_shown_is_said(tmp_path):
     assert "record --coverage" in run(tmp_path, "coverage", "--run", "latest:plain", status=2).stderr
     damaged = next((tmp_path / "home" / "runs").iterdir()) / "coverage"
     damaged.mkdir()
-    (damaged / "1.jsonl").write_text('{"lines": 3, "modules": 4, "packages": [1], "cwd": []}\n{"file": 1}\n[1,2]\n[1,"f",1,-1,0,[]]\n[[[\n')
+    (damaged / "1.jsonl").write_text(
+        '{"lines": 3, "modules": 4, "packages": [1], "cwd": []}\n{"file": 1}\n[1,2]\n[1,"f",1,-1,0,[]]\n[[[\n'
+    )
     assert json.loads(run(tmp_path, "--json", "coverage", "--run", "latest:plain").stdout)["processes"] == 1

@@ -124,7 +124,9 @@ def test_a_difference_stays_a_mismatch_where_records_were_dropped(pair):
     assert compare(pair)[1]["verdict"] == "mismatch"
 
 
-@pytest.mark.parametrize("field", ["id", "name", "status", "created", "program", "model", "settings", "versions", "producer", "aliases"])
+@pytest.mark.parametrize(
+    "field", ["id", "name", "status", "created", "program", "model", "settings", "versions", "producer", "aliases"]
+)
 @pytest.mark.parametrize("value", [5, [{}]], ids=repr)
 @pytest.mark.parametrize("status", ["finished", "running"])
 def test_a_manifest_that_says_odd_things_is_read_or_refused(pair, field, value, status):
@@ -136,7 +138,18 @@ def test_a_manifest_that_says_odd_things_is_read_or_refused(pair, field, value, 
         assert done.returncode in (0, 1, 2) and "bug of ours" not in done.stderr, done.stderr
 
 
-PIECES = ["run.json", "records.jsonl", "weights.jsonl", "process.json", "output.log", "lock", "coverage", "tensors", "operations", "weights"]
+PIECES = [
+    "run.json",
+    "records.jsonl",
+    "weights.jsonl",
+    "process.json",
+    "output.log",
+    "lock",
+    "coverage",
+    "tensors",
+    "operations",
+    "weights",
+]
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder"])
@@ -153,8 +166,17 @@ def test_a_pipe_or_a_folder_in_a_file_s_place_is_never_waited_for(pair, piece, k
     (home / "runs").mkdir(parents=True)
     shutil.copytree(pair[0], home / "runs" / "good")
     (home / "runs" / "bad").symlink_to(pair[1])
-    for words in (["compare", *pair], ["runs", "show", pair[1], "--verify"], ["health", pair[1]], ["runs", "list"], ["clean", "--dry-run"], ["kill-all", "--dry-run"]):
+    for words in (
+        ["compare", *pair],
+        ["runs", "show", pair[1], "--verify"],
+        ["health", pair[1]],
+        ["runs", "list"],
+        ["clean", "--dry-run"],
+        ["kill-all", "--dry-run"],
+    ):
         done = run("--home", home, *words, timeout=20)
         assert done.returncode in (0, 1, 2, 3), (words, done.stderr)
         assert done.returncode < 2 or "lockstep: [" in done.stderr, (words, done.stderr)
-        assert words[0] != "compare" or done.returncode != 0 or piece not in ("records.jsonl", "a tensor", "tensors"), done.stdout
+        assert words[0] != "compare" or done.returncode != 0 or piece not in ("records.jsonl", "a tensor", "tensors"), (
+            done.stdout
+        )

@@ -71,7 +71,9 @@ def test_a_program_is_stopped_looked_into_and_changed(home):
 
     for context in ("hover", "watch", "repl"):
         assert client.request("evaluate", expression="step * 2", frameId=frame["id"], context=context)["result"] == "6"
-    assert client.request("evaluate", expression="len(values)", frameId=caller[0]["id"], context="watch")["result"] == "3"
+    assert (
+        client.request("evaluate", expression="len(values)", frameId=caller[0]["id"], context="watch")["result"] == "3"
+    )
     made = client.request("evaluate", expression="[step, {'a': [7]}]", frameId=frame["id"], context="repl")
     inside = client.variables(made["variablesReference"])
     assert inside["[0]"]["value"] == "3"
@@ -79,16 +81,23 @@ def test_a_program_is_stopped_looked_into_and_changed(home):
     assert client.variables(deeper["variablesReference"])["[0]"]["value"] == "7"
     with pytest.raises(Refused, match="ZeroDivisionError"):
         client.request("evaluate", expression="1 / 0", frameId=frame["id"], context="watch")
-    printed = client.request("evaluate", expression="for i in range(2):\n    print('turn', i)", frameId=frame["id"], context="repl")
+    printed = client.request(
+        "evaluate", expression="for i in range(2):\n    print('turn', i)", frameId=frame["id"], context="repl"
+    )
     assert printed["result"] == "turn 0\nturn 1\n"
 
     scope = client.request("scopes", frameId=frame["id"])["scopes"][0]["variablesReference"]
     client.variables(scope)
     assert client.request("setVariable", variablesReference=scope, name="sigma", value="0.5 + 0.25")["value"] == "0.75"
     assert client.request("setExpression", expression="values[0]", value="-1", frameId=frame["id"])["value"] == "-1"
-    labels = [one["label"] for one in client.request("completions", text="values.app", column=11, frameId=frame["id"])["targets"]]
+    labels = [
+        one["label"]
+        for one in client.request("completions", text="values.app", column=11, frameId=frame["id"])["targets"]
+    ]
     assert labels == ["append"]
-    labels = [one["label"] for one in client.request("completions", text="si", column=3, frameId=frame["id"])["targets"]]
+    labels = [
+        one["label"] for one in client.request("completions", text="si", column=3, frameId=frame["id"])["targets"]
+    ]
     assert labels[0] == "sigma"
 
     client.request("next", threadId=stop["threadId"])
@@ -112,13 +121,18 @@ def test_a_program_is_stopped_looked_into_and_changed(home):
 
 def test_hits_logs_and_functions(home):
     client, script, set_ = launched(
-        home, LOOP, functions=[{"name": "scale", "condition": "step >= 2", "hitCondition": "% 2"}],
-        breakpoints=[{"line": 10, "logMessage": "step {step} of {len(values)}, 100 %"}])
+        home,
+        LOOP,
+        functions=[{"name": "scale", "condition": "step >= 2", "hitCondition": "% 2"}],
+        breakpoints=[{"line": 10, "logMessage": "step {step} of {len(values)}, 100 %"}],
+    )
     assert client.capabilities["supportsHitConditionalBreakpoints"] and client.capabilities["supportsLogPoints"]
     seen = []
     for _ in range(2):
         stop = client.stopped()
-        seen.append(client.request("evaluate", expression="step", frameId=client.top(stop)["id"], context="hover")["result"])
+        seen.append(
+            client.request("evaluate", expression="step", frameId=client.top(stop)["id"], context="hover")["result"]
+        )
         client.request("continue", threadId=stop["threadId"])
     assert seen == ["3", "5"]  # of 2, 3, 4, 5 every second
     assert finish(client) == 0
@@ -126,7 +140,9 @@ def test_hits_logs_and_functions(home):
     assert logged == [f"step {n} of {n}, 100 %\n" for n in range(6)]
 
 
-@pytest.mark.parametrize("condition, stops", [("3", ["2"]), ("== 3", ["2"]), (">= 5", ["4", "5"]), ("< 2", ["0"]), ("% 4", ["3"])])
+@pytest.mark.parametrize(
+    "condition, stops", [("3", ["2"]), ("== 3", ["2"]), (">= 5", ["4", "5"]), ("< 2", ["0"]), ("% 4", ["3"])]
+)
 def test_hit_conditions(home, condition, stops):
     client, script, _ = launched(home, LOOP, breakpoints=[{"line": 5, "hitCondition": condition}])
     for expected in stops:
@@ -138,15 +154,22 @@ def test_hit_conditions(home, condition, stops):
 
 def test_what_cannot_be_set_says_why(home):
     source = "x = 1\n# a comment\ny = 2\n"
-    client, script, set_ = launched(home, source, stopOnEntry=True, breakpoints=[
-        {"line": 2}, {"line": 99}, {"line": 1, "condition": "x =="}, {"line": 1, "hitCondition": "often"}])
+    client, script, set_ = launched(
+        home,
+        source,
+        stopOnEntry=True,
+        breakpoints=[{"line": 2}, {"line": 99}, {"line": 1, "condition": "x =="}, {"line": 1, "hitCondition": "often"}],
+    )
     moved, past, syntax, often = set_[script]
     assert moved["line"] == 3 and "moved" in moved["message"]
     assert not past["verified"] and "no code" in past["message"]
     assert not syntax["verified"] and "x ==" in syntax["message"]
     assert not often["verified"] and "often" in often["message"]
     assert client.stopped()["reason"] == "entry"
-    assert client.request("breakpointLocations", source={"path": str(script)}, line=1, endLine=3)["breakpoints"] == [{"line": 1}, {"line": 3}]
+    assert client.request("breakpointLocations", source={"path": str(script)}, line=1, endLine=3)["breakpoints"] == [
+        {"line": 1},
+        {"line": 3},
+    ]
 
 
 def test_steps_into_the_programs_own_code(home):
@@ -174,7 +197,11 @@ def test_an_uncaught_exception_stops_where_it_was_raised(home):
     stop = client.stopped()
     assert stop["reason"] == "exception"
     about = client.request("exceptionInfo", threadId=stop["threadId"])
-    assert about["exceptionId"] == "builtins.ValueError" and about["breakMode"] == "unhandled" and about["description"] == "outer"
+    assert (
+        about["exceptionId"] == "builtins.ValueError"
+        and about["breakMode"] == "unhandled"
+        and about["description"] == "outer"
+    )
     assert about["details"]["innerException"][0]["typeName"] == "KeyError"
     assert client.top(stop)["line"] == 8
     client.request("continue", threadId=stop["threadId"])
@@ -222,11 +249,24 @@ def test_restart_keeps_breakpoints_and_terminate_ends(home):
     client.request("restart")
     stop = client.stopped()
     assert stop["hitBreakpointIds"] == [set_[script][0]["id"]]
-    second = client.request("evaluate", expression="(step, __import__('os').getpid())", frameId=client.top(stop)["id"])["result"]
+    second = client.request("evaluate", expression="(step, __import__('os').getpid())", frameId=client.top(stop)["id"])[
+        "result"
+    ]
     assert "1, " in second and first not in second
     assert not client.seen("terminated"), "for the editor it is one debug session"
-    told = [(message["event"], message["body"].get("reason")) for message in client.log if message.get("event") in ("stopped", "continued", "thread")]
-    assert told == [("thread", "started"), ("stopped", "breakpoint"), ("continued", None), ("thread", "exited"), ("thread", "started"), ("stopped", "breakpoint")]
+    told = [
+        (message["event"], message["body"].get("reason"))
+        for message in client.log
+        if message.get("event") in ("stopped", "continued", "thread")
+    ]
+    assert told == [
+        ("thread", "started"),
+        ("stopped", "breakpoint"),
+        ("continued", None),
+        ("thread", "exited"),
+        ("thread", "started"),
+        ("stopped", "breakpoint"),
+    ]
     assert stop["threadId"] == 1, "an editor that still has the old main thread in view finds the new one there"
     client.request("continue", threadId=stop["threadId"])
     client.event("terminated")
@@ -252,7 +292,10 @@ def test_deep_stacks_and_many_variables_come_in_pages(home):
     scope = client.request("scopes", frameId=whole["stackFrames"][0]["id"])["scopes"][0]["variablesReference"]
     seen = []
     for start in range(0, 10_000, 2500):
-        seen += [one["value"] for one in client.request("variables", variablesReference=scope, start=start, count=2500)["variables"]]
+        seen += [
+            one["value"]
+            for one in client.request("variables", variablesReference=scope, start=start, count=2500)["variables"]
+        ]
     assert seen == [str(n) for n in range(10_000)]
 
 
@@ -260,9 +303,11 @@ def test_deep_stacks_and_many_variables_come_in_pages(home):
 def test_tensors_are_summarised_and_opened_by_slices(home, framework):
     module = pytest.importorskip({"mlx": "mlx.core"}.get(framework, framework))
     picture = pytest.importorskip("PIL.Image")
-    make = {"numpy": "import numpy as np\nx = np.arange(2 * 3 * 40, dtype='float32').reshape(2, 3, 40)",
-            "torch": "import torch\nx = torch.arange(2 * 3 * 40, dtype=torch.float32).reshape(2, 3, 40)",
-            "mlx": "import mlx.core as mx\nx = mx.arange(2 * 3 * 40, dtype=mx.float32).reshape(2, 3, 40)"}[framework]
+    make = {
+        "numpy": "import numpy as np\nx = np.arange(2 * 3 * 40, dtype='float32').reshape(2, 3, 40)",
+        "torch": "import torch\nx = torch.arange(2 * 3 * 40, dtype=torch.float32).reshape(2, 3, 40)",
+        "mlx": "import mlx.core as mx\nx = mx.arange(2 * 3 * 40, dtype=mx.float32).reshape(2, 3, 40)",
+    }[framework]
     source = make + "\nx[1, 2, 3] = float('nan')\ny = {'scores': x}\nprint('ready')\n"
     client, script, _ = launched(home, source, breakpoints=[line_of(source, "print")])
     frame = client.top(client.stopped())
@@ -284,9 +329,13 @@ def test_tensors_are_summarised_and_opened_by_slices(home, framework):
     assert "[3, 2]" in slice_["result"] and slice_["indexedVariables"] == 3
     shown = client.request("lockstep/tensorPicture", expression="y['scores']", frameId=frame["id"])
     image = picture.open(io.BytesIO(base64.b64decode(shown["png"])))
-    assert image.format == "PNG" and image.size == (shown["width"], shown["height"]) and shown["mimeType"] == "image/png"
+    assert (
+        image.format == "PNG" and image.size == (shown["width"], shown["height"]) and shown["mimeType"] == "image/png"
+    )
     assert (shown["tiles"], shown["min"], shown["max"], shown["not_finite"]) == (2, 0, 239, 1)
-    assert (255, 0, 255) in [colour for _, colour in image.convert("RGB").getcolors(1 << 24)], "what is not finite is seen"
+    assert (255, 0, 255) in [colour for _, colour in image.convert("RGB").getcolors(1 << 24)], (
+        "what is not finite is seen"
+    )
     one = client.request("lockstep/tensorPicture", variablesReference=x["variablesReference"], slice="0")
     assert one["shape"] == [3, 40] and one["not_finite"] == 0
     with pytest.raises(Refused, match="no tensor"):
@@ -310,7 +359,9 @@ def test_modules_and_sources_are_told_as_they_come(home):
     assert body["reason"] == "new" and body["module"]["isUserCode"]
     client.event("loadedSource", lambda body: body["source"].get("path") == str(home.folder / "late.py"))
     everything = client.request("modules")
-    assert everything["totalModules"] == len(everything["modules"]) and "late" in [one["name"] for one in everything["modules"]]
+    assert everything["totalModules"] == len(everything["modules"]) and "late" in [
+        one["name"] for one in everything["modules"]
+    ]
     part = client.request("modules", startModule=1, moduleCount=2)
     assert [one["name"] for one in part["modules"]] == [one["name"] for one in everything["modules"][1:3]]
     assert str(home.folder / "late.py") in [one.get("path") for one in client.request("loadedSources")["sources"]]
@@ -348,7 +399,9 @@ while True:
     client.request("pause", threadId=threads["helper"])
     assert client.stopped()["threadId"] == threads["helper"]
     client.request("continue", threadId=threads["helper"], singleThread=True)
-    assert client.request("evaluate", expression="1", frameId=frame["id"])["result"] == "1", "the other one still stands"
+    assert client.request("evaluate", expression="1", frameId=frame["id"])["result"] == "1", (
+        "the other one still stands"
+    )
     assert client.request("continue", threadId=threads["MainThread"])["allThreadsContinued"]
     pid = client.seen("process")[0]["systemProcessId"]
     client.process.send_signal(signal.SIGKILL)  # the editor's adapter dies: the session lives, and can be taken over
@@ -381,14 +434,30 @@ def test_a_long_evaluation_is_cancelled(home):
 def test_capabilities_tell_the_truth(home):
     client, script, _ = launched(home, LOOP, breakpoints=[5])
     stop = client.stopped()
-    asks = {"supportsConfigurationDoneRequest": "configurationDone", "supportsFunctionBreakpoints": "setFunctionBreakpoints", "supportsSetVariable": "setVariable",
-            "supportsSetExpression": "setExpression", "supportsCompletionsRequest": "completions", "supportsModulesRequest": "modules",
-            "supportsLoadedSourcesRequest": "loadedSources", "supportsRestartRequest": "restart", "supportsTerminateRequest": "terminate",
-            "supportsExceptionInfoRequest": "exceptionInfo", "supportsCancelRequest": "cancel", "supportsBreakpointLocationsRequest": "breakpointLocations",
-            "supportsStepBack": "stepBack", "supportsGotoTargetsRequest": "gotoTargets", "supportsStepInTargetsRequest": "stepInTargets",
-            "supportsDataBreakpoints": "setDataBreakpoints", "supportsReadMemoryRequest": "readMemory", "supportsWriteMemoryRequest": "writeMemory",
-            "supportsDisassembleRequest": "disassemble", "supportsTerminateThreadsRequest": "terminateThreads", "supportsRestartFrame": "restartFrame",
-            "supportsInstructionBreakpoints": "setInstructionBreakpoints"}
+    asks = {
+        "supportsConfigurationDoneRequest": "configurationDone",
+        "supportsFunctionBreakpoints": "setFunctionBreakpoints",
+        "supportsSetVariable": "setVariable",
+        "supportsSetExpression": "setExpression",
+        "supportsCompletionsRequest": "completions",
+        "supportsModulesRequest": "modules",
+        "supportsLoadedSourcesRequest": "loadedSources",
+        "supportsRestartRequest": "restart",
+        "supportsTerminateRequest": "terminate",
+        "supportsExceptionInfoRequest": "exceptionInfo",
+        "supportsCancelRequest": "cancel",
+        "supportsBreakpointLocationsRequest": "breakpointLocations",
+        "supportsStepBack": "stepBack",
+        "supportsGotoTargetsRequest": "gotoTargets",
+        "supportsStepInTargetsRequest": "stepInTargets",
+        "supportsDataBreakpoints": "setDataBreakpoints",
+        "supportsReadMemoryRequest": "readMemory",
+        "supportsWriteMemoryRequest": "writeMemory",
+        "supportsDisassembleRequest": "disassemble",
+        "supportsTerminateThreadsRequest": "terminateThreads",
+        "supportsRestartFrame": "restartFrame",
+        "supportsInstructionBreakpoints": "setInstructionBreakpoints",
+    }
     for capability, command in asks.items():
         try:
             client.request(command) if command not in ("restart", "terminate", "configurationDone") else None
@@ -403,7 +472,13 @@ def test_capabilities_tell_the_truth(home):
 
 def test_a_port_serves_several_clients_of_this_user_and_no_browser(home):
     script = home.write("loop.py", LOOP)
-    server = subprocess.Popen([PROGRAM, "--json", "dap", "--port", "0"], cwd=home.folder, env=home.environment, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen(
+        [PROGRAM, "--json", "dap", "--port", "0"],
+        cwd=home.folder,
+        env=home.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         where = json.loads(server.stdout.readline())
         assert where["host"] == "127.0.0.1"
@@ -428,8 +503,12 @@ def test_a_port_serves_several_clients_of_this_user_and_no_browser(home):
 def test_a_launch_that_cannot_be_is_refused_with_a_reason(home):
     client = home.client()
     client.request("initialize", adapterID="lockstep")
-    for arguments, reason in [({"program": str(home.folder / "none.py")}, "no file"), ({}, "program or module"),
-                              ({"program": "a.py", "module": "b"}, "program or module"), ({"program": "a.py", "args": [1]}, "list of texts")]:
+    for arguments, reason in [
+        ({"program": str(home.folder / "none.py")}, "no file"),
+        ({}, "program or module"),
+        ({"program": "a.py", "module": "b"}, "program or module"),
+        ({"program": "a.py", "args": [1]}, "list of texts"),
+    ]:
         with pytest.raises(Refused, match=reason):
             client.request("launch", python=sys.executable, **arguments)
     with pytest.raises(Refused, match="no request"):

@@ -20,7 +20,9 @@ def neovim(*commands, **options):
     plugin = os.environ.get("LOCKSTEP_NVIM_DAP")
     words = ["nvim", "--headless", "-u", "NONE", "-i", "NONE", "-n"]
     words += ["--cmd", f"set runtimepath^={plugin}"] if plugin else []
-    return subprocess.run([*words, *commands], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, **options)
+    return subprocess.run(
+        [*words, *commands], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, **options
+    )
 
 
 def _missing():
@@ -55,10 +57,23 @@ def lua_text(value):
 def driven(home, how, script):
     """What the editor showed in this scenario of neovim_session.lua."""
     answers = home.folder / "shown.json"
-    given = {"how": how, "script": script, "python": sys.executable, "answers": answers, "configuration": documented_settings()}
+    given = {
+        "how": how,
+        "script": script,
+        "python": sys.executable,
+        "answers": answers,
+        "configuration": documented_settings(),
+    }
     table = ", ".join(f"{name} = {lua_text(value)}" for name, value in given.items())
-    driver = home.write("driver.lua", f"given = {{ {table} }}\n" + (pathlib.Path(__file__).parent / "neovim_session.lua").read_text("utf-8"))
-    folders = {"PATH": f"{pathlib.Path(PROGRAM).parent}:{os.environ['PATH']}", "XDG_STATE_HOME": str(home.folder / "state"), "XDG_CACHE_HOME": str(home.folder / "cache")}
+    driver = home.write(
+        "driver.lua",
+        f"given = {{ {table} }}\n" + (pathlib.Path(__file__).parent / "neovim_session.lua").read_text("utf-8"),
+    )
+    folders = {
+        "PATH": f"{pathlib.Path(PROGRAM).parent}:{os.environ['PATH']}",
+        "XDG_STATE_HOME": str(home.folder / "state"),
+        "XDG_CACHE_HOME": str(home.folder / "cache"),
+    }
     done = neovim("-c", f"luafile {driver}", cwd=home.folder, env={**home.environment, **folders})
     assert answers.exists(), done.stdout + done.stderr
     shown = json.loads(answers.read_text("utf-8"))
@@ -70,7 +85,13 @@ def test_a_program_is_debugged_in_neovim(home):
     script = home.write("program.py", LOOP)
     shown = driven(home, "launch", script)
     first = shown["first"]
-    assert (first["name"], first["line"], first["cursor"], first["path"], first["thread"]) == ("scale", 5, 5, str(script), "MainThread")
+    assert (first["name"], first["line"], first["cursor"], first["path"], first["thread"]) == (
+        "scale",
+        5,
+        5,
+        str(script),
+        "MainThread",
+    )
     assert first["frames"] == ["scale:5", "<module>:10"] and first["locals"]["step"] == "3"
     assert shown["evaluated"] == "6" and "ZeroDivisionError" in shown["refused"]
     assert shown["set"] == "0.75" and shown["completed"] == "append"
@@ -78,7 +99,9 @@ def test_a_program_is_debugged_in_neovim(home):
     assert after["line"] == 6 and after["cursor"] == 6 and after["locals"]["sigma"] == "0.75"
     assert shown["caller"]["cursor"] == 10 and shown["caller"]["locals"]["step"] == "3"
     assert shown["after_out"]["name"] == "<module>" and shown["after_out"]["locals"]["values"].endswith("0.75")
-    assert shown["again"]["frames"] == first["frames"] and shown["again"]["locals"]["step"] == "3", "after a restart it stops there again"
+    assert shown["again"]["frames"] == first["frames"] and shown["again"]["locals"]["step"] == "3", (
+        "after a restart it stops there again"
+    )
     assert shown["exit_code"] == 0
     assert "6 steps" in shown["repl"] and "at 0" in shown["repl"] and "at 3" in shown["repl"]
     assert not [note for note in shown["notes"] if "Error" in note or "error" in note], shown["notes"]
@@ -93,7 +116,9 @@ def test_a_running_program_is_paused_and_ended_from_neovim(home):
 
 def test_a_tensor_is_hovered_over_and_shown_as_a_picture_in_neovim(home):
     pytest.importorskip("numpy")
-    script = home.write("program.py", "import numpy\nx = numpy.arange(12, dtype='float32').reshape(3, 4)\nprint('ready')\n")
+    script = home.write(
+        "program.py", "import numpy\nx = numpy.arange(12, dtype='float32').reshape(3, 4)\nprint('ready')\n"
+    )
     shown = driven(home, "tensor", script)
     assert shown["first"]["locals"]["x"].startswith("numpy float32[3, 4]")
     assert "max 11" in shown["hover"]

@@ -50,9 +50,25 @@ def home(tmp_path):
 
 
 def test_a_program_that_speaks_for_its_agent_ends_no_service(home):
-    home.debug("start", "--python", home.python, "--run", home.write("speaks.py", SPEAKS_FOR_ITS_AGENT), "--max-wait", "1", check=False)
+    home.debug(
+        "start",
+        "--python",
+        home.python,
+        "--run",
+        home.write("speaks.py", SPEAKS_FOR_ITS_AGENT),
+        "--max-wait",
+        "1",
+        check=False,
+    )
     pid = home.service()["pid"]
-    for words in (("pause", "--max-wait", "1"), ("continue", "--max-wait", "0.2"), ("next", "--max-wait", "0.2"), ("continue", "--max-wait", "0.2"), ("eval", "1+1"), ("status",)):
+    for words in (
+        ("pause", "--max-wait", "1"),
+        ("continue", "--max-wait", "0.2"),
+        ("next", "--max-wait", "0.2"),
+        ("continue", "--max-wait", "0.2"),
+        ("eval", "1+1"),
+        ("status",),
+    ):
         home.run("--json", "debug", *words, check=False)  # whatever it says, in the program's name
     for after in range(3):
         home.run("--json", "debug", "continue", "--max-wait", "0.1", check=False)
@@ -62,7 +78,16 @@ def test_a_program_that_speaks_for_its_agent_ends_no_service(home):
 
 
 def test_its_events_are_numbered_and_named_by_the_service(home):
-    home.debug("start", "--python", home.python, "--run", home.write("speaks.py", SPEAKS_FOR_ITS_AGENT), "--max-wait", "1", check=False)
+    home.debug(
+        "start",
+        "--python",
+        home.python,
+        "--run",
+        home.write("speaks.py", SPEAKS_FOR_ITS_AGENT),
+        "--max-wait",
+        "1",
+        check=False,
+    )
     connection = http.client.HTTPConnection("127.0.0.1", home.service()["port"], timeout=60)
     connection.request("GET", "/v1/debug/events", headers={"Authorization": f"Bearer {home.token()}"})
     answer = connection.getresponse()
@@ -75,7 +100,11 @@ def test_its_events_are_numbered_and_named_by_the_service(home):
         elif line.startswith("data: "):
             numbers.append(json.loads(line.removeprefix("data: "))["number"])
     connection.close()
-    assert numbers == sorted(set(numbers)) and "exited" not in kinds and "x\\x0aevent: exited\\x0adata: {}\\x0a\\x0a" in kinds, kinds
+    assert (
+        numbers == sorted(set(numbers))
+        and "exited" not in kinds
+        and "x\\x0aevent: exited\\x0adata: {}\\x0a\\x0a" in kinds
+    ), kinds
     home.run("debug", "terminate", "--force", check=False)
 
 
@@ -83,7 +112,9 @@ def test_its_events_are_numbered_and_named_by_the_service(home):
 def test_a_program_that_heeds_nothing_is_ended_all_the_same(home, native):
     if native:
         home.environment["LOCKSTEP_AGENT_NATIVE"] = native
-    script = home.write("deaf.py", """import signal, time
+    script = home.write(
+        "deaf.py",
+        """import signal, time
 for one in (signal.SIGINT, signal.SIGTERM):
     signal.signal(one, signal.SIG_IGN)
 print("deaf", flush=True)
@@ -93,7 +124,8 @@ while True:
             time.sleep(0.01)
     except BaseException:
         pass
-""")
+""",
+    )
     pid = home.start(script)["pid"]
     home.debug("continue", "--max-wait", "0")
     wait_until(lambda: "deaf" in home.run("debug", "log").stdout)

@@ -64,11 +64,16 @@ def test_a_module_with_its_own_arguments(home):
 
 def test_the_program_has_its_own_environment_folder_and_python(home):
     (home.folder / "elsewhere").mkdir()
-    script = home.write("looks.py", "import os, sys\nprint(os.environ['COLOUR'], os.getcwd(), sys.executable, sorted(k for k in os.environ if k.startswith('LOCKSTEP_AGENT')))\n")
+    script = home.write(
+        "looks.py",
+        "import os, sys\nprint(os.environ['COLOUR'], os.getcwd(), sys.executable, sorted(k for k in os.environ if k.startswith('LOCKSTEP_AGENT')))\n",
+    )
     home.start(script, options=["--run", "--env", "COLOUR=green", "--cwd", "elsewhere"])
     home.debug("wait")
     assert home.debug("log")["lines"] == [f"green {home.folder / 'elsewhere'} {sys.executable} []"]
-    home.environment["VIRTUAL_ENV"] = str(pathlib.Path(sys.prefix))  # the active environment, where no --python is given
+    home.environment["VIRTUAL_ENV"] = str(
+        pathlib.Path(sys.prefix)
+    )  # the active environment, where no --python is given
     home.debug("start", "--run", "--env", "COLOUR=blue", str(script))
     home.debug("wait")
     assert home.debug("log")["lines"][0].split()[2].startswith(sys.prefix)
@@ -77,8 +82,13 @@ def test_the_program_has_its_own_environment_folder_and_python(home):
 def test_a_missing_module_and_a_missing_name_are_told_with_what_helps(home):
     home.start(home.write("work.py", "import no_such_library_at_all\n"))
     stop = home.debug("continue")
-    assert stop["stop"]["exception"]["type"] == "ModuleNotFoundError" and f"runs in {home.python}; another: debug start --python" in stop["hint"]
-    assert home.error("eval", "nothing")["message"].endswith("NameError: name 'nothing' is not defined; try vars, which lists the names known here")
+    assert (
+        stop["stop"]["exception"]["type"] == "ModuleNotFoundError"
+        and f"runs in {home.python}; another: debug start --python" in stop["hint"]
+    )
+    assert home.error("eval", "nothing")["message"].endswith(
+        "NameError: name 'nothing' is not defined; try vars, which lists the names known here"
+    )
     assert home.error("eval", "1 +")["message"].endswith("(line 1, column 4): 1 +")
     assert home.error("stack", "--thread", "1")["message"].endswith("thread 1 is not stopped; try threads, pause")
 
@@ -94,13 +104,22 @@ def test_every_option_of_break(home):
     assert home.debug("continue")["state"] == "ended"
     breaks = {one["id"]: one for one in home.debug("breaks")["breakpoints"]}
     assert breaks[logged]["hit_count"] == 6
-    told = [entry["text"] for entry in home.debug("trace", "show", "--limit", "1000")["lines"] if entry["kind"] == "output" and entry.get("category") == "log"]
+    told = [
+        entry["text"]
+        for entry in home.debug("trace", "show", "--limit", "1000")["lines"]
+        if entry["kind"] == "output" and entry.get("category") == "log"
+    ]
     assert told == [f"n is {i}" for i in range(6)]
 
 
 def test_a_tensor_is_recorded_without_stopping(home):
     np = pytest.importorskip("numpy")
-    home.start(home.write("arrays.py", "import numpy as np\nfor i in range(3):\n    x = np.full((2, 2), i, np.float32)\n    y = x * 2\nprint('done')\n"))
+    home.start(
+        home.write(
+            "arrays.py",
+            "import numpy as np\nfor i in range(3):\n    x = np.full((2, 2), i, np.float32)\n    y = x * 2\nprint('done')\n",
+        )
+    )
     home.debug("break", "arrays.py:4", "--capture", "x_before=x")
     assert home.debug("continue")["state"] == "ended"
     found = sorted((home.home / "runs").glob("*/tensors/x_before*.npy"))
@@ -138,7 +157,10 @@ def test_looking_at_any_frame_and_thread(home):
     thread = stopped["stop"]["thread"]["id"]
     assert value(home, "y") == 4 and value(home, "name", "--frame", "1") == "abc"
     assert value(home, "name", "--frame", "1", "--thread", thread) == "abc"
-    assert [one["location"]["function"] for one in home.debug("stack", "--thread", thread)["frames"]][:2] == ["inner", "outer"]
+    assert [one["location"]["function"] for one in home.debug("stack", "--thread", thread)["frames"]][:2] == [
+        "inner",
+        "outer",
+    ]
     assert "worker" in {one["name"] for one in home.debug("threads")["threads"]}
     assert {one["name"] for one in home.debug("vars", "--frame", "1")["variables"]} == {"name"}
     place = home.debug("location")
@@ -173,7 +195,10 @@ def test_many_lines_are_evaluated_and_the_last_value_is_the_answer(home):
     error = home.error("eval", "1 / 0")
     assert "ZeroDivisionError" in error["message"]
     assert "SyntaxError" in home.error("eval", "1 +")["message"] or "syntax" in home.error("eval", "1 +")["message"]
-    assert "timeout" in home.error("eval", "while True: pass", "--timeout", "0.3")["message"] or "interrupted" in home.error("eval", "while True: pass", "--timeout", "0.3")["message"]
+    assert (
+        "timeout" in home.error("eval", "while True: pass", "--timeout", "0.3")["message"]
+        or "interrupted" in home.error("eval", "while True: pass", "--timeout", "0.3")["message"]
+    )
     assert value(home, "n") == 0  # it stands where it stood
 
 
@@ -222,7 +247,12 @@ def test_starting_reads_no_library_and_waits_for_nothing(home):
 
 
 def test_exit_leaves_no_session_behind(home):
-    home.start(home.write("leaves.py", "import sys\nfrom lockstep import debug_checkpoint\ndebug_checkpoint('a', skip=True)\nsys.exit(5)\n"))
+    home.start(
+        home.write(
+            "leaves.py",
+            "import sys\nfrom lockstep import debug_checkpoint\ndebug_checkpoint('a', skip=True)\nsys.exit(5)\n",
+        )
+    )
     assert home.debug("continue")["end"]["how"] == "sys_exit"
     assert home.debug("sessions")["live"] == 0
 
@@ -251,7 +281,11 @@ def test_clear_and_files_answer_after_the_end(home):
 
 
 def test_tensors_in_tuples_show_their_values(home):
-    home.start(home.write("pair.py", "import numpy\npair = numpy.arange(4.0), {'inside': numpy.full((2, 3), 7.0)}\nprint('end')\n"))
+    home.start(
+        home.write(
+            "pair.py", "import numpy\npair = numpy.arange(4.0), {'inside': numpy.full((2, 3), 7.0)}\nprint('end')\n"
+        )
+    )
     home.debug("break", "pair.py:3")
     home.debug("continue")
     shown = home.run("debug", "eval", "pair").stdout

@@ -48,7 +48,11 @@ def value(home, expression, **more):
 
 def test_a_session_from_start_to_end(home, request):
     began = home.call_started(home.write("work.py", WORK))
-    assert began["python"].startswith(request.node.callspec.id) and began["native"] is True and began["stop"]["reason"] == "entry"
+    assert (
+        began["python"].startswith(request.node.callspec.id)
+        and began["native"] is True
+        and began["stop"]["reason"] == "entry"
+    )
     home.call("debug/break", where="scale", once=True)
     home.call("debug/break", where="work.py:5", **{"if": "step == 2"})
     assert line(home.call("debug/continue")) == 4  # the function, once
@@ -66,7 +70,10 @@ def test_a_session_from_start_to_end(home, request):
 
 
 def test_an_uncaught_exception_and_a_crash(home):
-    script = home.write("ends.py", "import sys\ndef inner(x):\n    y = x + 1\n    if y > 5: __import__('ctypes').string_at(0)\n    raise ValueError('bad')\ninner(int(sys.argv[1]))\n")
+    script = home.write(
+        "ends.py",
+        "import sys\ndef inner(x):\n    y = x + 1\n    if y > 5: __import__('ctypes').string_at(0)\n    raise ValueError('bad')\ninner(int(sys.argv[1]))\n",
+    )
     home.call_started(script, arguments=["4"], run=True)
     stopped = home.get("debug/wait")
     assert stopped["stop"]["reason"] == "exception" and line(stopped) == 5 and value(home, "y") == 5
@@ -74,7 +81,9 @@ def test_an_uncaught_exception_and_a_crash(home):
     assert (ended["how"], ended["exit_code"], ended["location"]["line"]) == ("exception", 1, 5)
     home.call_started(script, arguments=["5"], run=True)
     ended = home.get("debug/wait")["end"]
-    assert (ended["how"], ended["signal"]) == ("signal", "SIGSEGV") and any(one["line"] == 4 for one in [ended["location"], *ended["stack"]])
+    assert (ended["how"], ended["signal"]) == ("signal", "SIGSEGV") and any(
+        one["line"] == 4 for one in [ended["location"], *ended["stack"]]
+    )
 
 
 def test_a_pause_calls_counted_and_an_end(home):
@@ -82,7 +91,10 @@ def test_a_pause_calls_counted_and_an_end(home):
     script = home.write("spin.py", "import busy\nn = 0\nwhile n >= 0:\n    n = busy.f(n)\nprint('out')\n")
     home.call_started(script, run=True)
     assert home.call("debug/pause")["stop"]["reason"] == "pause"
-    assert home.get("debug/files", filter="busy")["calls_counted"] is False and home.call("debug/count")["calls_counted"] is True
+    assert (
+        home.get("debug/files", filter="busy")["calls_counted"] is False
+        and home.call("debug/count")["calls_counted"] is True
+    )
     assert home.call("debug/continue", max_wait=0.2)["state"] == "running"
     wait_until(lambda: any(file["calls"] > 100 for file in home.get("debug/files", filter="busy")["files"]))
     home.call("debug/pause")

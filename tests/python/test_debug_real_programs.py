@@ -1,7 +1,6 @@
 """Mistakes that cost days in real torch and MLX programs: each must be one command."""
 
 import pathlib
-import sys
 
 import pytest
 from debug_service import PROGRAM, Home
@@ -59,7 +58,10 @@ def test_a_silent_crash_before_the_breakpoint(home):
 
 def test_mlx_arrays_are_evaluated_before_they_are_shown(home):
     pytest.importorskip("mlx.core")
-    script = home.write("lazy.py", "import mlx.core as mx\nx = mx.arange(12).reshape(3, 4).astype(mx.float32)\ny = (x * 2).sum(axis=0)\nprint('lazy')\n")
+    script = home.write(
+        "lazy.py",
+        "import mlx.core as mx\nx = mx.arange(12).reshape(3, 4).astype(mx.float32)\ny = (x * 2).sum(axis=0)\nprint('lazy')\n",
+    )
     home.start(script)
     home.debug("break", "lazy.py:4")
     assert home.debug("continue")["stop"]["location"]["line"] == 4
@@ -73,10 +75,16 @@ def test_mlx_arrays_are_evaluated_before_they_are_shown(home):
 
 def test_the_sigma_that_was_not_there(home):
     pytest.importorskip("mlx.core")
-    script = home.write("sigmas.py", "import mlx.core as mx\nsigmas = mx.ones((1000,))\nbad = sigmas[1000]\nprint('went on')\n")
+    script = home.write(
+        "sigmas.py", "import mlx.core as mx\nsigmas = mx.ones((1000,))\nbad = sigmas[1000]\nprint('went on')\n"
+    )
     home.start(script, options=["--run", "--check-bounds"])
     home.debug("wait")
-    found = [line for line in home.debug("trace", "show", "--limit", "100")["lines"] if line["kind"] == "output" and line.get("category") == "bounds"]
+    found = [
+        line
+        for line in home.debug("trace", "show", "--limit", "100")["lines"]
+        if line["kind"] == "output" and line.get("category") == "bounds"
+    ]
     assert found and "1000" in found[0]["text"] and found[0]["location"]["line"] == 3
 
 

@@ -73,8 +73,19 @@ def test_the_next_service_takes_the_program_over(home):
     ended = home.debug("wait")
     assert ended["state"] == "ended" and (ended["end"]["how"], ended["end"]["exit_code"]) == ("sys_exit", 3)
     lines = trace_of(began)
-    assert [line["text"] for line in lines if line["kind"] == "output" and line["source"] == "service"] == ["before", "after", "done"]
-    assert [line["kind"] for line in lines][-1] == "end" and {"start", "stop", "breakpoint", "resume", "exit", "adopted"} <= {line["kind"] for line in lines}
+    assert [line["text"] for line in lines if line["kind"] == "output" and line["source"] == "service"] == [
+        "before",
+        "after",
+        "done",
+    ]
+    assert [line["kind"] for line in lines][-1] == "end" and {
+        "start",
+        "stop",
+        "breakpoint",
+        "resume",
+        "exit",
+        "adopted",
+    } <= {line["kind"] for line in lines}
     to = home.folder / "trace.json"
     home.debug("trace", "export", "--to", to)
     assert json.loads(to.read_text())["output"] == ["before", "after", "done"]
@@ -140,7 +151,11 @@ def test_another_process_of_the_same_number_is_left_alone(home):
 
 
 def test_a_damaged_record_does_not_stop_the_service(home):
-    for name, text in (("20260101-000000-torn", "{"), ("20260101-000001-list", "[]"), ("20260101-000002-odd", '{"state": 5, "pid": "x", "request": []}')):
+    for name, text in (
+        ("20260101-000000-torn", "{"),
+        ("20260101-000001-list", "[]"),
+        ("20260101-000002-odd", '{"state": 5, "pid": "x", "request": []}'),
+    ):
         folder = home.home / "sessions" / name
         folder.mkdir(parents=True)
         (folder / "session.json").write_text(text)
@@ -187,7 +202,9 @@ def test_a_stopped_program_is_looked_into_by_the_next_service(home):
     ended = home.debug("continue")
     assert ended["end"]["how"] == "finished" and home.debug("log")["lines"] == ["total 1050"]
     kinds = [line["kind"] for line in trace_of(began)]
-    assert kinds.count("adopted") == kinds.count("reconnected") == 2 and kinds.count("start") == 1 and kinds[-1] == "end"
+    assert (
+        kinds.count("adopted") == kinds.count("reconnected") == 2 and kinds.count("start") == 1 and kinds[-1] == "end"
+    )
 
 
 def test_a_breakpoint_holds_while_there_is_no_service(home):
@@ -197,7 +214,11 @@ def test_a_breakpoint_holds_while_there_is_no_service(home):
     wait_until(lambda: trace_of(began)[-1]["kind"] == "stop")
     assert pathlib.Path(began["output"]).read_text() == "before\nafter\n"
     waited = home.debug("wait")
-    assert waited["state"] == "stopped" and waited["stop"]["location"]["line"] == 11 and waited["stop"]["reason"] == "breakpoint"
+    assert (
+        waited["state"] == "stopped"
+        and waited["stop"]["location"]["line"] == 11
+        and waited["stop"]["reason"] == "breakpoint"
+    )
     assert home.debug("continue")["end"]["how"] == "sys_exit"
     assert home.debug("log")["lines"] == ["before", "after", "done"]
 
@@ -221,7 +242,10 @@ def test_several_sessions_come_back_and_the_last_is_the_default(home):
         home.start(home.write("inside.py", INSIDE), options=["--name", name])
     home.debug("next", "--session", "one")
     kill_service(home)
-    assert {(one["session"], one["state"]) for one in home.debug("sessions")["sessions"]} == {("one", "stopped"), ("two", "stopped")}
+    assert {(one["session"], one["state"]) for one in home.debug("sessions")["sessions"]} == {
+        ("one", "stopped"),
+        ("two", "stopped"),
+    }
     assert home.debug("status")["session"] == "two"
     assert home.debug("location", "--session", "one")["location"]["line"] == 5
     assert home.debug("next", "--session", "one")["stop"]["reason"] == "step"
@@ -254,7 +278,9 @@ def test_who_does_not_know_the_token_is_not_let_in(home):
 
 def lost_before_it_called(home, *options):
     """A program whose Python was still starting when its service was killed; its session's folder."""
-    slow = home.write("slow_python", f"#!/bin/sh\nwhile [ ! -e start ]; do sleep 0.01; done\nexec {sys.executable} \"$@\"\n")
+    slow = home.write(
+        "slow_python", f'#!/bin/sh\nwhile [ ! -e start ]; do sleep 0.01; done\nexec {sys.executable} "$@"\n'
+    )
     slow.chmod(0o755)
     home.ensure()
     asks = subprocess.Popen([PROGRAM, "debug", "start", "--python", str(slow), *options, str(home.write("inside.py", INSIDE))], cwd=home.folder,

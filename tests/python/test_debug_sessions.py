@@ -49,7 +49,10 @@ def test_a_session_from_start_to_end(home):
     assert made["state"] in ("verified", "pending") and made["line"] == 4
     stopped = home.debug("continue")
     assert stopped["state"] == "stopped" and stopped["stop"]["reason"] == "breakpoint" and line(stopped) == 4
-    assert stopped["stop"]["code"]["lines"][stopped["stop"]["code"]["current"] - stopped["stop"]["code"]["first"]].strip() == "result = n * 2"
+    assert (
+        stopped["stop"]["code"]["lines"][stopped["stop"]["code"]["current"] - stopped["stop"]["code"]["first"]].strip()
+        == "result = n * 2"
+    )
     assert home.debug("eval", "n")["value"]["value"] == 3
     assert "result" not in [v["name"] for v in home.debug("vars")["variables"]]  # the line has not run yet
     frames = home.debug("stack")["frames"]
@@ -74,7 +77,18 @@ def test_every_word_is_said_on_a_terminal_too(home):
     assert "-> " in home.run("debug", "continue").stdout
     assert "0" in home.run("debug", "eval", "i").stdout
     assert "total" in home.run("debug", "vars").stdout
-    for words in (["stack"], ["location"], ["source"], ["status"], ["breaks"], ["threads"], ["files"], ["sessions"], ["trace", "show"], ["log"]):
+    for words in (
+        ["stack"],
+        ["location"],
+        ["source"],
+        ["status"],
+        ["breaks"],
+        ["threads"],
+        ["files"],
+        ["sessions"],
+        ["trace", "show"],
+        ["log"],
+    ):
         assert home.run("debug", *words).returncode == 0
     assert "ended" in home.run("debug", "terminate").stdout
 
@@ -97,7 +111,12 @@ def test_paths_are_normalised(home, spelling):
     script = home.write("deep/er/count.py", COUNT)
     (home.folder / "link").symlink_to(home.folder / "deep")
     home.start(script)
-    where = {"relative": "deep/er/count.py", "absolute": str(script), "symlink": str(home.folder / "link/er/count.py"), "end of path": "er/count.py"}[spelling]
+    where = {
+        "relative": "deep/er/count.py",
+        "absolute": str(script),
+        "symlink": str(home.folder / "link/er/count.py"),
+        "end of path": "er/count.py",
+    }[spelling]
     home.debug("break", f"{where}:10")
     assert line(home.debug("continue")) == 10
 
@@ -121,7 +140,10 @@ def test_ends_are_told_apart(home, how):
     end = ended["end"]
     assert (end["how"], end["exit_code"]) == (how, code), end
     if at:
-        places = [end["location"], *end.get("stack", [])]  # a crash is placed in the innermost frame, which may be a library's
+        places = [
+            end["location"],
+            *end.get("stack", []),
+        ]  # a crash is placed in the innermost frame, which may be a library's
         assert any(place["line"] == at and place["file"].endswith("ends.py") for place in places), end
     assert home.debug("status")["end"]["description"] == end["description"]
     assert home.error("eval", "1")["code"] == "conflict"
@@ -201,7 +223,9 @@ def test_the_trace_has_the_fields_of_the_seeds(home):
     to = home.folder / "trace.json"
     home.debug("trace", "export", "--to", to)
     document = json.loads(to.read_text())
-    assert {"session_id", "script_path", "start_time", "end_time", "breakpoints", "steps", "total_steps"} <= set(document)
+    assert {"session_id", "script_path", "start_time", "end_time", "breakpoints", "steps", "total_steps"} <= set(
+        document
+    )
     assert document["script_path"].endswith("count.py") and document["total_steps"] == len(document["steps"]) >= 4
     stops = [step for step in document["steps"] if "call_stack" in step]
     assert {"step", "step_type", "location", "code_context", "call_stack", "variables"} <= set(stops[1])
@@ -211,7 +235,9 @@ def test_the_trace_has_the_fields_of_the_seeds(home):
 
 
 def test_programs_that_read_stdin_or_close_stdout(home):
-    home.start(home.write("reads.py", "import sys\nprint(repr(sys.stdin.read()))\nsys.stdout.close()\n"), options=["--run"])
+    home.start(
+        home.write("reads.py", "import sys\nprint(repr(sys.stdin.read()))\nsys.stdout.close()\n"), options=["--run"]
+    )
     assert home.debug("wait")["state"] == "ended"
     assert home.debug("log")["lines"][0] == "''"
     home.write("input.txt", "hello\n")
@@ -221,7 +247,10 @@ def test_programs_that_read_stdin_or_close_stdout(home):
 
 
 def test_children_end_with_the_program(home):
-    script = home.write("forks.py", "import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\nprint(child.pid, flush=True)\nchild.wait()\n")
+    script = home.write(
+        "forks.py",
+        "import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\nprint(child.pid, flush=True)\nchild.wait()\n",
+    )
     home.start(script, options=["--run"])
     wait_until(lambda: home.debug("log")["lines"])
     child = int(home.debug("log")["lines"][0])
@@ -230,7 +259,10 @@ def test_children_end_with_the_program(home):
 
 
 def test_output_is_followed(home):
-    home.start(home.write("prints.py", "import time\nfor i in range(3):\n    print('line', i)\n    time.sleep(0.05)\n"), options=["--run"])
+    home.start(
+        home.write("prints.py", "import time\nfor i in range(3):\n    print('line', i)\n    time.sleep(0.05)\n"),
+        options=["--run"],
+    )
     assert home.run("debug", "log", "--follow", "--from", "1").stdout == "line 0\nline 1\nline 2\n"
 
 
@@ -271,7 +303,9 @@ def test_a_hundred_cycles_leave_nothing_behind(home):
 def test_the_service_stops_when_idle(home):
     import subprocess
 
-    process = subprocess.Popen([PROGRAM, "serve", "--idle", "0.3"], env=home.environment, cwd=home.folder, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [PROGRAM, "serve", "--idle", "0.3"], env=home.environment, cwd=home.folder, stderr=subprocess.DEVNULL
+    )
     assert process.wait(timeout=20) == 0
     assert not (home.home / "service" / "service.json").exists() and not (home.home / "service" / "token").exists()
 
@@ -290,16 +324,31 @@ def test_a_line_without_an_end_does_not_fill_the_service(home):
     home.start(home.write("floods.py", source), options=["--run"])
     assert home.debug("wait", "--max-wait", "120")["state"] == "ended"
     first, second = home.debug("log", "--from", "1")["lines"]
-    assert first.startswith("xxx") and first.endswith("the tail") and f"{block * count + 8 - 4000} bytes" in first and second == "next line"
+    assert (
+        first.startswith("xxx")
+        and first.endswith("the tail")
+        and f"{block * count + 8 - 4000} bytes" in first
+        and second == "next line"
+    )
     assert home.debug("log")["total"] == 2
     output = [line["text"] for line in home.debug("trace", "show", "--kind", "output")["lines"]]
     assert output == [first, second]
-    peak = next(line for line in pathlib.Path(f"/proc/{service['pid']}/status").read_text().splitlines() if line.startswith("VmHWM"))
+    peak = next(
+        line
+        for line in pathlib.Path(f"/proc/{service['pid']}/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    )
     assert int(peak.split()[1]) < 100 << 10, peak  # KiB; the line alone has 256 MiB
 
 
 def test_an_unfinished_line_is_shown_and_not_counted(home):
-    home.start(home.write("bar.py", "import sys, time, pathlib\nprint('one')\nsys.stdout.write('50 %')\nsys.stdout.flush()\nwhile not pathlib.Path('go').exists():\n    time.sleep(0.01)\nsys.stdout.write(' 100 %')\n"), options=["--run"])
+    home.start(
+        home.write(
+            "bar.py",
+            "import sys, time, pathlib\nprint('one')\nsys.stdout.write('50 %')\nsys.stdout.flush()\nwhile not pathlib.Path('go').exists():\n    time.sleep(0.01)\nsys.stdout.write(' 100 %')\n",
+        ),
+        options=["--run"],
+    )
     wait_until(lambda: home.debug("log").get("unfinished") == "50 %")
     log = home.debug("log")
     assert log["lines"] == ["one"] and log["total"] == 1 and log["next"] == 2
@@ -329,14 +378,19 @@ def test_a_thousand_breakpoints(home):
 def test_files_that_ran_and_how_often(home):
     home.write("lib/busy.py", "def f(n):\n    return n\n\ndef idle():\n    return 0\n")
     home.write("lib/unused.py", "def g():\n    return 1\n")
-    script = home.write("main.py", "import sys, threading\nsys.path.insert(0, 'lib')\nimport busy\nfor i in range(300):\n    busy.f(i)\nthread = threading.Thread(target=lambda: [busy.f(i) for i in range(50)])\nthread.start()\nthread.join()\nlast = 1\n")
+    script = home.write(
+        "main.py",
+        "import sys, threading\nsys.path.insert(0, 'lib')\nimport busy\nfor i in range(300):\n    busy.f(i)\nthread = threading.Thread(target=lambda: [busy.f(i) for i in range(50)])\nthread.start()\nthread.join()\nlast = 1\n",
+    )
     home.start(script, options=["--count-calls"])
     home.debug("break", "main.py:9")
     home.debug("continue")
     found = home.debug("files")
     assert found["calls_counted"] is True
     files = {pathlib.Path(one["file"]).name: one for one in found["files"]}
-    assert files["busy.py"]["calls"] == 351 and files["busy.py"]["functions_run"] == 1, files  # the module's own code is a call too
+    assert files["busy.py"]["calls"] == 351 and files["busy.py"]["functions_run"] == 1, (
+        files
+    )  # the module's own code is a call too
     assert "unused.py" not in files
     assert found["files"][0]["file"].endswith("busy.py")  # the busiest first
     text = home.run("debug", "files", "--filter", "busy").stdout
@@ -345,7 +399,12 @@ def test_files_that_ran_and_how_often(home):
     assert home.debug("files", "--filter", "busy")["files"][0]["calls"] == 351  # known after the end
     home.start(script)
     hint = home.debug("files")["hint"]
-    assert "debug count" in hint and "--count-calls" in hint and hint in home.run("debug", "files").stdout and home.debug("files")["calls_counted"] is False
+    assert (
+        "debug count" in hint
+        and "--count-calls" in hint
+        and hint in home.run("debug", "files").stdout
+        and home.debug("files")["calls_counted"] is False
+    )
     assert home.debug("count")["calls_counted"] is True
     home.debug("break", "main.py:6")
     home.debug("continue")
@@ -365,5 +424,11 @@ def test_which_files_ran_is_known_after_the_end(home):
     found = home.debug("files")
     assert [pathlib.Path(one["file"]).name for one in found["files"] if not one["library"]] == ["main.py", "busy.py"]
     assert found["calls_counted"] is False and "--count-calls" in found["hint"]
-    assert home.debug("files", "--filter", "busy")["total"] == 1 and home.debug("files", "--filter", "unused")["total"] == 0
-    assert home.run("debug", "files", "--filter", "busy").stdout.splitlines()[1].split() == ["-", str(home.folder / "lib" / "busy.py")]
+    assert (
+        home.debug("files", "--filter", "busy")["total"] == 1
+        and home.debug("files", "--filter", "unused")["total"] == 0
+    )
+    assert home.run("debug", "files", "--filter", "busy").stdout.splitlines()[1].split() == [
+        "-",
+        str(home.folder / "lib" / "busy.py"),
+    ]

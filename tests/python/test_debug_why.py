@@ -28,7 +28,9 @@ def cause(home, id, name):
 def test_the_file_was_never_executed_and_here_are_those_of_its_name(home):
     home.write("old/model.py", "def forward():\n    return 1\n")
     used = home.write("new/model.py", "def forward():\n    return 2\n")
-    home.start(home.write("main.py", "import sys\nsys.path.insert(0, 'new')\nimport model\nmodel.forward()\nlast = 1\n"))
+    home.start(
+        home.write("main.py", "import sys\nsys.path.insert(0, 'new')\nimport model\nmodel.forward()\nlast = 1\n")
+    )
     id = home.debug("break", "old/model.py:2")["breakpoint"]["id"]
     home.debug("break", "main.py:5")
     assert home.debug("continue")["stop"]["location"]["line"] == 5
@@ -42,11 +44,16 @@ def test_another_copy_is_imported_and_this_installs_yours(home):
         home.write(f"{folder}/diffuse/__init__.py", "")
         home.write(f"{folder}/diffuse/model.py", "def forward(x):\n    return x * 2\n")
     home.write("clone/pyproject.toml", "[project]\nname = 'diffuse'\n")
-    home.start(home.write("main.py", "from diffuse.model import forward\nforward(2)\n"), options=["--env", f"PYTHONPATH={home.folder / 'site-packages'}"])
+    home.start(
+        home.write("main.py", "from diffuse.model import forward\nforward(2)\n"),
+        options=["--env", f"PYTHONPATH={home.folder / 'site-packages'}"],
+    )
     id = home.debug("break", "clone/diffuse/model.py:2")["breakpoint"]["id"]
     assert home.debug("continue")["state"] == "ended"
     copy = cause(home, id, "other_copy")
-    assert copy["imported"] == str(home.folder / "site-packages/diffuse/model.py") and copy["asked"] == str(home.folder / "clone/diffuse/model.py")
+    assert copy["imported"] == str(home.folder / "site-packages/diffuse/model.py") and copy["asked"] == str(
+        home.folder / "clone/diffuse/model.py"
+    )
     assert copy["command"].endswith(f"-m pip install -e {home.folder / 'clone'}")
 
 
@@ -74,17 +81,26 @@ def test_the_condition_was_false_so_many_times(home):
 
 
 def test_the_program_ended_first_with_this_exception_at_this_line(home):
-    home.start(home.write("main.py", "def load():\n    raise KeyError('transformer.weight')\n\nload()\nprint('never')\n"), options=["--on-exception", "end"])
+    home.start(
+        home.write("main.py", "def load():\n    raise KeyError('transformer.weight')\n\nload()\nprint('never')\n"),
+        options=["--on-exception", "end"],
+    )
     id = home.debug("break", "main.py:5")["breakpoint"]["id"]
     assert home.debug("continue")["state"] == "ended"
     ended = cause(home, id, "ended_first")
-    assert ended["exception"]["type"] == "KeyError" and ended["location"]["line"] == 2 and ended["location"]["file"] == str(home.folder / "main.py")
+    assert (
+        ended["exception"]["type"] == "KeyError"
+        and ended["location"]["line"] == 2
+        and ended["location"]["file"] == str(home.folder / "main.py")
+    )
     text = home.run("debug", "why", id).stdout
     assert "KeyError" in text and "main.py:2" in text
 
 
 def test_a_killed_program_ended_first_too(home):
-    began = home.start(home.write("main.py", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\nprint('never')\n"))
+    began = home.start(
+        home.write("main.py", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\nprint('never')\n")
+    )
     id = home.debug("break", "main.py:3")["breakpoint"]["id"]
     assert home.debug("continue")["end"]["how"] == "killed", began
     assert cause(home, id, "ended_first")["how"] == "killed"

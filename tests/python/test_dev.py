@@ -14,14 +14,23 @@ COMMANDS = "setup build demo test bench fuzz clang tsan wheel deb arm64 format l
 def dev(*arguments, path=None, root=ROOT):
     environment = dict(os.environ, PATH=str(path)) if path else dict(os.environ)
     environment.pop("LOCKSTEP_SKIP_PACKAGES", None)
-    return subprocess.run([str(root / "dev"), *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [str(root / "dev"), *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 @pytest.fixture
 def tools(tmp_path):
     """A PATH with the few tools ./dev starts with, to which a test adds its stand-ins."""
     for name in "bash dirname nproc cat env head tail sed awk find xargs cmp cp grep mkdir touch chmod".split():
-        (tmp_path / name).symlink_to(subprocess.run(["which", name], capture_output=True, text=True, check=True).stdout.strip())
+        (tmp_path / name).symlink_to(
+            subprocess.run(["which", name], capture_output=True, text=True, check=True).stdout.strip()
+        )
 
     def add(name, script):
         (tmp_path / name).write_text(f"#!{tmp_path}/bash\n{script}\n")
@@ -62,7 +71,10 @@ def test_a_refused_sudo_says_what_root_must_do(tools):
     add("sudo", 'echo "sudo: $*" >&2; exit 7')
     done = dev("format", path=path)
     assert done.returncode == 3, done.stderr
-    assert "installing libpng-dev" in done.stderr and "sudo: env DEBIAN_FRONTEND=noninteractive apt-get -q update" in done.stderr
+    assert (
+        "installing libpng-dev" in done.stderr
+        and "sudo: env DEBIAN_FRONTEND=noninteractive apt-get -q update" in done.stderr
+    )
     assert done.stderr.splitlines()[-1] == "apt-get install libpng-dev"
 
 
@@ -163,10 +175,19 @@ def test_a_changed_requirement_is_installed(tools, tmp_path_factory):
     assert len((root / "pip.log").read_text()) > len(before)
 
 
-@pytest.mark.parametrize("command, lists", [("build", ["packages"]), ("fuzz", ["packages", "packages-clang"]), ("clang", ["packages", "packages-clang"]), ("tsan", ["packages", "packages-clang"]), ("arm64", ["packages", "packages-arm64"])])
+@pytest.mark.parametrize(
+    "command, lists",
+    [
+        ("build", ["packages"]),
+        ("fuzz", ["packages", "packages-clang"]),
+        ("clang", ["packages", "packages-clang"]),
+        ("tsan", ["packages", "packages-clang"]),
+        ("arm64", ["packages", "packages-arm64"]),
+    ],
+)
 def test_elsewhere_every_command_names_all_its_packages_at_once(tools, command, lists):
     path, _ = tools
     done = dev(command, path=path)
     assert done.returncode == 3 and "not Debian" in done.stderr
     wanted = [package for name in lists for package in (ROOT / f"tools/dev/{name}.txt").read_text().split()]
-    assert done.stderr.split()[-len(wanted):] == wanted
+    assert done.stderr.split()[-len(wanted) :] == wanted

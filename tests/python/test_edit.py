@@ -1,4 +1,5 @@
 """`lockstep edit` and `generate --init-image` from the command line: what they write, and what they refuse in words."""
+
 import json
 import os
 import pathlib
@@ -52,8 +53,20 @@ def refused(done, *words, status=2):
 
 
 def test_pictures_patterns_and_metadata(tmp_path, photo):
-    done = edit(tmp_path, "--input-image", photo, "--prompt", "make it blue", "--count", 2, "--seed", 5, "--output",
-                "out-{seed}.png", "--json")
+    done = edit(
+        tmp_path,
+        "--input-image",
+        photo,
+        "--prompt",
+        "make it blue",
+        "--count",
+        2,
+        "--seed",
+        5,
+        "--output",
+        "out-{seed}.png",
+        "--json",
+    )
     assert done.returncode == 0, done.stderr
     images = json.loads(done.stdout)["images"]
     assert [one["file"] for one in images] == ["out-5.png", "out-6.png"]
@@ -63,7 +76,9 @@ def test_pictures_patterns_and_metadata(tmp_path, photo):
 
 
 def test_layers_are_pictures_with_alpha(tmp_path, photo):
-    done = edit(tmp_path, "--input-image", photo, "--prompt", "a poster", "--layers", 2, "--output", "l.png", model=LAYERED)
+    done = edit(
+        tmp_path, "--input-image", photo, "--prompt", "a poster", "--layers", 2, "--output", "l.png", model=LAYERED
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["l-layer1.png", "l-layer2.png"]
     assert Image.open(tmp_path / "l-layer2.png").mode == "RGBA"
@@ -71,9 +86,27 @@ def test_layers_are_pictures_with_alpha(tmp_path, photo):
 
 def test_a_picture_to_start_from_is_kept_at_strength_near_zero(tmp_path, photo):
     """Few steps from the picture stay nearer to it than noise gets."""
+
     def distance(*more):
-        done = run("generate", "--model", GENERATE, "--prompt", "a", "--width", 48, "--height", 32, "--guidance", 1,
-                   "--steps", 10, "--output", "g.png", *more, cwd=tmp_path)
+        done = run(
+            "generate",
+            "--model",
+            GENERATE,
+            "--prompt",
+            "a",
+            "--width",
+            48,
+            "--height",
+            32,
+            "--guidance",
+            1,
+            "--steps",
+            10,
+            "--output",
+            "g.png",
+            *more,
+            cwd=tmp_path,
+        )
         assert done.returncode == 0, done.stderr
         return np.asarray(Image.open(tmp_path / "g.png").convert("RGB")).astype(int)
 
@@ -84,16 +117,28 @@ def test_a_picture_to_start_from_is_kept_at_strength_near_zero(tmp_path, photo):
 
 
 def test_the_folder_says_which_command_fits(tmp_path, photo):
-    refused(run("generate", "--model", EDIT, "--prompt", "a", cwd=tmp_path), "QwenImageEditPlusPipeline", "lockstep edit")
-    refused(edit(tmp_path, "--input-image", photo, "--prompt", "a", model=GENERATE), "QwenImagePipeline", "lockstep generate")
-    refused(edit(tmp_path, "--input-image", photo, "--prompt", "a", "--layers", 2), "--layers", "QwenImageLayeredPipeline")
+    refused(
+        run("generate", "--model", EDIT, "--prompt", "a", cwd=tmp_path), "QwenImageEditPlusPipeline", "lockstep edit"
+    )
+    refused(
+        edit(tmp_path, "--input-image", photo, "--prompt", "a", model=GENERATE),
+        "QwenImagePipeline",
+        "lockstep generate",
+    )
+    refused(
+        edit(tmp_path, "--input-image", photo, "--prompt", "a", "--layers", 2), "--layers", "QwenImageLayeredPipeline"
+    )
     unknown = folder_of_class(tmp_path, EDIT, "QwenImageNextPipeline")
-    refused(edit(tmp_path, "--input-image", photo, "--prompt", "a", model=unknown), "QwenImageNextPipeline",
-            "QwenImageEditPlusPipeline")
+    refused(
+        edit(tmp_path, "--input-image", photo, "--prompt", "a", model=unknown),
+        "QwenImageNextPipeline",
+        "QwenImageEditPlusPipeline",
+    )
 
 
 def bomb(path, side=50_000):
     """A PNG that promises 2.5 billion pixels and holds a few bytes."""
+
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -111,7 +156,9 @@ def test_bad_pictures_are_refused_in_words(tmp_path, photo):
     (tmp_path / "words.png").write_text("make the circle blue")
     refused(edit(tmp_path, "--input-image", "words.png", "--prompt", "a"), "not a picture")
     Image.new("L", (30, 40), 255).save(tmp_path / "mask.png")
-    refused(edit(tmp_path, "--input-image", photo, "--mask", "mask.png", "--prompt", "a"), "another size", "61x40", "30x40")
+    refused(
+        edit(tmp_path, "--input-image", photo, "--mask", "mask.png", "--prompt", "a"), "another size", "61x40", "30x40"
+    )
     Image.new("RGB", (3000, 2)).save(tmp_path / "thin.png")
     refused(edit(tmp_path, "--input-image", "thin.png", "--prompt", "a"), "long and thin")
     refused(edit(tmp_path, *["--input-image", photo] * 17, "--prompt", "a"), "more pictures", "17")

@@ -2,6 +2,7 @@
 
 Twenty of the 240 edits of training/edit_eval.json; all of them, against the bars of the model, with LOCKSTEP_ALL_EDITS=1.
 """
+
 import json
 import os
 import pathlib
@@ -30,7 +31,20 @@ def edited(row, folder):
         Image.fromarray(picture).save(folder / f"{row['id']}-{k}.png")
         arguments += ["--input-image", folder / f"{row['id']}-{k}.png"]
     out = folder / f"{row['id']}.png"
-    done = run("edit", "--model", ROOT / "models/tiny-edit", *arguments, "--prompt", row["instruction"], "--seed", row["seed"], "--threads", 1, "--output", out)
+    done = run(
+        "edit",
+        "--model",
+        ROOT / "models/tiny-edit",
+        *arguments,
+        "--prompt",
+        row["instruction"],
+        "--seed",
+        row["seed"],
+        "--threads",
+        1,
+        "--output",
+        out,
+    )
     assert done.returncode == 0, done.stderr
     return inputs, np.array(Image.open(out).convert("RGB"))
 
@@ -41,11 +55,17 @@ def test_held_out_instructions(tmp_path):
     for row in rows:
         inputs, output = edited(row, tmp_path)
         assert output.shape == (128, 128, 3)
-        verdicts[row["id"]] = {"kind": row["kind"], "instruction": row["instruction"], **edit_check.judge(output, inputs, row)}
+        verdicts[row["id"]] = {
+            "kind": row["kind"],
+            "instruction": row["instruction"],
+            **edit_check.judge(output, inputs, row),
+        }
     one, two = ([v for v in verdicts.values() if (v["kind"] == "two") == is_two] for is_two in (False, True))
     share = lambda some, what: sum(v[what] for v in some) / len(some)  # noqa: E731
-    print(f"one picture, {len(one)}: change made {share(one, 'changed'):.1%}, rest kept {share(one, 'kept'):.1%}; "
-          f"two pictures, {len(two)}: change made {share(two, 'changed'):.1%}, rest kept {share(two, 'kept'):.1%}")
+    print(
+        f"one picture, {len(one)}: change made {share(one, 'changed'):.1%}, rest kept {share(one, 'kept'):.1%}; "
+        f"two pictures, {len(two)}: change made {share(two, 'changed'):.1%}, rest kept {share(two, 'kept'):.1%}"
+    )
     wrong = [v for v in verdicts.values() if not (v["changed"] and v["kept"])]
     if ALL:
         assert share(one, "changed") >= 0.92 and share(one, "kept") >= 0.95 and share(two, "changed") >= 0.85, wrong

@@ -9,7 +9,22 @@ from program import PROGRAM
 from recorded import ENVIRONMENT, record
 
 MODEL = pathlib.Path(__file__).resolve().parents[2] / "models" / "tiny"
-SETTINGS = ["--prompt", "a red circle", "--seed", "7", "--steps", "2", "--guidance", "3.5", "--width", "64", "--height", "96", "--dtype", "f32"]
+SETTINGS = [
+    "--prompt",
+    "a red circle",
+    "--seed",
+    "7",
+    "--steps",
+    "2",
+    "--guidance",
+    "3.5",
+    "--width",
+    "64",
+    "--height",
+    "96",
+    "--dtype",
+    "f32",
+]
 
 # Queries and keys turned in halves of the head, where Qwen-Image turns neighbours.
 HALF_SPLIT = f"""
@@ -32,7 +47,12 @@ main()
 def engine_run(tmp_path_factory):
     home = tmp_path_factory.mktemp("engine")
     command = [PROGRAM, "--home", home, "--debug", "generate", "--model", MODEL, "--negative-prompt", " ", *SETTINGS]
-    done = subprocess.run([*map(str, command), "--run-name", "ours", "--output", str(home / "ours.png")], capture_output=True, text=True, env=ENVIRONMENT)
+    done = subprocess.run(
+        [*map(str, command), "--run-name", "ours", "--output", str(home / "ours.png")],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+    )
     assert done.returncode == 0, done.stderr
     return (home / "latest" / "ours").resolve()
 
@@ -53,10 +73,14 @@ def test_the_engine_records_what_goes_into_its_modules(engine_run):
 
 
 def test_a_half_split_rotation_is_named_with_the_engine_as_the_reference(engine_run, tmp_path):
-    pytest.importorskip("diffusers", reason="diffusers is absent: there is no official pipeline to plant the mistake in")
+    pytest.importorskip(
+        "diffusers", reason="diffusers is absent: there is no official pipeline to plant the mistake in"
+    )
     port = record(tmp_path, HALF_SPLIT, "--inputs")
     assert port.done.returncode == 0, port.done.stderr
-    done = subprocess.run([PROGRAM, "compare", str(engine_run), str(port.path), "--json"], capture_output=True, text=True, env=ENVIRONMENT)
+    done = subprocess.run(
+        [PROGRAM, "compare", str(engine_run), str(port.path), "--json"], capture_output=True, text=True, env=ENVIRONMENT
+    )
     result = json.loads(done.stdout)
     assert result["verdict"] == "mismatch"
     assert result["first_divergence"]["name"].startswith("transformer.transformer_blocks.0.attn.to_")

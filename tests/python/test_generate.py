@@ -18,7 +18,9 @@ SMALL = ["--width", "32", "--height", "48", "--steps", "2"]
 
 
 def generate(*arguments, cwd, **options):
-    return subprocess.run([ENGINE, "generate", *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(
+        [ENGINE, "generate", *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=120, **options
+    )
 
 
 def refused(done, status, *words):
@@ -45,7 +47,9 @@ def test_the_picture_carries_what_made_it(tmp_path):
     assert done.returncode == 0, done.stderr
     image = pytest.importorskip("PIL.Image").open(tmp_path / "fox.png")
     assert image.size == (32, 48)
-    assert image.text["prompt"] == "a fox" and image.text["seed"] == "5" and image.text["software"].startswith("lockstep")
+    assert (
+        image.text["prompt"] == "a fox" and image.text["seed"] == "5" and image.text["software"].startswith("lockstep")
+    )
 
 
 @pytest.mark.parametrize("name", ["fox.jpg", "fox.webp"])
@@ -65,7 +69,23 @@ def test_other_formats_carry_it_as_exif(tmp_path, name):
 
 
 def test_count_counts_the_seeds_up_and_json_lists_the_files(tmp_path):
-    done = generate("--model", MODEL, "--prompt", "a", "--prompt", "b", "--count", 2, "--seed", 10, *SMALL, "--output", "x-{seed}-{index}.webp", "--json", cwd=tmp_path)
+    done = generate(
+        "--model",
+        MODEL,
+        "--prompt",
+        "a",
+        "--prompt",
+        "b",
+        "--count",
+        2,
+        "--seed",
+        10,
+        *SMALL,
+        "--output",
+        "x-{seed}-{index}.webp",
+        "--json",
+        cwd=tmp_path,
+    )
     images = json.loads(done.stdout)["images"]
     assert [i["seed"] for i in images] == [10, 11, 10, 11]
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(i["file"] for i in images)
@@ -78,7 +98,21 @@ def test_the_same_call_gives_the_same_bytes(tmp_path):
 
 
 def test_sizes_are_floored_to_16_and_said(tmp_path):
-    done = generate("--model", MODEL, "--prompt", "x", "--width", 45, "--height", 63, "--steps", 2, "--output", "x.png", cwd=tmp_path)
+    done = generate(
+        "--model",
+        MODEL,
+        "--prompt",
+        "x",
+        "--width",
+        45,
+        "--height",
+        63,
+        "--steps",
+        2,
+        "--output",
+        "x.png",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0 and "45x63 becomes 32x48" in done.stderr
 
 
@@ -122,12 +156,34 @@ def test_a_memory_limit_is_honoured_or_refused_with_the_number(tmp_path):
 
 def test_a_refusal_takes_none_of_the_memory_it_refuses(tmp_path):
     """The need of a large picture is found without taking it."""
-    command = [ENGINE, "generate", "--model", MODEL, "--prompt", "x", "--width", "4096", "--height", "4096", "--steps", "2",
-               "--dtype", "bf16", "--output", "x.png", "--memory-limit", "300MB"]
+    command = [
+        ENGINE,
+        "generate",
+        "--model",
+        MODEL,
+        "--prompt",
+        "x",
+        "--width",
+        "4096",
+        "--height",
+        "4096",
+        "--steps",
+        "2",
+        "--dtype",
+        "bf16",
+        "--output",
+        "x.png",
+        "--memory-limit",
+        "300MB",
+    ]
     # Through a small process: a child's peak begins with what the parent held when it was started.
-    measure = ("import resource, subprocess, sys; done = subprocess.run(sys.argv[1:]); "
-               "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
-    done = subprocess.run([sys.executable, "-c", measure, *map(str, command)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    measure = (
+        "import resource, subprocess, sys; done = subprocess.run(sys.argv[1:]); "
+        "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", measure, *map(str, command)], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
     status, peak_kb = map(int, done.stdout.split())
     need = int(re.search(r"at least (\d+) bytes", done.stderr).group(1))
     assert status == 3 and need > 500 << 20, done.stderr
@@ -137,13 +193,19 @@ def test_a_refusal_takes_none_of_the_memory_it_refuses(tmp_path):
 def test_a_missing_folder_and_an_unknown_class_are_named(tmp_path, model):
     refused(generate("--model", "nowhere", "--prompt", "x", cwd=tmp_path), 2, "nowhere")
     edit_json(model / "model_index.json", _class_name="StableDiffusionPipeline")
-    refused(generate("--model", model, "--prompt", "x", cwd=tmp_path), 2, "QwenImagePipeline", "StableDiffusionPipeline")
+    refused(
+        generate("--model", model, "--prompt", "x", cwd=tmp_path), 2, "QwenImagePipeline", "StableDiffusionPipeline"
+    )
 
 
 def test_a_truncated_shard_is_refused(tmp_path, model):
     shard = model / "transformer/diffusion_pytorch_model.safetensors"
     shard.write_bytes(shard.read_bytes()[:-7])
-    refused(generate("--model", model, "--prompt", "x", *SMALL, "--output", "x.png", cwd=tmp_path), 2, "diffusion_pytorch_model.safetensors")
+    refused(
+        generate("--model", model, "--prompt", "x", *SMALL, "--output", "x.png", cwd=tmp_path),
+        2,
+        "diffusion_pytorch_model.safetensors",
+    )
     assert not (tmp_path / "x.png").exists()
 
 
@@ -160,8 +222,27 @@ def test_no_memory_is_an_error_not_a_crash(tmp_path):
     import resource
 
     # Enough to start and to load, not enough for the decoder's activations at 1024x1024.
-    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))
-    done = generate("--model", MODEL, "--prompt", "x", "--width", 1024, "--height", 1024, "--steps", 2, "--threads", 1, "--output", "x.png", cwd=tmp_path, preexec_fn=limit)
+    def limit():
+        return resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))
+
+    done = generate(
+        "--model",
+        MODEL,
+        "--prompt",
+        "x",
+        "--width",
+        1024,
+        "--height",
+        1024,
+        "--steps",
+        2,
+        "--threads",
+        1,
+        "--output",
+        "x.png",
+        cwd=tmp_path,
+        preexec_fn=limit,
+    )
     refused(done, 3, "bytes to give")
     assert not list(tmp_path.iterdir())
 
@@ -170,7 +251,11 @@ def test_loading_shows_a_bar_on_a_terminal(tmp_path):
     import pty
 
     leader, follower = pty.openpty()
-    process = subprocess.Popen([ENGINE, "generate", "--model", str(MODEL), "--prompt", "x", *SMALL, "--output", "x.png"], cwd=tmp_path, stderr=follower)
+    process = subprocess.Popen(
+        [ENGINE, "generate", "--model", str(MODEL), "--prompt", "x", *SMALL, "--output", "x.png"],
+        cwd=tmp_path,
+        stderr=follower,
+    )
     os.close(follower)
     shown = b""
     with open(leader, "rb", buffering=0) as screen:
@@ -185,7 +270,22 @@ def test_loading_shows_a_bar_on_a_terminal(tmp_path):
 
 
 def test_lightning_steps_without_guidance(tmp_path):
-    done = generate("--model", MODEL, "--prompt", "x", "--width", 32, "--height", 48, "--schedule", "lightning", "--negative-prompt", " ", "--json", cwd=tmp_path)
+    done = generate(
+        "--model",
+        MODEL,
+        "--prompt",
+        "x",
+        "--width",
+        32,
+        "--height",
+        48,
+        "--schedule",
+        "lightning",
+        "--negative-prompt",
+        " ",
+        "--json",
+        cwd=tmp_path,
+    )
     image = json.loads(done.stdout)["images"][0]
     assert (image["steps"], image["guidance"]) == (8, 1)
 
@@ -200,9 +300,17 @@ def test_a_config_that_contradicts_the_weights_lists_every_key(tmp_path, model):
     done = generate("--model", model, "--prompt", "x", *SMALL, cwd=tmp_path)
     refused(done, 2, "missing", "transformer_blocks.2.attn.to_q.weight", "nearest")
     edit_json(model / "transformer/config.json", num_layers=1)
-    refused(generate("--model", model, "--prompt", "x", *SMALL, cwd=tmp_path), 2, "unused: transformer_blocks.1.attn.to_q.weight")
+    refused(
+        generate("--model", model, "--prompt", "x", *SMALL, cwd=tmp_path),
+        2,
+        "unused: transformer_blocks.1.attn.to_q.weight",
+    )
     edit_json(model / "transformer/config.json", num_layers=2, joint_attention_dim=48)
-    refused(generate("--model", model, "--prompt", "x", *SMALL, cwd=tmp_path), 2, "misshapen: txt_in.weight is [32, 32], expected [32, 48]")
+    refused(
+        generate("--model", model, "--prompt", "x", *SMALL, cwd=tmp_path),
+        2,
+        "misshapen: txt_in.weight is [32, 32], expected [32, 48]",
+    )
 
 
 def test_unsupported_variants_are_refused_by_name(tmp_path, model):
@@ -219,15 +327,41 @@ def test_ten_megabytes_of_text_are_cut_not_choked_on(tmp_path):
 def test_a_full_disk_leaves_no_half_written_picture(tmp_path):
     import resource
 
-    limit = lambda: (resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)), signal.signal(signal.SIGXFSZ, signal.SIG_IGN))
+    def limit():
+        return (
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
+        )
+
     done = generate("--model", MODEL, "--prompt", "x", *SMALL, "--output", "x.png", cwd=tmp_path, preexec_fn=limit)
     assert done.returncode == 3, done.stderr
     assert not list(tmp_path.iterdir())
 
 
 def test_an_interrupt_ends_cleanly(tmp_path):
-    process = subprocess.Popen([ENGINE, "generate", "--model", str(MODEL), "--prompt", "x", "--width", "32", "--height", "48", "--steps", "9999", "--device", "reference", "--output", "x.png"],
-                               cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [
+            ENGINE,
+            "generate",
+            "--model",
+            str(MODEL),
+            "--prompt",
+            "x",
+            "--width",
+            "32",
+            "--height",
+            "48",
+            "--steps",
+            "9999",
+            "--device",
+            "reference",
+            "--output",
+            "x.png",
+        ],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     # The handler is installed before anything else; a process that has mapped the weights is past it.
     while process.poll() is None and "safetensors" not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
         pass
@@ -241,6 +375,22 @@ def test_a_saved_noise_replaces_the_seed(tmp_path):
     numpy = pytest.importorskip("numpy")
     numpy.save(tmp_path / "noise.npy", numpy.zeros((1, 6, 64), "f4"))
     for seed in (1, 2):
-        assert generate("--model", MODEL, "--prompt", "x", *SMALL, "--seed", seed, "--latents", "noise.npy", "--output", f"{seed}.png", cwd=tmp_path).returncode == 0
+        assert (
+            generate(
+                "--model",
+                MODEL,
+                "--prompt",
+                "x",
+                *SMALL,
+                "--seed",
+                seed,
+                "--latents",
+                "noise.npy",
+                "--output",
+                f"{seed}.png",
+                cwd=tmp_path,
+            ).returncode
+            == 0
+        )
     image = pytest.importorskip("PIL.Image")
     assert image.open(tmp_path / "1.png").tobytes() == image.open(tmp_path / "2.png").tobytes()

@@ -11,7 +11,7 @@ from program import PROGRAM, ROOT
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 torch = pytest.importorskip("torch")
 
-MODEL = '''
+MODEL = """
 import torch
 from torch import nn
 torch.manual_seed(0)
@@ -30,7 +30,7 @@ with torch.no_grad():
     PLANTED
     transformer = model
     transformer(x)
-'''
+"""
 
 PLANTED = {
     "not_finite": ("model.first.weight[3, 4] = float('nan')", "first"),
@@ -39,15 +39,26 @@ PLANTED = {
     "equal_rows": ("model.first.register_forward_hook(lambda m, i, o: o[:, :1].expand_as(o).contiguous())", "first"),
     "near_overflow": ("model.half(); x = x.half(); model.first.weight.mul_(30000)", "first"),
     "denormal": ("model.second.weight.mul_(1e-39); model.second.bias.zero_()", "second"),
-    "dtype": ("model.second.register_forward_hook(lambda m, i, o: o.to(torch.bfloat16)); model.more = nn.ModuleList([nn.Linear(32, 32) for _ in range(40)]); [m(x) for m in model.more]", "second"),
+    "dtype": (
+        "model.second.register_forward_hook(lambda m, i, o: o.to(torch.bfloat16)); model.more = nn.ModuleList([nn.Linear(32, 32) for _ in range(40)]); [m(x) for m in model.more]",
+        "second",
+    ),
 }
 
 
 def examine(tmp_path, script, *options, status):
     (tmp_path / "model.py").write_text(script)
-    recorded = subprocess.run([PROGRAM, "--home", tmp_path / "home", "record", "--inputs", *options, "--", sys.executable, "model.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    recorded = subprocess.run(
+        [PROGRAM, "--home", tmp_path / "home", "record", "--inputs", *options, "--", sys.executable, "model.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert recorded.returncode == 0, recorded.stderr
-    done = subprocess.run([PROGRAM, "--home", tmp_path / "home", "--json", "health", "latest"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [PROGRAM, "--home", tmp_path / "home", "--json", "health", "latest"], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == status, done.stdout + done.stderr
     return json.loads(done.stdout), recorded
 
@@ -70,8 +81,32 @@ def test_nothing_is_said_of_a_healthy_model(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_nothing_is_said_of_the_engine(tmp_path, dtype):
-    subprocess.run([PROGRAM, "--home", tmp_path, "--debug", "generate", "--model", ROOT / "models" / "tiny", "--dtype", dtype, "--prompt", "a red circle", "--steps", "2", "--width", "64", "--height", "64", "--output", tmp_path / "x.png"],
-                   check=True, capture_output=True, timeout=120)
+    subprocess.run(
+        [
+            PROGRAM,
+            "--home",
+            tmp_path,
+            "--debug",
+            "generate",
+            "--model",
+            ROOT / "models" / "tiny",
+            "--dtype",
+            dtype,
+            "--prompt",
+            "a red circle",
+            "--steps",
+            "2",
+            "--width",
+            "64",
+            "--height",
+            "64",
+            "--output",
+            tmp_path / "x.png",
+        ],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
     done = subprocess.run([PROGRAM, "--home", tmp_path, "health", "latest"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "healthy" in done.stdout, done.stdout
 
@@ -100,7 +135,13 @@ with torch.no_grad():
 def watched(tmp_path, source):
     (tmp_path / "port.py").write_text(source)
     home = ["--home", tmp_path / "home"]
-    done = subprocess.run([PROGRAM, *home, "record", "--health", "--inputs", "--", sys.executable, "port.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [PROGRAM, *home, "record", "--health", "--inputs", "--", sys.executable, "port.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert done.returncode == 0, done.stderr
     shown = subprocess.run([PROGRAM, *home, "--json", "health", "latest"], capture_output=True, text=True)
     answer = json.loads(shown.stdout)
@@ -110,14 +151,22 @@ def watched(tmp_path, source):
 
 
 def test_heads_by_entropy_and_sink(tmp_path):
-    named = ATTENTION.replace("scaled_dot_product_attention(q, k, v)", "scaled_dot_product_attention(key=k, value=v, query=q)")
+    named = ATTENTION.replace(
+        "scaled_dot_product_attention(q, k, v)", "scaled_dot_product_attention(key=k, value=v, query=q)"
+    )
     answer, _ = watched(tmp_path, named.replace("PLANTED", "q[:, 2] *= 40"))
     (attention,) = answer["attention"]
-    assert answer["findings"] == [] and attention["q"] == [1, 4, 24, 8] and attention["axes"] == ["batch", "heads", "tokens", "head size"]
+    assert (
+        answer["findings"] == []
+        and attention["q"] == [1, 4, 24, 8]
+        and attention["axes"] == ["batch", "heads", "tokens", "head size"]
+    )
     entropy = [head["entropy"] for head in attention["heads"]]
     assert len(entropy) == 4 and entropy[2] < 0.6 < min(entropy[:2] + entropy[3:]) <= 1
     assert all(0 <= head["sink"] <= 1 for head in attention["heads"])
-    shown = subprocess.run([PROGRAM, "--home", tmp_path / "home", "health", "--attention", "latest"], capture_output=True, text=True).stdout
+    shown = subprocess.run(
+        [PROGRAM, "--home", tmp_path / "home", "health", "--attention", "latest"], capture_output=True, text=True
+    ).stdout
     assert "[batch, heads, tokens, head size]" in shown and "Attention" in shown
 
 
@@ -125,7 +174,11 @@ def test_heads_by_entropy_and_sink(tmp_path):
     "planted, check, words",
     [
         ("q = q * torch.tensor([1.0, 0.0, 1.0, 1.0]).view(1, 4, 1, 1)", "uniform_head", "head 1 of 4"),
-        ("k[:, 3, 5] = q[:, 3].mean(-2) * 0; k[:, 3, 5] = 1e6; q[:, 3] = q[:, 3].abs() + 1", "collapsed_head", "head 3 of 4"),
+        (
+            "k[:, 3, 5] = q[:, 3].mean(-2) * 0; k[:, 3, 5] = 1e6; q[:, 3] = q[:, 3].abs() + 1",
+            "collapsed_head",
+            "head 3 of 4",
+        ),
     ],
 )
 def test_odd_heads_are_named(tmp_path, planted, check, words):
@@ -148,7 +201,9 @@ q = q * mx.array([1.0, 1.0, 0.0, 1.0]).reshape(1, 4, 1, 1)
 mx.eval(Attention()(q, k, v))
 """
     answer, _ = watched(tmp_path, source)
-    assert [one["check"] for one in answer["findings"]] == ["uniform_head"] and "head 2 of 4" in answer["findings"][0]["explanation"]
+    assert [one["check"] for one in answer["findings"]] == ["uniform_head"] and "head 2 of 4" in answer["findings"][0][
+        "explanation"
+    ]
 
 
 PROGRAMS = {

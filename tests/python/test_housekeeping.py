@@ -100,7 +100,9 @@ def test_kinds_are_told_apart(home):
     assert runs(home) == [kept] and not broken.exists() and not any((home.home / "sessions").iterdir())
 
 
-@pytest.mark.parametrize("words", [["--older-than", "7"], ["--older-than", "soon"], ["--only", "run"], ["--keep-last", "-1"]])
+@pytest.mark.parametrize(
+    "words", [["--older-than", "7"], ["--older-than", "soon"], ["--only", "run"], ["--keep-last", "-1"]]
+)
 def test_what_is_misspelt_is_refused(home, words):
     record(home, "one")
     done = home.run("clean", "--yes", *words, check=False)
@@ -109,8 +111,13 @@ def test_what_is_misspelt_is_refused(home, words):
 
 def test_what_is_in_use_stays(home):
     ready = home.folder / "ready"
-    script = home.write("waiting.py", "import numpy, lockstep, sys, pathlib, signal\nlockstep.checkpoint('x', numpy.zeros(3))\npathlib.Path(sys.argv[1]).touch()\nsignal.pause()\n")
-    recorder = subprocess.Popen([PROGRAM, "record", "--", sys.executable, script, ready], env=home.environment, cwd=home.folder)
+    script = home.write(
+        "waiting.py",
+        "import numpy, lockstep, sys, pathlib, signal\nlockstep.checkpoint('x', numpy.zeros(3))\npathlib.Path(sys.argv[1]).touch()\nsignal.pause()\n",
+    )
+    recorder = subprocess.Popen(
+        [PROGRAM, "record", "--", sys.executable, script, ready], env=home.environment, cwd=home.folder
+    )
     try:
         wait_until(ready.exists)
         home.start(home.write("paused.py", "x = 1\ny = 2\n"))
@@ -149,7 +156,9 @@ def test_killed_on_the_way_a_run_is_whole_or_gone(home):
         for extra in range(60):
             (copy / "tensors" / f"extra{extra}").write_bytes(b"x")
     before = runs(home)
-    process = subprocess.Popen([PROGRAM, "clean", "--yes"], env=home.environment, cwd=home.folder, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [PROGRAM, "clean", "--yes"], env=home.environment, cwd=home.folder, stdout=subprocess.DEVNULL
+    )
     wait_until(lambda: process.poll() is not None or len(list((home.home / "runs").iterdir())) < len(before) - 3)
     process.kill()
     process.wait()
@@ -166,7 +175,11 @@ def test_killed_on_the_way_a_run_is_whole_or_gone(home):
 def start_waiting(home, name):
     """A recorded program with a child, both waiting: the recorder, and the child's number."""
     ready = home.folder / f"{name}.ready"
-    recorder = subprocess.Popen([PROGRAM, "record", "--name", name, "--", sys.executable, home.write(f"{name}.py", WAITING), ready], env=home.environment, cwd=home.folder)
+    recorder = subprocess.Popen(
+        [PROGRAM, "record", "--name", name, "--", sys.executable, home.write(f"{name}.py", WAITING), ready],
+        env=home.environment,
+        cwd=home.folder,
+    )
     wait_until(lambda: ready.exists() and ready.read_text())
     return recorder, int(ready.read_text())
 
@@ -176,7 +189,9 @@ def test_everything_that_was_started_is_ended_with_its_children(home):
     debugged = home.start(home.write("paused.py", "x = 1\ny = 2\n"))
     pid = home.debug("status")["pid"]
     plan = json.loads(home.run("--json", "kill-all", "--dry-run").stdout)
-    assert {program["kind"] for program in plan["programs"]} == {"recorded run", "debug session"} and plan["done"] is False
+    assert {program["kind"] for program in plan["programs"]} == {"recorded run", "debug session"} and plan[
+        "done"
+    ] is False
     assert [c["pid"] for program in plan["programs"] for c in program["children"]] == [child]
     assert alive(child) and alive(pid) and debugged
     assert "would end 3 processes" in home.run("kill-all").stdout and alive(child)
@@ -218,7 +233,9 @@ def test_other_programs_are_listed_and_ended_only_by_their_number(home, tmp_path
         assert refused.returncode == 2 and "--frameworks" in refused.stderr and stranger.poll() is None
         refused = home.run("kill-all", "--frameworks", "jax", "--force", stranger.pid, "--yes", check=False)
         assert refused.returncode == 2 and stranger.poll() is None, "it has no JAX"
-        done = json.loads(home.run("--json", "kill-all", "--frameworks", "torch", "--force", stranger.pid, "--yes").stdout)
+        done = json.loads(
+            home.run("--json", "kill-all", "--frameworks", "torch", "--force", stranger.pid, "--yes").stdout
+        )
         assert stranger.pid in done["ended"] and stranger.wait(30) == -signal.SIGTERM
         assert home.run("kill-all", "--frameworks", "tensor", check=False).returncode == 2
     finally:

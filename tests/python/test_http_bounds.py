@@ -135,7 +135,17 @@ def test_what_two_readers_could_read_differently_is_refused(home, way, token):
     assert b"Connection: close" in received
 
 
-@pytest.mark.parametrize("line", [b"GET /v1/health", b"GET  /v1/health HTTP/1.1", b"GET /v1/\x01 HTTP/1.1", b" / HTTP/1.1", b"G(T / HTTP/1.1", b"\x80"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET /v1/health",
+        b"GET  /v1/health HTTP/1.1",
+        b"GET /v1/\x01 HTTP/1.1",
+        b" / HTTP/1.1",
+        b"G(T / HTTP/1.1",
+        b"\x80",
+    ],
+)
 def test_request_lines_are_strict(home, line):
     received = answer(home, line + b"\r\nHost: 127.0.0.1\r\n\r\n")
     assert received.startswith(b"HTTP/1.1 400 ") and received.count(b"HTTP/1.1 ") == 1, received
@@ -145,7 +155,9 @@ def test_a_refused_expectation_has_one_answer(home):
     expecting = b"Expect: 100-continue\r\nContent-Length: 2\r\nContent-Type: application/json\r\n\r\n"
     received = answer(home, request_line("POST", "/v1/debug/clear") + expecting)
     assert received.count(b"HTTP/1.1 ") == 1 and received.startswith(b"HTTP/1.1 401 "), received
-    received = answer(home, request_line("POST", "/v1/debug/clear") + b"Expect: 200-maybe\r\nContent-Length: 2\r\n\r\n{}")
+    received = answer(
+        home, request_line("POST", "/v1/debug/clear") + b"Expect: 200-maybe\r\nContent-Length: 2\r\n\r\n{}"
+    )
     assert received.count(b"HTTP/1.1 ") == 1 and received.startswith(b"HTTP/1.1 417 "), received
 
 
@@ -180,7 +192,15 @@ def test_a_service_that_cannot_start_its_threads_says_so(tmp_path, megabytes):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
 
-    process = subprocess.Popen([PROGRAM, "serve"], env=other.environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=limit)
+    process = subprocess.Popen(
+        [PROGRAM, "serve"],
+        env=other.environment,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=limit,
+    )
     try:
         described = other.home / "service" / "service.json"
         wait_until(lambda: described.exists() or process.poll() is not None, 60)

@@ -44,7 +44,9 @@ def test_an_agent_asks_for_a_picture_and_sees_it(home, transport):
 def test_an_agent_watches_a_job_and_cancels_it(home):
     async def talk():
         async with connect(home, "http") as client:
-            job = (await client.call_tool("jobs_create", {"prompt": "a star", "steps": 1000, "size": "256x256"})).structured_content
+            job = (
+                await client.call_tool("jobs_create", {"prompt": "a star", "steps": 1000, "size": "256x256"})
+            ).structured_content
             until = time.monotonic() + 60
             state = job
             while state["status"] == "queued" and time.monotonic() < until:

@@ -49,14 +49,39 @@ def test_a_job_goes_its_way(server):
 
 def test_everything_that_edit_can_do(server):
     photo = png(Image.new("RGB", (128, 128), "white"))
-    job = server.job(prompt="a blue circle", images=[data_url(photo)], seed=1, steps=2, dtype="bf16", image_positions="mrope", output_format="webp")
+    job = server.job(
+        prompt="a blue circle",
+        images=[data_url(photo)],
+        seed=1,
+        steps=2,
+        dtype="bf16",
+        image_positions="mrope",
+        output_format="webp",
+    )
     done = server.ended(job["id"])
-    assert done["status"] == "completed" and done["type"] == "edit" and picture(server, done["images"][0]).format == "WEBP"
-    started = server.job(prompt="a blue circle", type="edit", model="tiny", images=[data_url(photo)], strength=0.5, steps=4, schedule="lightning")
+    assert (
+        done["status"] == "completed" and done["type"] == "edit" and picture(server, done["images"][0]).format == "WEBP"
+    )
+    started = server.job(
+        prompt="a blue circle",
+        type="edit",
+        model="tiny",
+        images=[data_url(photo)],
+        strength=0.5,
+        steps=4,
+        schedule="lightning",
+    )
     assert server.ended(started["id"])["status"] == "completed"
-    scheduled = server.job(prompt=PROMPT, sigmas=["1.0", "0.5"], vae_tiling=True, quantize="8", guidance_run="passes", max_prompt_tokens=64)
+    scheduled = server.job(
+        prompt=PROMPT, sigmas=["1.0", "0.5"], vae_tiling=True, quantize="8", guidance_run="passes", max_prompt_tokens=64
+    )
     assert server.ended(scheduled["id"])["steps"] == 2
-    for wrong, parameter in (({"layers": 3}, "layers"), ({"sigmas": ["x"]}, "sigmas"), ({"mask": data_url(photo)}, "mask"), ({"size": "1x1"}, "size")):
+    for wrong, parameter in (
+        ({"layers": 3}, "layers"),
+        ({"sigmas": ["x"]}, "sigmas"),
+        ({"mask": data_url(photo)}, "mask"),
+        ({"size": "1x1"}, "size"),
+    ):
         assert server.json("POST", "/v1/jobs", {"prompt": PROMPT, **wrong}, status=400)["error"]["param"] == parameter
     assert "prompt" in server.json("POST", "/v1/jobs", {"promt": PROMPT}, status=400)["error"]["hint"]
 
@@ -195,8 +220,17 @@ def test_metrics_are_what_prometheus_reads(server):
     lines = data.decode().splitlines()
     for line in lines:
         assert line.startswith("# ") or (len(line.rsplit(" ", 1)) == 2 and float(line.rsplit(" ", 1)[1]) >= 0)
-    for name in ("lockstep_jobs_running", "lockstep_jobs_waiting", "lockstep_queue_wait_seconds_count", "lockstep_step_seconds_sum", 'lockstep_stage_seconds_sum{stage="denoise"}',
-                 "lockstep_jobs_cancelled_total", "lockstep_pictures_total", "process_resident_memory_bytes", "lockstep_tensor_bytes"):
+    for name in (
+        "lockstep_jobs_running",
+        "lockstep_jobs_waiting",
+        "lockstep_queue_wait_seconds_count",
+        "lockstep_step_seconds_sum",
+        'lockstep_stage_seconds_sum{stage="denoise"}',
+        "lockstep_jobs_cancelled_total",
+        "lockstep_pictures_total",
+        "process_resident_memory_bytes",
+        "lockstep_tensor_bytes",
+    ):
         assert any(line.startswith(name + " ") for line in lines), name
 
 
@@ -222,7 +256,11 @@ def test_killed_in_the_middle_nothing_is_lost_or_half_written(tmp_path):
         assert again["status"] == "failed" and again["error"]["code"] == "interrupted"
         for job in waiting:
             assert server.ended(job)["status"] == "completed"
-        assert [picture(server, server.ended(job)["images"][0]).info["seed"] for job in waiting[:3]] == ["50", "51", "52"]
+        assert [picture(server, server.ended(job)["images"][0]).info["seed"] for job in waiting[:3]] == [
+            "50",
+            "51",
+            "52",
+        ]
         assert picture(server, server.json("GET", f"/v1/jobs/{done['id']}")["images"][0]).info["seed"] == "1"
         assert not list(jobs.glob("*/*.tmp-*")) and not (jobs / "job_0123456789abcdef01234567").exists()
     finally:
@@ -247,12 +285,17 @@ def test_api_keys_open_pictures_and_nothing_else(tmp_path):
         assert refused["code"] == "too_many_pictures" and refused["type"] == "rate_limit_error"
         server.json("POST", "/v1/jobs", {"prompt": PROMPT, "steps": 2}, headers=second)
         server.json("POST", "/v1/jobs", {"prompt": PROMPT, "steps": 2}, headers=second)
-        assert server.json("POST", "/v1/jobs", {"prompt": PROMPT}, headers=second, status=429)["error"]["code"] == "too_many_requests"
+        assert (
+            server.json("POST", "/v1/jobs", {"prompt": PROMPT}, headers=second, status=429)["error"]["code"]
+            == "too_many_requests"
+        )
         server.json("POST", f"/v1/jobs/{blocker}/cancel")
     finally:
         server.close()
     keys.chmod(0o644)
-    refused = __import__("subprocess").run([PROGRAM, "serve", "--api-key", str(keys)], env=server.environment, capture_output=True, text=True, timeout=30)
+    refused = __import__("subprocess").run(
+        [PROGRAM, "serve", "--api-key", str(keys)], env=server.environment, capture_output=True, text=True, timeout=30
+    )
     assert refused.returncode == 2 and "others can read" in refused.stderr
 
 
@@ -263,7 +306,9 @@ def test_pages_elsewhere_are_refused_unless_named(tmp_path):
         assert server.request("GET", "/v1/models", headers=other)[0] == 403
         status, headers, _ = server.request("GET", "/v1/models", headers=page)
         assert status == 200 and headers["Access-Control-Allow-Origin"] == "https://page.example"
-        status, headers, _ = server.request("OPTIONS", "/v1/images/generations", headers={**page, "Authorization": None})
+        status, headers, _ = server.request(
+            "OPTIONS", "/v1/images/generations", headers={**page, "Authorization": None}
+        )
         assert status == 204 and "Authorization" in headers["Access-Control-Allow-Headers"]
         assert server.request("GET", "/v1/debug/status", headers=page)[0] == 403
         assert server.request("OPTIONS", "/v1/images/generations", headers={**other, "Authorization": None})[0] == 403
@@ -286,14 +331,32 @@ def test_bodies_are_bounded_by_route(server):
     assert head("/v1/jobs", 73 << 20, "application/json") == 413
     assert head("/v1/debug/start", 5 << 20, "application/json") == 413
     assert head("/v1/images/edits", 800 << 20, form) == 400  # it does not come
-    large = b"".join([b'--x\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r\n\r\n', b"\0" * ((50 << 20) + 1), b"\r\n--x--\r\n"])
+    large = b"".join(
+        [
+            b'--x\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r\n\r\n',
+            b"\0" * ((50 << 20) + 1),
+            b"\r\n--x--\r\n",
+        ]
+    )
     before = resident(server.process.pid)
     status, _, data = server.request("POST", "/v1/images/edits", large, {"Content-Type": form})
     assert status == 413 and b"50 MB" in data
     assert resident(server.process.pid) - before < 20 << 20  # it went to disk
-    many = b"".join(b'--x\r\nContent-Disposition: form-data; name="image[]"; filename="../../../etc/x"\r\n\r\nx\r\n' for _ in range(18)) + b"--x--\r\n"
+    many = (
+        b"".join(
+            b'--x\r\nContent-Disposition: form-data; name="image[]"; filename="../../../etc/x"\r\n\r\nx\r\n'
+            for _ in range(18)
+        )
+        + b"--x--\r\n"
+    )
     assert server.request("POST", "/v1/images/edits", many, {"Content-Type": form})[0] == 413
-    for wrong in (b"", b"--x", b"--x\r\n\r\n", many[:200], b'--x\r\nContent-Disposition: form-data; name="n"\r\n\r\nmany\r\n--x--\r\n'):
+    for wrong in (
+        b"",
+        b"--x",
+        b"--x\r\n\r\n",
+        many[:200],
+        b'--x\r\nContent-Disposition: form-data; name="n"\r\n\r\nmany\r\n--x--\r\n',
+    ):
         assert server.request("POST", "/v1/images/edits", wrong, {"Content-Type": form})[0] == 400
     wait_until(lambda: not list((server.home / "studio" / "spool").glob("*")))
 
@@ -305,7 +368,11 @@ def resident(pid):
 def test_models_stay_loaded_within_the_budget(tmp_path):
     """With little memory parts are swapped in turn, with enough they are loaded once; the pictures are the same."""
     bits = {}
-    for name, options in (("enough", ()), ("little", ("--memory-limit", "60MB")), ("none kept", ("--keep-loaded", "0"))):
+    for name, options in (
+        ("enough", ()),
+        ("little", ("--memory-limit", "60MB")),
+        ("none kept", ("--keep-loaded", "0")),
+    ):
         (tmp_path / name).mkdir()
         server = ImageServer(tmp_path / name, *options)
         try:
@@ -313,7 +380,12 @@ def test_models_stay_loaded_within_the_budget(tmp_path):
             for seed in range(3):
                 images.append(server.ended(server.job(prompt=PROMPT, steps=2, seed=seed)["id"])["images"][0])
                 if name == "none kept":
-                    wait_until(lambda: server.metric("lockstep_model_loads_total") > 0 and b"lockstep_model_part_bytes{" not in server.request("GET", "/metrics")[2])
+                    wait_until(
+                        lambda: (
+                            server.metric("lockstep_model_loads_total") > 0
+                            and b"lockstep_model_part_bytes{" not in server.request("GET", "/metrics")[2]
+                        )
+                    )
             bits[name] = [np.asarray(picture(server, image)) for image in images]
             loads = server.metric("lockstep_model_loads_total")
             assert loads == 4 if name == "enough" else loads > 6, (name, loads)
@@ -328,14 +400,23 @@ def test_named_models_are_served_and_wrong_ones_refused_at_the_start(tmp_path):
     server = ImageServer(tmp_path, "--model", f"mine={root / 'tiny'}", "--preview", "vae")
     try:
         assert [model["id"] for model in server.json("GET", "/v1/models")["data"]] == ["mine"]
-        stream = EventStream(server, "/v1/images/generations", "POST", {"prompt": PROMPT, "stream": True, "partial_images": 1, "steps": 4})
+        stream = EventStream(
+            server,
+            "/v1/images/generations",
+            "POST",
+            {"prompt": PROMPT, "stream": True, "partial_images": 1, "steps": 4},
+        )
         preview = stream.next()["data"]
-        assert picture_of(preview["b64_json"]).size == (128, 128) and len(base64.b64decode(preview["b64_json"])) <= 30000
+        assert (
+            picture_of(preview["b64_json"]).size == (128, 128) and len(base64.b64decode(preview["b64_json"])) <= 30000
+        )
         stream.close()
     finally:
         server.close()
     for model in ("x=/nowhere", "no-folder", "a b=/tmp"):
-        refused = __import__("subprocess").run([PROGRAM, "serve", "--model", model], env=server.environment, capture_output=True, text=True, timeout=30)
+        refused = __import__("subprocess").run(
+            [PROGRAM, "serve", "--model", model], env=server.environment, capture_output=True, text=True, timeout=30
+        )
         assert refused.returncode == 2, refused.stderr
 
 

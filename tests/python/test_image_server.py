@@ -41,7 +41,22 @@ def drawn(tmp_path_factory):
     def draw(seed, steps=3, prompt=PROMPT, size=(128, 128)):
         path = folder / f"{seed}-{steps}-{size[0]}.png"
         if not path.exists():
-            words = ["generate", "--prompt", prompt, "--seed", seed, "--steps", steps, "--width", size[0], "--height", size[1], "--output", path, *THREADS]
+            words = [
+                "generate",
+                "--prompt",
+                prompt,
+                "--seed",
+                seed,
+                "--steps",
+                steps,
+                "--width",
+                size[0],
+                "--height",
+                size[1],
+                "--output",
+                path,
+                *THREADS,
+            ]
             subprocess.run([PROGRAM, "--quiet", *map(str, words)], check=True, timeout=120)
         with Image.open(path) as picture:
             return np.asarray(picture.convert("RGB")), dict(picture.info)
@@ -66,7 +81,9 @@ def test_a_picture_has_the_bits_of_the_command(client, drawn):
     ours, told = drawn(7)
     assert np.array_equal(pixels(answer.data[0].b64_json), ours)
     info = picture_of(answer.data[0].b64_json).info
-    assert {name: info[name] for name in ("prompt", "seed", "steps", "size", "guidance")} == {name: told[name] for name in ("prompt", "seed", "steps", "size", "guidance")}
+    assert {name: info[name] for name in ("prompt", "seed", "steps", "size", "guidance")} == {
+        name: told[name] for name in ("prompt", "seed", "steps", "size", "guidance")
+    }
     assert (answer.size, answer.output_format, answer.quality) == ("128x128", "png", "auto")
     assert answer.usage.output_tokens == 64 and answer.usage.input_tokens > 0
     assert answer.data[0].seed == 7 and answer.timings["denoise_s"] > 0 and answer.created > 1.7e9
@@ -78,7 +95,9 @@ def test_several_pictures_formats_and_sizes(client, drawn):
     for image in answer.data:
         assert np.array_equal(pixels(image.b64_json), drawn(image.seed)[0])
     for output_format, found in (("jpeg", "JPEG"), ("webp", "WEBP")):
-        answer = client.images.generate(prompt=PROMPT, size="160x96", output_format=output_format, output_compression=80, extra_body=QUICK)
+        answer = client.images.generate(
+            prompt=PROMPT, size="160x96", output_format=output_format, output_compression=80, extra_body=QUICK
+        )
         picture = picture_of(answer.data[0].b64_json)
         assert (picture.format, picture.size) == (found, (160, 96)) and answer.output_format == output_format
     low = client.images.generate(prompt=PROMPT, quality="low")
@@ -93,7 +112,10 @@ def test_latents_seeds_and_negative_prompts_are_ours(client, drawn):
     one = client.images.generate(prompt=PROMPT, extra_body={**ours, "seed": 1})
     two = client.images.generate(prompt=PROMPT, extra_body={**ours, "seed": 2})
     assert np.array_equal(pixels(one.data[0].b64_json), pixels(two.data[0].b64_json))
-    away = client.images.generate(prompt=PROMPT, extra_body={"seed": 7, "negative_prompt": "a red circle", "true_cfg_scale": 5.5, "num_inference_steps": 3})
+    away = client.images.generate(
+        prompt=PROMPT,
+        extra_body={"seed": 7, "negative_prompt": "a red circle", "true_cfg_scale": 5.5, "num_inference_steps": 3},
+    )
     assert not np.array_equal(pixels(away.data[0].b64_json), drawn(7)[0])
     assert picture_of(away.data[0].b64_json).info["negative_prompt"] == "a red circle"
 
@@ -109,17 +131,27 @@ def test_a_url_answer_is_a_signed_link(server, client):
     expires, signature = query.split("&")
     other = signature[:-1] + ("0" if signature[-1] != "0" else "1")
     later = f"expires={int(expires.split('=')[1]) + 1}"
-    for wrong in (bare, f"{bare}?{expires}", f"{bare}?{expires}&{other}", f"{bare}?{later}&{signature}", bare.replace("/content", "")):
+    for wrong in (
+        bare,
+        f"{bare}?{expires}",
+        f"{bare}?{expires}&{other}",
+        f"{bare}?{later}&{signature}",
+        bare.replace("/content", ""),
+    ):
         assert server.request("GET", wrong, headers={"Authorization": None})[0] == 401
     assert server.request("GET", bare)[0] == 200
     assert server.request("GET", "/v1/images/img_000000000000000000000000_0/content")[0] == 404
 
 
 def test_a_stream_carries_previews_and_the_picture(client, drawn):
-    events = list(client.images.generate(prompt=PROMPT, stream=True, partial_images=3, extra_body={"seed": 7, "steps": 8}))
+    events = list(
+        client.images.generate(prompt=PROMPT, stream=True, partial_images=3, extra_body={"seed": 7, "steps": 8})
+    )
     assert [event.type for event in events] == ["image_generation.partial_image"] * 3 + ["image_generation.completed"]
     assert [event.partial_image_index for event in events[:3]] == [0, 1, 2]
-    assert [event.step for event in events[:3]] == [2, 4, 6] and all(event.steps == 8 and event.image_index == 0 for event in events)
+    assert [event.step for event in events[:3]] == [2, 4, 6] and all(
+        event.steps == 8 and event.image_index == 0 for event in events
+    )
     last = picture_of(events[-1].b64_json)
     assert np.array_equal(np.asarray(last.convert("RGB")), drawn(7, 8)[0])  # previews change nothing
     assert events[-1].usage.total_tokens > 0 and events[-1].size == "128x128"
@@ -130,7 +162,12 @@ def test_a_stream_carries_previews_and_the_picture(client, drawn):
 
 
 def test_nothing_else_is_in_a_stream(server):
-    stream = EventStream(server, "/v1/images/generations", "POST", {"prompt": PROMPT, "stream": True, "n": 2, "partial_images": 1, **QUICK})
+    stream = EventStream(
+        server,
+        "/v1/images/generations",
+        "POST",
+        {"prompt": PROMPT, "stream": True, "n": 2, "partial_images": 1, **QUICK},
+    )
     assert stream.status == 200 and "text/event-stream" in stream.head
     seen = []
     while event := stream.next():
@@ -171,7 +208,10 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_not_supported_is_refused_by_name(client, name):
     with pytest.raises(openai.BadRequestError) as refused:
-        client.images.generate(**{"prompt": PROMPT, **{key: value for key, value in WRONG[name].items() if key == "prompt"}}, extra_body=WRONG[name])
+        client.images.generate(
+            **{"prompt": PROMPT, **{key: value for key, value in WRONG[name].items() if key == "prompt"}},
+            extra_body=WRONG[name],
+        )
     error = refused.value.body
     assert set(error) == {"message", "type", "param", "code", "hint"}
     assert error["param"] == name.split()[0] and error["type"] == "invalid_request_error"
@@ -199,8 +239,21 @@ def photo(drawn):
 
 def test_one_picture_is_edited_as_the_command_does(client, photo, tmp_path):
     (tmp_path / "photo.png").write_bytes(photo)
-    answer = client.images.edit(model="tiny-edit", image=("photo.png", photo), prompt="make the circle blue", extra_body={"seed": 5})
-    words = ["edit", "--input-image", "photo.png", "--prompt", "make the circle blue", "--seed", "5", "--output", "blue.png", *THREADS]
+    answer = client.images.edit(
+        model="tiny-edit", image=("photo.png", photo), prompt="make the circle blue", extra_body={"seed": 5}
+    )
+    words = [
+        "edit",
+        "--input-image",
+        "photo.png",
+        "--prompt",
+        "make the circle blue",
+        "--seed",
+        "5",
+        "--output",
+        "blue.png",
+        *THREADS,
+    ]
     subprocess.run([PROGRAM, "--quiet", *words], check=True, cwd=tmp_path, timeout=120)
     with Image.open(tmp_path / "blue.png") as picture:
         assert np.array_equal(pixels(answer.data[0].b64_json), np.asarray(picture.convert("RGB")))
@@ -209,28 +262,48 @@ def test_one_picture_is_edited_as_the_command_does(client, photo, tmp_path):
 
 def test_three_pictures_and_a_mask(client, photo):
     three = [("a.png", photo), ("b.png", photo), ("c.png", photo)]
-    answer = client.images.edit(image=three, prompt="the shape of picture 1 in the color of picture 2", extra_body={"seed": 5, "steps": 2})
+    answer = client.images.edit(
+        image=three, prompt="the shape of picture 1 in the color of picture 2", extra_body={"seed": 5, "steps": 2}
+    )
     assert picture_of(answer.data[0].b64_json).info["pictures"] == "3"
     mask = Image.new("L", (128, 128), 0)
     mask.paste(255, (64, 0, 128, 128))
-    answer = client.images.edit(image=("photo.png", photo), mask=("mask.png", png(mask)), prompt="a green star", extra_body={"seed": 5, "strength": 1.0})
+    answer = client.images.edit(
+        image=("photo.png", photo),
+        mask=("mask.png", png(mask)),
+        prompt="a green star",
+        extra_body={"seed": 5, "strength": 1.0},
+    )
     before, after = np.asarray(opened(photo).convert("RGB"), int), pixels(answer.data[0].b64_json).astype(int)
     left, right = (np.abs(before - after)[:, part].mean() for part in (slice(0, 48), slice(80, 128)))
     assert left < 8 and right > left  # outside the mask the picture is kept
-    events = list(client.images.edit(image=("photo.png", photo), prompt="make it blue", stream=True, partial_images=1, extra_body={"steps": 4}))
+    events = list(
+        client.images.edit(
+            image=("photo.png", photo), prompt="make it blue", stream=True, partial_images=1, extra_body={"steps": 4}
+        )
+    )
     assert [event.type for event in events] == ["image_edit.partial_image", "image_edit.completed"]
 
 
 def test_edits_in_json_take_data_urls_and_fetch_nothing(server, photo):
     body = {"prompt": "make the circle blue", "images": [{"image_url": data_url(photo)}], "seed": 5, "steps": 2}
     assert server.json("POST", "/v1/images/edits", body)["data"][0]["seed"] == 5
-    for url in ("http://127.0.0.1:1/x.png", "https://example.com/x.png", "file:///etc/passwd", "/etc/passwd", "data:image/png,abc", "data:image/png;base64,!!"):
+    for url in (
+        "http://127.0.0.1:1/x.png",
+        "https://example.com/x.png",
+        "file:///etc/passwd",
+        "/etc/passwd",
+        "data:image/png,abc",
+        "data:image/png;base64,!!",
+    ):
         wrong = server.json("POST", "/v1/images/edits", {**body, "images": [{"image_url": url}]}, status=400)["error"]
         assert wrong["param"] == "images"
     wrong = server.json("POST", "/v1/images/edits", {**body, "images": [{"file_id": "file-1"}]}, status=400)["error"]
     assert wrong["param"] == "images"
     for mask, parameter in (({"image_url": data_url(b"GIF89a")}, "mask"), ("/etc/passwd", "mask")):
-        assert server.json("POST", "/v1/images/edits", {**body, "mask": mask}, status=400)["error"]["param"] == parameter
+        assert (
+            server.json("POST", "/v1/images/edits", {**body, "mask": mask}, status=400)["error"]["param"] == parameter
+        )
     seventeen = {**body, "images": body["images"] * 17}
     assert server.json("POST", "/v1/images/edits", seventeen, status=400)["error"]["param"] == "images"
 

@@ -25,7 +25,11 @@ def installed(tmp_path_factory):
 
 
 def built_for(python):
-    suffix = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))"], capture_output=True, text=True).stdout.strip()
+    suffix = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))"],
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
     return (BUILD / "lib" / f"_lockstep_agent{suffix}").exists()
 
 
@@ -36,11 +40,20 @@ def test_an_installation_debugs_with_its_own_agent(installed, tmp_path, version)
         pytest.skip(f"no Python {version}")
     script = tmp_path / "steps.py"
     script.write_text("x = 1\ny = 2\n")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_", "PYTHON", "VIRTUAL_ENV"))}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_", "PYTHON", "VIRTUAL_ENV"))
+    }
     environment["LOCKSTEP_HOME"] = str(tmp_path / "home")
 
     def lockstep(*words):
-        done = subprocess.run([installed / "bin/lockstep", "--json", *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [installed / "bin/lockstep", "--json", *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout) if done.stdout else None
 
@@ -55,15 +68,26 @@ def test_an_installation_debugs_with_its_own_agent(installed, tmp_path, version)
         assert lockstep("debug", "next")["stop"]["location"]["line"] == 2
         lockstep("debug", "terminate", "--force")
     finally:
-        subprocess.run([installed / "bin/lockstep", "serve", "--stop"], cwd=tmp_path, env=environment, capture_output=True)
+        subprocess.run(
+            [installed / "bin/lockstep", "serve", "--stop"], cwd=tmp_path, env=environment, capture_output=True
+        )
 
 
 def test_an_installation_records(installed, tmp_path):
     script = tmp_path / "saves.py"
-    script.write_text("import array, lockstep\nlockstep.checkpoint('x', memoryview(array.array('f', [1, 2, 3])))\nprint(lockstep.__file__)\n")
+    script.write_text(
+        "import array, lockstep\nlockstep.checkpoint('x', memoryview(array.array('f', [1, 2, 3])))\nprint(lockstep.__file__)\n"
+    )
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_", "PYTHON"))}
     environment["LOCKSTEP_HOME"] = str(tmp_path / "home")
-    done = subprocess.run([installed / "bin/lockstep", "record", "--", sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [installed / "bin/lockstep", "record", "--", sys.executable, script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     assert str(installed / "share/lockstep/python") in done.stdout
     assert list((tmp_path / "home" / "runs").glob("*/tensors/x.npy"))
@@ -72,9 +96,17 @@ def test_an_installation_records(installed, tmp_path):
 def test_an_installation_draws_without_its_source_tree(tmp_path):
     if not (ROOT / "models/tiny/model_index.json").exists() or not shutil.which("cmake"):
         pytest.skip("no embedded model, or no cmake")
-    subprocess.run(["cmake", "--install", str(BUILD), "--prefix", str(tmp_path / "usr")], check=True, capture_output=True)
+    subprocess.run(
+        ["cmake", "--install", str(BUILD), "--prefix", str(tmp_path / "usr")], check=True, capture_output=True
+    )
     program = tmp_path / "usr/bin/lockstep"
-    done = subprocess.run([program, "generate", "--prompt", "a red circle", "--steps", "2", "--output", "x.png", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [program, "generate", "--prompt", "a red circle", "--steps", "2", "--output", "x.png", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     assert str(tmp_path / "usr/share/lockstep/models/tiny") in done.stdout
 
@@ -82,7 +114,9 @@ def test_an_installation_draws_without_its_source_tree(tmp_path):
 def builds_and_records(command, program, tmp_path, **environment):
     """An example that lives outside our build finds the library where it was installed, and records."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_", "LD_"))}
-    done = subprocess.run(command, cwd=tmp_path, env={**kept, **environment}, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**kept, **environment}, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     home = {"LOCKSTEP_HOME": str(tmp_path / "home"), "LOCKSTEP_RECORD": "mine"}
     done = subprocess.run([program], env={**kept, **home}, capture_output=True, text=True, timeout=60)
@@ -110,19 +144,42 @@ def test_rust_finds_the_library_beside_the_installed_crate(installed, tmp_path):
     cargo = "/usr/bin/cargo" if os.path.exists("/usr/bin/cargo") else shutil.which("cargo")
     if cargo is None:
         pytest.skip("no cargo")
-    command = [cargo, "build", "--offline", "--example", "record", "--manifest-path", str(installed / "share/lockstep/rust/Cargo.toml")]
-    builds_and_records(command, tmp_path / "target/debug/examples/record", tmp_path, CARGO_TARGET_DIR=str(tmp_path / "target"))
+    command = [
+        cargo,
+        "build",
+        "--offline",
+        "--example",
+        "record",
+        "--manifest-path",
+        str(installed / "share/lockstep/rust/Cargo.toml"),
+    ]
+    builds_and_records(
+        command, tmp_path / "target/debug/examples/record", tmp_path, CARGO_TARGET_DIR=str(tmp_path / "target")
+    )
 
 
 def test_the_shells_and_man_find_their_files(installed):
-    for file in ("man/man1/lockstep.1", "bash-completion/completions/lockstep", "zsh/site-functions/_lockstep", "fish/vendor_completions.d/lockstep.fish"):
+    for file in (
+        "man/man1/lockstep.1",
+        "bash-completion/completions/lockstep",
+        "zsh/site-functions/_lockstep",
+        "fish/vendor_completions.d/lockstep.fish",
+    ):
         assert (installed / "share" / file).stat().st_size > 1000, file
 
 
 def test_the_debian_package_holds_what_an_installation_does(installed, tmp_path):
     if not shutil.which("cpack") or not shutil.which("dpkg-shlibdeps"):
         pytest.skip("no cpack or no dpkg-shlibdeps")
-    command = ["cpack", "--config", str(BUILD / "CPackConfig.cmake"), "-B", str(tmp_path), "-D", f"CPACK_OUTPUT_FILE_PREFIX={tmp_path}"]
+    command = [
+        "cpack",
+        "--config",
+        str(BUILD / "CPackConfig.cmake"),
+        "-B",
+        str(tmp_path),
+        "-D",
+        f"CPACK_OUTPUT_FILE_PREFIX={tmp_path}",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     (package,) = tmp_path.glob("lockstep_*.deb")

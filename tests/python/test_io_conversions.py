@@ -1,4 +1,5 @@
 """Element conversions against torch and ml_dtypes: every 8- and 16-bit pattern, and f32 at every rounding boundary."""
+
 import numpy as np
 import pytest
 import torch
@@ -65,7 +66,14 @@ def test_every_pattern_crosses_as_in_torch_and_ml_dtypes(probe, tmp_path, source
         return
     with np.errstate(all="ignore"):
         by_numpy = values.astype(np.float32).astype(NUMPY_DTYPES[target])
-    by_torch = torch.from_numpy(bits.copy()).view(TORCH_DTYPES[source]).to(TORCH_DTYPES[target]).view(torch.uint8).numpy().view(by_numpy.dtype)
+    by_torch = (
+        torch.from_numpy(bits.copy())
+        .view(TORCH_DTYPES[source])
+        .to(TORCH_DTYPES[target])
+        .view(torch.uint8)
+        .numpy()
+        .view(by_numpy.dtype)
+    )
     overflow = (np.abs(values.astype(np.float32)) > 464) & (target == "f8_e4m3fn")  # as below
     assert same_values(ours, by_numpy).all()
     assert same_values(ours, by_torch)[~overflow].all()
@@ -92,7 +100,8 @@ def test_f32_narrows_as_in_torch_and_ml_dtypes(probe, tmp_path, target):
 @pytest.mark.parametrize("target", ["f32", "f64", "f16", "bf16", "i64", "i32"])
 def test_every_small_integer_converts_as_in_torch(probe, tmp_path, source, target):
     bits = np.arange(2 if source == "bool" else 256 ** np.dtype(NUMPY_DTYPES[source]).itemsize).astype(
-        f"u{np.dtype(NUMPY_DTYPES[source]).itemsize}")
+        f"u{np.dtype(NUMPY_DTYPES[source]).itemsize}"
+    )
     ours = converted(probe, tmp_path, bits, source, target)
     by_torch = torch.from_numpy(bits.view(NUMPY_DTYPES[source]).copy()).to(TORCH_DTYPES[target])
     assert ours.tobytes() == by_torch.contiguous().view(torch.uint8).numpy().tobytes()
@@ -103,10 +112,14 @@ def test_every_small_integer_converts_as_in_torch(probe, tmp_path, source, targe
 def test_wide_values_round_as_in_torch(probe, tmp_path, source, target):
     rng = np.random.default_rng(2)
     if source == "f64":
-        values = np.concatenate([rng.standard_normal(20000) * 10.0 ** rng.integers(-10, 10, 20000), [0.0, -0.0, np.inf]])
+        values = np.concatenate(
+            [rng.standard_normal(20000) * 10.0 ** rng.integers(-10, 10, 20000), [0.0, -0.0, np.inf]]
+        )
     else:
         kind = np.dtype(NUMPY_DTYPES[source])
-        values = rng.integers(np.iinfo(kind).min, np.iinfo(kind).max, 20000, dtype=kind) >> rng.integers(0, 31, 20000).astype(kind)
+        values = rng.integers(np.iinfo(kind).min, np.iinfo(kind).max, 20000, dtype=kind) >> rng.integers(
+            0, 31, 20000
+        ).astype(kind)
     values = values.astype(NUMPY_DTYPES[source])
     ours = converted(probe, tmp_path, values, source, target)
     by_torch = torch.from_numpy(values.copy()).to(TORCH_DTYPES[target])

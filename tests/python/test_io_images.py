@@ -1,4 +1,5 @@
 """Pictures against Pillow, which wraps the same reference codecs: every mode, EXIF orientation, text."""
+
 import zlib
 
 import numpy as np
@@ -20,7 +21,7 @@ def read(probe, path, tmp_path):
 
 
 def picture(mode, size=(37, 23)):
-    y, x = np.mgrid[0:size[1], 0:size[0]]
+    y, x = np.mgrid[0 : size[1], 0 : size[0]]
     rgba = np.stack([x * 6, y * 11, (x * y) % 256, 255 - x * 3], -1).astype(np.uint8)
     return Image.fromarray(rgba, "RGBA").convert(mode)
 
@@ -37,10 +38,22 @@ def expected(image):
     return array[..., None] if array.ndim == 2 else array
 
 
-@pytest.mark.parametrize("mode,options", [
-    ("RGB", {}), ("RGBA", {}), ("L", {}), ("LA", {}), ("1", {}), ("P", {}), ("P", {"transparency": 5}),
-    ("P", {"bits": 4}), ("P", {"bits": 2}), ("L", {"transparency": 33}), ("RGB", {"transparency": (6, 11, 1)}),
-])
+@pytest.mark.parametrize(
+    "mode,options",
+    [
+        ("RGB", {}),
+        ("RGBA", {}),
+        ("L", {}),
+        ("LA", {}),
+        ("1", {}),
+        ("P", {}),
+        ("P", {"transparency": 5}),
+        ("P", {"bits": 4}),
+        ("P", {"bits": 2}),
+        ("L", {"transparency": 33}),
+        ("RGB", {"transparency": (6, 11, 1)}),
+    ],
+)
 def test_png_modes(probe, tmp_path, mode, options):
     image = picture(mode)
     if "bits" in options:
@@ -63,12 +76,19 @@ def test_png_sixteen_bits(probe, tmp_path):
 
 def png_file(values, color, interlaced=False):
     """A PNG by the specification alone, of 16-bit samples (Pillow writes only grey ones): every row unfiltered."""
+
     def chunk(kind, data):
         return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
 
     height, width = values.shape[:2]
-    passes = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)] if interlaced else [(0, 0, 1, 1)]
-    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for y, x, dy, dx in passes for row in values[y::dy, x::dx] if row.size)
+    passes = (
+        [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)]
+        if interlaced
+        else [(0, 0, 1, 1)]
+    )
+    rows = b"".join(
+        b"\0" + row.astype(">u2").tobytes() for y, x, dy, dx in passes for row in values[y::dy, x::dx] if row.size
+    )
     header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes([16, color, 0, 0, interlaced])
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
@@ -80,7 +100,9 @@ def test_png_sixteen_bits_in_every_colour(probe, tmp_path, color, channels, inte
     (tmp_path / "x.png").write_bytes(png_file(values, color, interlaced))
     ours, _ = read(probe, tmp_path / "x.png", tmp_path)
     assert ours.dtype == np.uint16
-    np.testing.assert_array_equal(ours, np.concatenate([values[..., :1]] * 3 + [values[..., 1:]], -1) if color == 4 else values)
+    np.testing.assert_array_equal(
+        ours, np.concatenate([values[..., :1]] * 3 + [values[..., 1:]], -1) if color == 4 else values
+    )
 
 
 @pytest.mark.parametrize("kind", ["png", "jpg", "webp"])
@@ -95,9 +117,16 @@ def test_exif_orientation(probe, tmp_path, kind, orientation):
     np.testing.assert_array_equal(ours, np.asarray(ImageOps.exif_transpose(Image.open(tmp_path / f"x.{kind}"))))
 
 
-@pytest.mark.parametrize("mode,options", [
-    ("RGB", {}), ("RGB", {"subsampling": 0}), ("L", {}), ("RGB", {"progressive": True}), ("RGB", {"quality": 30}),
-])
+@pytest.mark.parametrize(
+    "mode,options",
+    [
+        ("RGB", {}),
+        ("RGB", {"subsampling": 0}),
+        ("L", {}),
+        ("RGB", {"progressive": True}),
+        ("RGB", {"quality": 30}),
+    ],
+)
 def test_jpeg_decodes_to_the_same_pixels(probe, tmp_path, mode, options):
     picture(mode).save(tmp_path / "x.jpg", **options)
     ours, _ = read(probe, tmp_path / "x.jpg", tmp_path)
@@ -137,7 +166,7 @@ def test_pillow_reads_what_we_write(probe, tmp_path, channels):
     if channels < 4:
         assert "error" not in probe.ask("write_image", tmp_path / "in.npy", tmp_path / "x.jpg", 95, {})
         close = np.asarray(Image.open(tmp_path / "x.jpg")).reshape(pixels.shape).astype(int) - pixels
-        assert np.sqrt((close ** 2).mean()) < 6
+        assert np.sqrt((close**2).mean()) < 6
 
 
 def test_png_text_of_every_kind(probe, tmp_path):
@@ -162,7 +191,12 @@ def test_a_picture_that_promises_too_much_is_refused_at_once(probe, tmp_path):
 
 
 def test_a_flat_picture_is_not_mistaken_for_a_bomb(probe, tmp_path):
-    for kind, options in [("png", {}), ("jpg", {}), ("jpg", {"progressive": True, "optimize": True}), ("webp", {"lossless": True})]:
+    for kind, options in [
+        ("png", {}),
+        ("jpg", {}),
+        ("jpg", {"progressive": True, "optimize": True}),
+        ("webp", {"lossless": True}),
+    ]:
         Image.new("RGB", (3000, 2000), (10, 200, 30)).save(tmp_path / f"x.{kind}", **options)
         ours, _ = read(probe, tmp_path / f"x.{kind}", tmp_path)
         np.testing.assert_array_equal(ours, np.asarray(Image.open(tmp_path / f"x.{kind}")))

@@ -1,4 +1,5 @@
 """Files written by numpy, torch and safetensors are read by us, and ours by them: all dtypes, bit for bit."""
+
 import collections
 import json
 import struct
@@ -81,7 +82,9 @@ def test_npz_to_numpy(probe, tmp_path):
 
 def test_safetensors_from_the_official_library(probe, tmp_path):
     tensors = samples()
-    safetensors.torch.save_file({n: torch_tensor(*t) for n, t in tensors.items()}, tmp_path / "x.safetensors", {"a": "b"})
+    safetensors.torch.save_file(
+        {n: torch_tensor(*t) for n, t in tensors.items()}, tmp_path / "x.safetensors", {"a": "b"}
+    )
     assert probe.dump(tmp_path / "x.safetensors", tmp_path / "d") == tensors
 
 
@@ -107,14 +110,18 @@ def test_sharded_checkpoint(probe, tmp_path):
         file = f"model-{shard + 1:05}-of-00003.safetensors"
         safetensors.torch.save_file(part, folder / file)
         weight_map |= {n: file for n in part}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map}))
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map})
+    )
     assert probe.dump(folder, tmp_path / "d") == tensors
 
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_torch_from_torch(probe, tmp_path, zipped):
     tensors = samples()
-    torch.save({n: torch_tensor(*t) for n, t in tensors.items()}, tmp_path / "x.pt", _use_new_zipfile_serialization=zipped)
+    torch.save(
+        {n: torch_tensor(*t) for n, t in tensors.items()}, tmp_path / "x.pt", _use_new_zipfile_serialization=zipped
+    )
     assert probe.dump(tmp_path / "x.pt", tmp_path / "d") == tensors
 
 
@@ -134,15 +141,32 @@ def test_torch_nested_objects_views_and_modules(probe, tmp_path, zipped):
     base = torch.arange(24.0).reshape(2, 3, 4)
     module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
     saved = {
-        "step": 7, "big": 2**70, "negative": -(2**40), "lr": 1e-3, "none": None, "flag": True, "text": "é",
+        "step": 7,
+        "big": 2**70,
+        "negative": -(2**40),
+        "lr": 1e-3,
+        "none": None,
+        "flag": True,
+        "text": "é",
         "list": [base, (base.transpose(0, 2), {"deep": base[:, 1, ::2]})],
-        5: base[1], "ordered": collections.OrderedDict(a=base.half()), "parameter": torch.nn.Parameter(base.clone()),
-        "state": module.state_dict(), "size": base.shape, "dtype": torch.float16, "empty": {}, "shared": base,
+        5: base[1],
+        "ordered": collections.OrderedDict(a=base.half()),
+        "parameter": torch.nn.Parameter(base.clone()),
+        "state": module.state_dict(),
+        "size": base.shape,
+        "dtype": torch.float16,
+        "empty": {},
+        "shared": base,
     }
     torch.save(saved, tmp_path / "x.pt", _use_new_zipfile_serialization=zipped)
     expected = {
-        "list.0": base, "list.1.0": base.transpose(0, 2), "list.1.1.deep": base[:, 1, ::2], "5": base[1],
-        "ordered.a": base.half(), "parameter": base, "shared": base,
+        "list.0": base,
+        "list.1.0": base.transpose(0, 2),
+        "list.1.1.deep": base[:, 1, ::2],
+        "5": base[1],
+        "ordered.a": base.half(),
+        "parameter": base,
+        "shared": base,
     } | {f"state.{n}": t for n, t in module.state_dict().items()}
     found = probe.dump(tmp_path / "x.pt", tmp_path / "d")
     assert set(found) == set(expected)
@@ -161,10 +185,16 @@ class Evil:
         return (print, ("executed",))
 
 
-@pytest.mark.parametrize("thing,name", [
-    (Evil(), "__builtin__.print"), (np.zeros(2), "numpy"), (torch.nn.Linear(1, 1), "torch.nn.modules.linear.Linear"),
-    (torch.device("cpu"), "torch.device"), (1j, "complex"),
-])
+@pytest.mark.parametrize(
+    "thing,name",
+    [
+        (Evil(), "__builtin__.print"),
+        (np.zeros(2), "numpy"),
+        (torch.nn.Linear(1, 1), "torch.nn.modules.linear.Linear"),
+        (torch.device("cpu"), "torch.device"),
+        (1j, "complex"),
+    ],
+)
 @pytest.mark.parametrize("zipped", [True, False])
 def test_everything_else_is_refused_by_name(probe, tmp_path, capfd, thing, name, zipped):
     torch.save({"a": torch.ones(1), "x": thing}, tmp_path / "x.pt", _use_new_zipfile_serialization=zipped)
@@ -188,8 +218,14 @@ def test_an_expanded_tensor_is_not_unfolded_in_memory(probe, tmp_path):
 
 def test_ten_thousand_tensors_list(probe, tmp_path):
     """Sparse shards: the listing must not touch the data. The time is a benchmark's business."""
-    header = {f"blocks.{i}.attn.to_q.weight": {"dtype": "BF16", "shape": [1024, 1024],
-                                               "data_offsets": [i << 21, (i + 1) << 21]} for i in range(2000)}
+    header = {
+        f"blocks.{i}.attn.to_q.weight": {
+            "dtype": "BF16",
+            "shape": [1024, 1024],
+            "data_offsets": [i << 21, (i + 1) << 21],
+        }
+        for i in range(2000)
+    }
     text = json.dumps(header).encode()
     with open(tmp_path / "x.safetensors", "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text)

@@ -23,11 +23,16 @@ def test_compare(tmp_path, kind):
     x, shift, scale = normal(1, 12, 16), normal(16, seed=1), normal(16, seed=2)
     odd = normal(3, 3)
     odd[0, 0] = np.nan
-    extra = [("odd", "output", odd), ("image", "checkpoint", np.zeros((16, 16, 3), np.uint8)), ("ids", "output", np.arange(4))]
+    extra = [
+        ("odd", "output", odd),
+        ("image", "checkpoint", np.zeros((16, 16, 3), np.uint8)),
+        ("ids", "output", np.arange(4)),
+    ]
     a = write_run(tmp_path / "a", block(x, shift, scale) + extra)
     other = {
         "match": block(x, shift, scale) + extra,
-        "mismatch": block(x, shift, scale, exchanged=True) + [("odd", "output", normal(3, 3)), *extra[1:], ("mine", "output", x)],
+        "mismatch": block(x, shift, scale, exchanged=True)
+        + [("odd", "output", normal(3, 3)), *extra[1:], ("mine", "output", x)],
         "nothing_compared": [("other", "output", x)],
     }[kind]
     done, document = run_json("compare", a, write_run(tmp_path / "b", other))

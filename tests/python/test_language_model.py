@@ -11,7 +11,7 @@ from program import PROGRAM
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 torch = pytest.importorskip("torch")
 
-MODEL = '''
+MODEL = """
 import math, torch
 from torch import nn
 import torch.nn.functional as F
@@ -59,19 +59,39 @@ class Model(nn.Module):
 
 with torch.no_grad():
     Model().eval()(torch.randint(0, 100, (1, 21)))
-'''
+"""
 
 NAMES = {"usual": ("wq", "wk", "wv", "wo"), "none": ("lin0", "lin1", "lin2", "lin3")}
 
 MISTAKES = {
     "scale": ("/ math.sqrt(self.d)", "/ self.d", "OMEGA", "attention.scale"),
     "theta": ("base=10000.0", "base=500000.0", "OMEGA", "rotary.theta"),
-    "style": ("a, b = x[..., : d // 2], x[..., d // 2 :]\n    return torch.cat([", "a, b = x[..., ::2], x[..., 1::2]\n    return torch.stack([", "OMEGA", "rotary.style"),
+    "style": (
+        "a, b = x[..., : d // 2], x[..., d // 2 :]\n    return torch.cat([",
+        "a, b = x[..., ::2], x[..., 1::2]\n    return torch.stack([",
+        "OMEGA",
+        "rotary.style",
+    ),
     "one side": ("turned(q), turned(k)", "turned(q), k", "OMEGA", "rotary.one_side"),
-    "groups": ("k, v = k.repeat_interleave(self.heads // self.few, 1), v.repeat_interleave(self.heads // self.few, 1)", "k, v = k.repeat(1, 3, 1, 1), v.repeat(1, 3, 1, 1)", "OMEGA", "attention.key_groups"),
+    "groups": (
+        "k, v = k.repeat_interleave(self.heads // self.few, 1), v.repeat_interleave(self.heads // self.few, 1)",
+        "k, v = k.repeat(1, 3, 1, 1), v.repeat(1, 3, 1, 1)",
+        "OMEGA",
+        "attention.key_groups",
+    ),
     "no mask": ('+ torch.triu(torch.full((t, t), float("-inf")), 1)', "", "OMEGA", "attention.mask_missing"),
-    "no norm": ("self.one(self.ALPHA(x).view(b, t, self.heads, self.d))", "self.ALPHA(x).view(b, t, self.heads, self.d)", "OMEGA", "attention.norm_missing"),
-    "transposed": ("# BEFORE", "self.first.ALPHA.weight.data = self.first.ALPHA.weight.data.T.contiguous()", "ALPHA", "linear.transposed_weight"),
+    "no norm": (
+        "self.one(self.ALPHA(x).view(b, t, self.heads, self.d))",
+        "self.ALPHA(x).view(b, t, self.heads, self.d)",
+        "OMEGA",
+        "attention.norm_missing",
+    ),
+    "transposed": (
+        "# BEFORE",
+        "self.first.ALPHA.weight.data = self.first.ALPHA.weight.data.T.contiguous()",
+        "ALPHA",
+        "linear.transposed_weight",
+    ),
     "scaled": ("# BEFORE", "self.first.GAMMA.weight.data *= 1.37", "GAMMA", "weights.scaled"),
     "zeros": ("# BEFORE", "self.first.BETA.weight.data.zero_()", "BETA", "weights.zeros"),
 }
@@ -92,7 +112,25 @@ def source(names, mistake=None):
 
 def record(folder, name, text):
     (folder / f"{name}.py").write_text(text)
-    subprocess.run([PROGRAM, "--home", folder / "home", "--quiet", "record", "--inputs", "--name", name, "--", sys.executable, f"{name}.py"], cwd=folder, check=True, capture_output=True, timeout=120)
+    subprocess.run(
+        [
+            PROGRAM,
+            "--home",
+            folder / "home",
+            "--quiet",
+            "record",
+            "--inputs",
+            "--name",
+            name,
+            "--",
+            sys.executable,
+            f"{name}.py",
+        ],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -106,8 +144,15 @@ def named(request, tmp_path_factory):
 def test_the_cause_is_named(named, mistake):
     names, folder = named
     record(folder, "port", source(names, mistake))
-    done = subprocess.run([PROGRAM, "--home", folder / "home", "--json", "compare", "latest:reference", "latest:port"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [PROGRAM, "--home", folder / "home", "--json", "compare", "latest:reference", "latest:port"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     answer = json.loads(done.stdout)
     stage, cause = MISTAKES[mistake][2:]
-    assert answer["first_divergence"]["name"].endswith("first." + dict(zip(("ALPHA", "BETA", "GAMMA", "OMEGA"), NAMES[names]))[stage])
+    assert answer["first_divergence"]["name"].endswith(
+        "first." + dict(zip(("ALPHA", "BETA", "GAMMA", "OMEGA"), NAMES[names]))[stage]
+    )
     assert [found["cause"] for found in answer["causes"]][:1] == [cause], answer["causes"]

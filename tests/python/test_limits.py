@@ -26,8 +26,23 @@ def limited(folder, *words, limits=(), **options):
         for which, amount in limits:
             resource.setrlimit(which, (amount, amount))
 
-    environment = {**os.environ, "LOCKSTEP_HOME": str(folder / "home"), "GOMP_SPINCOUNT": "1000", "OMP_NUM_THREADS": "8"}
-    return subprocess.run([PROGRAM, *map(str, words)], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=60, preexec_fn=limit, **options)
+    environment = {
+        **os.environ,
+        "LOCKSTEP_HOME": str(folder / "home"),
+        "GOMP_SPINCOUNT": "1000",
+        "OMP_NUM_THREADS": "8",
+    }
+    return subprocess.run(
+        [PROGRAM, *map(str, words)],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        preexec_fn=limit,
+        **options,
+    )
 
 
 COMMANDS = {
@@ -64,7 +79,9 @@ def test_a_full_disk_behind_stdout_is_a_failure(folder, command):
 def test_mcp_says_that_stdout_is_full(folder):
     request = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
     with open("/dev/full", "w") as full:
-        done = subprocess.run([PROGRAM, "mcp"], input=request * 3, stdout=full, stderr=subprocess.PIPE, timeout=60, cwd=folder)
+        done = subprocess.run(
+            [PROGRAM, "mcp"], input=request * 3, stdout=full, stderr=subprocess.PIPE, timeout=60, cwd=folder
+        )
     assert done.returncode == 3 and b"stdout cannot be written" in done.stderr
 
 
@@ -107,12 +124,21 @@ def test_a_home_that_cannot_be_written_is_called_that(folder):
             if not above.stat().st_mode & 1 and above != pathlib.Path("/"):
                 above.chmod(above.stat().st_mode | 0o011)
     environment = {**os.environ, "LOCKSTEP_HOME": str(home)}
-    readable = subprocess.run([PROGRAM, "--version"], env=environment, capture_output=True, text=True, **options) if os.access(PROGRAM, os.X_OK) else None
+    readable = (
+        subprocess.run([PROGRAM, "--version"], env=environment, capture_output=True, text=True, **options)
+        if os.access(PROGRAM, os.X_OK)
+        else None
+    )
     if readable is None or readable.returncode != 0:
         pytest.skip("another user cannot run the program here")
     for words in (("debug", "sessions"), ("serve",), ("runs", "limits", "--warn", "1GB", "--refuse", "2GB")):
-        done = subprocess.run([PROGRAM, *words], env=environment, capture_output=True, text=True, timeout=60, cwd="/", **options)
-        assert done.returncode == 3 and "Permission denied" in done.stderr and str(home) in done.stderr, (words, done.stderr)
+        done = subprocess.run(
+            [PROGRAM, *words], env=environment, capture_output=True, text=True, timeout=60, cwd="/", **options
+        )
+        assert done.returncode == 3 and "Permission denied" in done.stderr and str(home) in done.stderr, (
+            words,
+            done.stderr,
+        )
 
 
 def test_walks_are_bounded(folder):
@@ -142,8 +168,21 @@ for i in range(3):
     checkpoint(f"large.{i}", np.full((64, 1024), i, "f4"))
 print("went on")
 """
-    environment = {**os.environ, "LOCKSTEP_HOME": str(folder / "home"), "LOCKSTEP_RECORD": "tight", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", source, str(ROOT / "python")], env=environment, cwd=folder, capture_output=True, text=True, timeout=60)
+    environment = {
+        **os.environ,
+        "LOCKSTEP_HOME": str(folder / "home"),
+        "LOCKSTEP_RECORD": "tight",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", source, str(ROOT / "python")],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
     shown = limited(folder, "--json", "runs", "show", "latest:tight", "--verify", stdout=subprocess.PIPE)
     assert '"bad":[]' in shown.stdout.replace(" ", "") and '"records":4' in shown.stdout.replace(" ", ""), shown.stdout

@@ -12,8 +12,24 @@ from program import PROGRAM
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 pytest.importorskip("diffusers")
-ENVIRONMENT = {**{key: value for key, value in os.environ.items() if not key.startswith("LOCKSTEP_")}, "OMP_NUM_THREADS": "2"}
-SETTINGS = ["--prompt", "a cat", "--negative-prompt", " ", "--steps", "6", "--guidance", "4", "--width", "64", "--height", "64"]
+ENVIRONMENT = {
+    **{key: value for key, value in os.environ.items() if not key.startswith("LOCKSTEP_")},
+    "OMP_NUM_THREADS": "2",
+}
+SETTINGS = [
+    "--prompt",
+    "a cat",
+    "--negative-prompt",
+    " ",
+    "--steps",
+    "6",
+    "--guidance",
+    "4",
+    "--width",
+    "64",
+    "--height",
+    "64",
+]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +64,10 @@ def run(*arguments, status, environment=None):
 
 def test_a_live_table_and_a_verdict(reference, tmp_path):
     process = subprocess.Popen(
-        command(reference, tmp_path, "--reference", "latest:reference"), stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+        command(reference, tmp_path, "--reference", "latest:reference"),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
     )
     head, first = process.stdout.readline(), process.stdout.readline()
     # The rest of the table is more than a pipe holds: whoever has read one row has before them a run that is going on.
@@ -88,7 +107,9 @@ def test_substituted_tensors_heal_what_follows(reference, tmp_path):
     # With the reference's noise the reference's image comes out.
     image = next(record for record in records if record["name"] == "image")
     official = (reference[1] / "latest" / "reference").resolve()
-    theirs = next(json.loads(line) for line in (official / "records.jsonl").read_text().splitlines() if '"name": "image"' in line)
+    theirs = next(
+        json.loads(line) for line in (official / "records.jsonl").read_text().splitlines() if '"name": "image"' in line
+    )
     difference = np.load(official / theirs["file"]).astype(int) - np.load(pathlib.Path(document["path"], image["file"]))
     assert abs(difference).max() <= 1
     # By glob, in all steps: every tensor of the transformer.
@@ -111,9 +132,31 @@ def test_what_cannot_be_compared_is_an_error(reference, tmp_path):
 def test_the_engine_in_the_ledger(reference, tmp_path):
     """Two runs of the engine, as it is and on the reference's tensors: the one source of its error is named."""
     model, home = reference
-    engine = [PROGRAM, "generate", "--model", str(model), *SETTINGS, "--seed", "1", "--output", str(tmp_path / "mine.png")]
+    engine = [
+        PROGRAM,
+        "generate",
+        "--model",
+        str(model),
+        *SETTINGS,
+        "--seed",
+        "1",
+        "--output",
+        str(tmp_path / "mine.png"),
+    ]
     page = tmp_path / "ledger.html"
-    done = run(PROGRAM, "--json", "--home", str(home), "ledger", "latest:reference", "--report", str(page), "--", *engine, status=1)
+    done = run(
+        PROGRAM,
+        "--json",
+        "--home",
+        str(home),
+        "ledger",
+        "latest:reference",
+        "--report",
+        str(page),
+        "--",
+        *engine,
+        status=1,
+    )
     document = json.loads(done.stdout)
     words = {entry["name"]: entry["word"] for entry in document["entries"]}
     assert [name for name, word in words.items() if word == "source"] == ["initial_latents_packed"]
@@ -123,8 +166,31 @@ def test_the_engine_in_the_ledger(reference, tmp_path):
 
 def test_the_engine_is_recorded_like_any_program(reference, tmp_path):
     model, home = reference
-    engine = [PROGRAM, "generate", "--model", str(model), *SETTINGS, "--seed", "1", "--output", str(tmp_path / "mine.png")]
-    done = run(PROGRAM, "--json", "--home", str(home), "record", "--name", "engine", "--tap", "latents", "--", *engine, status=0)
+    engine = [
+        PROGRAM,
+        "generate",
+        "--model",
+        str(model),
+        *SETTINGS,
+        "--seed",
+        "1",
+        "--output",
+        str(tmp_path / "mine.png"),
+    ]
+    done = run(
+        PROGRAM,
+        "--json",
+        "--home",
+        str(home),
+        "record",
+        "--name",
+        "engine",
+        "--tap",
+        "latents",
+        "--",
+        *engine,
+        status=0,
+    )
     document = json.loads(done.stdout)
     assert document["records"] == 6 and document["status"] == "finished"
     manifest = json.loads(pathlib.Path(document["path"], "run.json").read_text())
@@ -136,5 +202,16 @@ def test_without_options_both_make_the_embedded_models_picture(tmp_path):
     shared = ["--prompt", "a red circle left of a blue square", "--steps", "2"]
     home = ["--home", str(tmp_path / "home")]
     run(PROGRAM, *home, "reference", "generate", *shared, "--python", sys.executable, status=0)
-    done = run(PROGRAM, *home, "--debug", "generate", *shared, "--reference", "latest:reference", "--output", str(tmp_path / "mine.png"), status=0)
+    done = run(
+        PROGRAM,
+        *home,
+        "--debug",
+        "generate",
+        *shared,
+        "--reference",
+        "latest:reference",
+        "--output",
+        str(tmp_path / "mine.png"),
+        status=0,
+    )
     assert "MATCH: " in done.stdout

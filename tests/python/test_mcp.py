@@ -31,7 +31,9 @@ def connect(home, transport, mode="auto"):
     from mcp.client.stdio import StdioServerParameters
 
     if transport == "stdio":
-        return Client(StdioServerParameters(command=PROGRAM, args=["mcp"], env=dict(home.environment), cwd=home.folder), mode=mode)
+        return Client(
+            StdioServerParameters(command=PROGRAM, args=["mcp"], env=dict(home.environment), cwd=home.folder), mode=mode
+        )
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
@@ -73,11 +75,16 @@ def test_every_tool_is_listed_and_called(home, transport, mode):
                     warnings.simplefilter("ignore")
                     await client.send_ping()
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert all(tool.description and tool.input_schema["type"] == "object" and tool.output_schema for tool in tools.values())
+            assert all(
+                tool.description and tool.input_schema["type"] == "object" and tool.output_schema
+                for tool in tools.values()
+            )
 
             async def call(tool, fails=False, **arguments):
                 called.add(tool)
-                result = await client.call_tool(tool, arguments)  # the client checks the answer against the tool's schema
+                result = await client.call_tool(
+                    tool, arguments
+                )  # the client checks the answer against the tool's schema
                 assert bool(result.is_error) == fails, result.content[0].text
                 return result.content[0].text if fails else result.structured_content
 
@@ -91,7 +98,23 @@ def test_every_tool_is_listed_and_called(home, transport, mode):
             assert (await call("debug_complete", text="resu"))["total"] == 0
             assert (await call("debug_exceptions", stop="uncaught"))["stop"] == "uncaught"
             assert "no tensor" in await call("debug_picture", fails=True, expression="n")
-            for name in ("vars", "stack", "location", "source", "threads", "count", "files", "checkpoints", "loaded", "breaks", "status", "sessions", "log", "wait", "pause"):
+            for name in (
+                "vars",
+                "stack",
+                "location",
+                "source",
+                "threads",
+                "count",
+                "files",
+                "checkpoints",
+                "loaded",
+                "breaks",
+                "status",
+                "sessions",
+                "log",
+                "wait",
+                "pause",
+            ):
                 await call(f"debug_{name}")
             await call("debug_why", which=str(made["breakpoint"]["id"]))
             assert (await call("debug_next"))["stop"]["location"]["line"] == 3
@@ -102,11 +125,15 @@ def test_every_tool_is_listed_and_called(home, transport, mode):
             await call("debug_until", line=7)
             await call("debug_trace_show")
             await call("debug_trace_export", to=str(home.folder / "out.json"))
-            assert "do not diverge" in await call("debug_zoom", fails=True, reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
+            assert "do not diverge" in await call(
+                "debug_zoom", fails=True, reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy")
+            )
             await call("debug_restart")
             assert (await call("debug_terminate"))["state"] == "ended"
             assert "try restart" in await call("debug_eval", fails=True, expression="1")
-            twin = await call("debug_twin_start", reference=script, candidate=script, python=sys.executable, cwd=str(home.folder))
+            twin = await call(
+                "debug_twin_start", reference=script, candidate=script, python=sys.executable, cwd=str(home.folder)
+            )
             assert twin["stopped"]
             for name in ("next", "vars", "status", "wait"):
                 await call(f"debug_twin_{name}")
@@ -141,7 +168,9 @@ def test_every_tool_is_listed_and_called(home, transport, mode):
             await call("jobs_list")
             await call("jobs_show", id=drawn["id"])
             await call("jobs_cancel", id=drawn["id"])
-            assert "do not diverge" in await call("zoom", fails=True, reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy"))
+            assert "do not diverge" in await call(
+                "zoom", fails=True, reference=str(home.folder / "a.npy"), candidate=str(home.folder / "a.npy")
+            )
             assert (await call("coverage", program=[sys.executable, "-c", "pass"]))["exit_code"] == 0
             profiled = await call("profile", program=[sys.executable, "-c", "pass"])
             assert profiled["exit_code"] == 0 and profiled["calls"] == 0
@@ -150,7 +179,9 @@ def test_every_tool_is_listed_and_called(home, transport, mode):
             assert "no records" in await call("runs_health", fails=True, run=recorded["run"])
             assert (await call("clean", keep_last=1000))["removed"] is False
             assert (await call("kill-all"))["done"] is False
-            assert "try lockstep tensors list" in await call("tensors_info", fails=True, path=str(home.folder / "a.npy"), name="zzzzzzzzzz")
+            assert "try lockstep tensors list" in await call(
+                "tensors_info", fails=True, path=str(home.folder / "a.npy"), name="zzzzzzzzzz"
+            )
             assert called == set(tools)
 
     asyncio.run(asyncio.wait_for(talk(), 120))
@@ -171,7 +202,9 @@ def test_progress_and_cancel(home, transport, mode):
 
     async def talk():
         async with connect(home, transport, mode) as client:
-            began = await client.call_tool("debug_start", {"script": script, "python": sys.executable, "run": True, "cwd": str(home.folder)})
+            began = await client.call_tool(
+                "debug_start", {"script": script, "python": sys.executable, "run": True, "cwd": str(home.folder)}
+            )
             assert not began.is_error
             seen = []
 
@@ -182,7 +215,11 @@ def test_progress_and_cancel(home, transport, mode):
             assert result.structured_content["state"] == "running"
             assert seen and seen == sorted(seen) and "running" in seen[0][1]
             for wants_progress in (False, True):
-                waiting = asyncio.create_task(client.call_tool("debug_wait", {"max_wait": 40}, progress_callback=progress if wants_progress else None))
+                waiting = asyncio.create_task(
+                    client.call_tool(
+                        "debug_wait", {"max_wait": 40}, progress_callback=progress if wants_progress else None
+                    )
+                )
                 await until(lambda: home.get("health")["long_calls"] >= 1)
                 waiting.cancel()
                 with pytest.raises(asyncio.CancelledError):
@@ -212,13 +249,29 @@ def test_answers_are_bounded(home):
 
 
 def test_odd_messages_are_answered(home):
-    odd = ["{", "[]", '{"jsonrpc": "2.0"}', '{"jsonrpc": "2.0", "id": 1, "method": "nothing"}', '{"jsonrpc": "2.0", "id": {}, "method": "ping"}',
-           '{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "debug_statsu"}}',
-           '{"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "debug_break", "arguments": {"where": 5}}}',
-           '{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "debug_stack", "arguments": {"sessoin": "x"}}}',
-           '{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": 7}', '{"jsonrpc": "2.0", "method": "notifications/cancelled"}', "",
-           '{"jsonrpc": "2.0", "id": "x", "method": "ping"}']
-    done = subprocess.run([PROGRAM, "mcp"], input="\n".join(odd) + "\n", env=home.environment, cwd=home.folder, capture_output=True, text=True, timeout=60)
+    odd = [
+        "{",
+        "[]",
+        '{"jsonrpc": "2.0"}',
+        '{"jsonrpc": "2.0", "id": 1, "method": "nothing"}',
+        '{"jsonrpc": "2.0", "id": {}, "method": "ping"}',
+        '{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "debug_statsu"}}',
+        '{"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "debug_break", "arguments": {"where": 5}}}',
+        '{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "debug_stack", "arguments": {"sessoin": "x"}}}',
+        '{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": 7}',
+        '{"jsonrpc": "2.0", "method": "notifications/cancelled"}',
+        "",
+        '{"jsonrpc": "2.0", "id": "x", "method": "ping"}',
+    ]
+    done = subprocess.run(
+        [PROGRAM, "mcp"],
+        input="\n".join(odd) + "\n",
+        env=home.environment,
+        cwd=home.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     replies = [json.loads(line) for line in done.stdout.splitlines()]
     by_id = {str(reply.get("id")): reply for reply in replies}
     assert done.returncode == 0
@@ -231,7 +284,12 @@ def test_odd_messages_are_answered(home):
 
 
 def call(number, tool, **arguments):
-    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}) + "\n"
+    return (
+        json.dumps(
+            {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+        )
+        + "\n"
+    )
 
 
 def running_program(home):
@@ -242,14 +300,26 @@ def running_program(home):
 def test_the_end_of_the_requests_loses_no_answer(home):
     running_program(home)
     asked = call(1, "debug_wait", max_wait=1) + call(2, "debug_status")
-    done = subprocess.run([PROGRAM, "mcp"], input=asked, env=home.environment, cwd=home.folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [PROGRAM, "mcp"], input=asked, env=home.environment, cwd=home.folder, capture_output=True, text=True, timeout=60
+    )
     replies = {reply["id"]: reply["result"] for reply in map(json.loads, done.stdout.splitlines())}
-    assert done.returncode == 0 and replies[1]["structuredContent"]["state"] == replies[2]["structuredContent"]["state"] == "running"
+    assert (
+        done.returncode == 0
+        and replies[1]["structuredContent"]["state"] == replies[2]["structuredContent"]["state"] == "running"
+    )
 
 
 def test_a_client_that_is_gone_keeps_no_call_waiting(home):
     running_program(home)
-    server = subprocess.Popen([PROGRAM, "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=home.environment, cwd=home.folder, text=True)
+    server = subprocess.Popen(
+        [PROGRAM, "mcp"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=home.environment,
+        cwd=home.folder,
+        text=True,
+    )
     server.stdin.write(call(1, "debug_wait", max_wait=50))
     server.stdin.close()
     server.stdout.close()
@@ -259,11 +329,21 @@ def test_a_client_that_is_gone_keeps_no_call_waiting(home):
 
 
 def envelope(**extra):
-    return {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}, **extra}
+    return {
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+        **extra,
+    }
 
 
 def posted(home, message, **headers):
-    named = {"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": message.get("method", "")}
+    named = {
+        "Accept": "application/json, text/event-stream",
+        "Mcp-Protocol-Version": "2026-07-28",
+        "Mcp-Method": message.get("method", ""),
+    }
     if message.get("method") == "tools/call":
         named["Mcp-Name"] = message["params"].get("name", "")
     named.update({name.replace("_", "-"): value for name, value in headers.items()})
@@ -275,12 +355,19 @@ def test_the_stateless_revision_checks_what_it_is_told(home):
     home.ensure()
     discover = {"method": "server/discover", "params": envelope()}
     status, answer = posted(home, discover)
-    assert status == 200 and answer["result"]["supportedVersions"][0] == "2026-07-28" and answer["result"]["resultType"] == "complete"
+    assert (
+        status == 200
+        and answer["result"]["supportedVersions"][0] == "2026-07-28"
+        and answer["result"]["resultType"] == "complete"
+    )
     assert posted(home, discover, Mcp_Method="tools/list")[1]["error"]["code"] == -32020
     assert posted(home, discover, Mcp_Protocol_Version="2025-11-25")[1]["error"]["code"] == -32020
     call = {"method": "tools/call", "params": envelope(name="debug_sessions", arguments={})}
     assert posted(home, call)[1]["result"]["isError"] is False
-    assert posted(home, call, Mcp_Name="debug_status") == (400, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32020, "message": "Mcp-Name differs from the name in the body"}})
+    assert posted(home, call, Mcp_Name="debug_status") == (
+        400,
+        {"jsonrpc": "2.0", "id": 1, "error": {"code": -32020, "message": "Mcp-Name differs from the name in the body"}},
+    )
     status, answer = posted(home, {"method": "initialize", "params": envelope()})
     assert status == 404 and answer["error"]["code"] == -32601
     newer = envelope()
@@ -296,7 +383,10 @@ def test_waiting_agents_do_not_lock_the_others_out(home):
     script = str(home.write("sleeps.py", "import time\ntime.sleep(600)\n"))
     home.ensure()
     session = home.call("debug/start", script=script, python=sys.executable, cwd=str(home.folder), run=True)["id"]
-    wait = {"method": "tools/call", "params": envelope(name="debug_wait", arguments={"session": session, "max_wait": 30})}
+    wait = {
+        "method": "tools/call",
+        "params": envelope(name="debug_wait", arguments={"session": session, "max_wait": 30}),
+    }
     statuses = []
     threads = [threading.Thread(target=lambda: statuses.append(posted(home, wait)[0])) for _ in range(60)]
     for thread in threads:

@@ -1,7 +1,6 @@
 """Folders as mflux writes them: other names, channels-last convolutions, MLX quantisation. Each is made here from a diffusers folder
 whose weights hold the same values, so that both must draw the same picture."""
 
-import json
 import os
 import pathlib
 import re
@@ -22,8 +21,32 @@ GROUP = 32
 
 
 def draw(model, output, tmp_path):
-    done = subprocess.run([ENGINE, "generate", "--model", str(model), "--prompt", "a fox", "--negative-prompt", " ", "--width", "32", "--height", "48", "--steps", "3", "--seed", "4",
-                           "--output", output], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [
+            ENGINE,
+            "generate",
+            "--model",
+            str(model),
+            "--prompt",
+            "a fox",
+            "--negative-prompt",
+            " ",
+            "--width",
+            "32",
+            "--height",
+            "48",
+            "--steps",
+            "3",
+            "--seed",
+            "4",
+            "--output",
+            output,
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     from PIL import Image
 
@@ -68,7 +91,11 @@ def write_mflux(source, target, transformer):
         shutil.copy(source / component / "config.json", target / component)
     shutil.copytree(source / "tokenizer", target / "tokenizer")
     shutil.copytree(source / "scheduler", target / "scheduler")
-    text = {re.sub(r"^model\.", "encoder.", k): v for k, v in load(source / "text_encoder").items() if k.startswith("model.")}
+    text = {
+        re.sub(r"^model\.", "encoder.", k): v
+        for k, v in load(source / "text_encoder").items()
+        if k.startswith("model.")
+    }
     safetensors.save_file(text, target / "text_encoder/0.safetensors")
     safetensors.save_file(dict(vae_entry(k, v) for k, v in load(source / "vae").items()), target / "vae/0.safetensors")
     names = sorted(transformer)
@@ -89,7 +116,11 @@ def without_output_bias(tmp_path):
 
 def test_dense_weights_under_mflux_names(tmp_path):
     official, tensors = without_output_bias(tmp_path)
-    write_mflux(official, tmp_path / "mflux", {transformer_name(k): v for k, v in tensors.items() if k != "norm_out.linear.bias"})
+    write_mflux(
+        official,
+        tmp_path / "mflux",
+        {transformer_name(k): v for k, v in tensors.items() if k != "norm_out.linear.bias"},
+    )
     assert numpy.abs(draw(official, "a.png", tmp_path) - draw(tmp_path / "mflux", "b.png", tmp_path)).max() == 0
 
 
@@ -118,5 +149,11 @@ def test_an_unknown_key_stops_the_load(tmp_path):
     named = {transformer_name(k): v for k, v in tensors.items() if k != "norm_out.linear.bias"}
     named["transformer_blocks.0.attn.to_q.lora"] = numpy.zeros(3, "f4")
     write_mflux(official, tmp_path / "mflux", named)
-    done = subprocess.run([ENGINE, "generate", "--model", str(tmp_path / "mflux"), "--prompt", "x"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [ENGINE, "generate", "--model", str(tmp_path / "mflux"), "--prompt", "x"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 2 and "unused: transformer_blocks.0.attn.to_q.lora" in done.stderr

@@ -30,18 +30,46 @@ with torch.no_grad():
 def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("port")
     (folder / "official.py").write_text(OFFICIAL)
-    command = [PROGRAM, "--home", str(folder / "home"), "record", "--inputs", "--name", "official", "--", sys.executable]
-    done = subprocess.run([*command, str(folder / "official.py"), str(MODEL), str(folder / "inputs.npz")], capture_output=True, text=True)
+    command = [
+        PROGRAM,
+        "--home",
+        str(folder / "home"),
+        "record",
+        "--inputs",
+        "--name",
+        "official",
+        "--",
+        sys.executable,
+    ]
+    done = subprocess.run(
+        [*command, str(folder / "official.py"), str(MODEL), str(folder / "inputs.npz")], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return folder
 
 
 def compared(home, mistake, *options):
     environment = {**os.environ, "LOCKSTEP_HOME": str(home / "home"), "PYTHONPATH": str(ROOT / "python")}
-    port = [sys.executable, str(pathlib.Path(__file__).with_name("numpy_port.py")), str(MODEL), str(home / "inputs.npz"), mistake]
+    port = [
+        sys.executable,
+        str(pathlib.Path(__file__).with_name("numpy_port.py")),
+        str(MODEL),
+        str(home / "inputs.npz"),
+        mistake,
+    ]
     subprocess.run(port, check=True, env=environment)
     done = subprocess.run(
-        [PROGRAM, "--home", str(home / "home"), "--json", "compare", "latest:official", "latest:port", "--weights", str(MODEL)]
+        [
+            PROGRAM,
+            "--home",
+            str(home / "home"),
+            "--json",
+            "compare",
+            "latest:official",
+            "latest:port",
+            "--weights",
+            str(MODEL),
+        ]
         + ["--propose-map", str(home / "map.json"), *options],
         capture_output=True,
         text=True,

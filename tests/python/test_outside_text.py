@@ -16,7 +16,9 @@ pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PR
 
 # ESC, BEL, a C1 control sequence, a bidirectional override and isolate, a line of its own, a hidden tag.
 EVIL = "a\x1b[31m\x07b\x9b31mc\u202ed\u2066e\nlockstep: MATCH\u2028f\U000e0041"
-UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
+UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+)
 
 
 def recorded(folder, value, name=EVIL, **fields):
@@ -24,11 +26,45 @@ def recorded(folder, value, name=EVIL, **fields):
     (folder / "tensors").mkdir(parents=True)
     array = np.full((2, 3), value, np.float32)
     np.save(folder / "tensors" / "t.npy", array)
-    manifest = {"format": "lockstep-run", "version": 1, "id": folder.name, "name": EVIL, "created": EVIL, "finished": EVIL, "status": EVIL}
-    manifest.update({"program": {"argv": [EVIL], "cwd": EVIL}, "producer": {"name": EVIL}, "model": EVIL, "settings": {EVIL: EVIL}, "versions": {EVIL: EVIL}})
+    manifest = {
+        "format": "lockstep-run",
+        "version": 1,
+        "id": folder.name,
+        "name": EVIL,
+        "created": EVIL,
+        "finished": EVIL,
+        "status": EVIL,
+    }
+    manifest.update(
+        {
+            "program": {"argv": [EVIL], "cwd": EVIL},
+            "producer": {"name": EVIL},
+            "model": EVIL,
+            "settings": {EVIL: EVIL},
+            "versions": {EVIL: EVIL},
+        }
+    )
     (folder / "run.json").write_text(json.dumps(manifest))
-    record = {"seq": 0, "name": name, "step": None, "hit": 0, "tags": {"pass": EVIL, EVIL: "x"}, "role": "output", "dtype": "f32", "shape": [2, 3]}
-    record.update({"stats": None, "preview": [], "checksum": "", "file": "tensors/t.npy", "where": {"file": EVIL, "line": 1, "function": EVIL}, "secs": 0})
+    record = {
+        "seq": 0,
+        "name": name,
+        "step": None,
+        "hit": 0,
+        "tags": {"pass": EVIL, EVIL: "x"},
+        "role": "output",
+        "dtype": "f32",
+        "shape": [2, 3],
+    }
+    record.update(
+        {
+            "stats": None,
+            "preview": [],
+            "checksum": "",
+            "file": "tensors/t.npy",
+            "where": {"file": EVIL, "line": 1, "function": EVIL},
+            "secs": 0,
+        }
+    )
     record.update(fields)
     (folder / "records.jsonl").write_text(json.dumps(record) + "\n")
     return folder
@@ -62,7 +98,13 @@ def test_runs_commands(runs):
     home = folder / "home"
     if not home.exists():
         shutil.copytree(one, home / "runs" / "one")
-    for words in (("runs", "show", one), ("runs", "list"), ("runs", "show", "one"), ("runs", "show", one, "--verify"), ("runs", "show", "latest:" + EVIL.replace("\n", ""))):
+    for words in (
+        ("runs", "show", one),
+        ("runs", "list"),
+        ("runs", "show", "one"),
+        ("runs", "show", one, "--verify"),
+        ("runs", "show", "latest:" + EVIL.replace("\n", "")),
+    ):
         for options in ((), ("--json",), ("--verbose",)):
             clean(run("--home", home, *words, *options))
 
@@ -71,11 +113,22 @@ def test_weights_and_tensors(tmp_path):
     st = pytest.importorskip("safetensors.numpy")
     for name, value in (("one", 1), ("two", 2)):
         (tmp_path / name).mkdir()
-        st.save_file({EVIL: np.full((4, 4), value, np.float32), "b": np.zeros(2, np.float32)}, tmp_path / name / "model.safetensors", {"key" + EVIL: EVIL})
+        st.save_file(
+            {EVIL: np.full((4, 4), value, np.float32), "b": np.zeros(2, np.float32)},
+            tmp_path / name / "model.safetensors",
+            {"key" + EVIL: EVIL},
+        )
     one, two = tmp_path / "one", tmp_path / "two"
     for words in (
-        ("weights", "compare", one, two), ("weights", "list", one), ("weights", "report", one), ("weights", "info", one, EVIL),
-        ("tensors", "list", one), ("tensors", "info", one), ("tensors", "show", one, EVIL), ("tensors", "stats", one), ("tensors", "diff", one, two, "--all"),
+        ("weights", "compare", one, two),
+        ("weights", "list", one),
+        ("weights", "report", one),
+        ("weights", "info", one, EVIL),
+        ("tensors", "list", one),
+        ("tensors", "info", one),
+        ("tensors", "show", one, EVIL),
+        ("tensors", "stats", one),
+        ("tensors", "diff", one, two, "--all"),
         ("tensors", "show", one, "nothing" + EVIL),
     ):
         for options in ((), ("--json",), ("--color", "never", "--verbose")):
@@ -84,7 +137,14 @@ def test_weights_and_tensors(tmp_path):
 
 
 def test_messages_name_files_safely(tmp_path):
-    for words in (("tensors", "list", EVIL), ("runs", "show", EVIL), ("compare", EVIL, EVIL), (EVIL,), ("compare", "--" + EVIL, "a", "b"), ("--home", EVIL, "runs", "list")):
+    for words in (
+        ("tensors", "list", EVIL),
+        ("runs", "show", EVIL),
+        ("compare", EVIL, EVIL),
+        (EVIL,),
+        ("compare", "--" + EVIL, "a", "b"),
+        ("--home", EVIL, "runs", "list"),
+    ):
         for options in ((), ("--json",)):
             clean(run(*words, *options, cwd=tmp_path))
 
@@ -126,14 +186,42 @@ def test_agents_get_no_such_character(runs, tmp_path):
     home.start(script)
     home.debug("continue")
     tools = [
-        ("compare", {"reference": str(one), "candidate": str(two)}), ("runs_show", {"run": str(one)}), ("runs_show", {"run": EVIL}), (EVIL, {}),
-        ("debug_log", {}), ("debug_status", {}), ("debug_eval", {"expression": repr(EVIL)}), ("debug_break", {"where": EVIL}),
+        ("compare", {"reference": str(one), "candidate": str(two)}),
+        ("runs_show", {"run": str(one)}),
+        ("runs_show", {"run": EVIL}),
+        (EVIL, {}),
+        ("debug_log", {}),
+        ("debug_status", {}),
+        ("debug_eval", {"expression": repr(EVIL)}),
+        ("debug_break", {"where": EVIL}),
     ]
-    messages = [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": EVIL, "version": "1"}}}]
-    messages += [{"jsonrpc": "2.0", "id": i, "method": "tools/call", "params": {"name": name, "arguments": arguments}} for i, (name, arguments) in enumerate(tools, 1)]
+    messages = [
+        {
+            "jsonrpc": "2.0",
+            "id": 0,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": {"name": EVIL, "version": "1"},
+            },
+        }
+    ]
+    messages += [
+        {"jsonrpc": "2.0", "id": i, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+        for i, (name, arguments) in enumerate(tools, 1)
+    ]
     try:
         sent = "".join(json.dumps(message) + "\n" for message in messages)
-        done = subprocess.run([PROGRAM, "mcp"], input=sent, cwd=tmp_path, env=home.environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [PROGRAM, "mcp"],
+            input=sent,
+            cwd=tmp_path,
+            env=home.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         clean(done)
         answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
         assert sorted(answers) == list(range(len(messages))), done.stdout

@@ -183,7 +183,8 @@ def test_places_steps_tags_and_locals():
 def test_threads_share_one_run():
     with lockstep.run("t") as run:
         threads = [
-            threading.Thread(target=lambda: [lockstep.checkpoint("x", torch.ones(30_000)) for _ in range(20)]) for _ in range(4)
+            threading.Thread(target=lambda: [lockstep.checkpoint("x", torch.ones(30_000)) for _ in range(20)])
+            for _ in range(4)
         ]
         for thread in threads:
             thread.start()
@@ -258,7 +259,9 @@ def test_both_forms_record_alike(checkpoint):
         assert checkpoint("x", x) is x
         assert checkpoint("x", x, step=2, tags={"pass": "cond"}) is x
         assert checkpoint("x", x, mask=None) == (x, None)
-        assert checkpoint("x", None) is None  # a mask that is absent: nothing is recorded, least of all the local variables
+        assert (
+            checkpoint("x", None) is None
+        )  # a mask that is absent: nothing is recorded, least of all the local variables
         assert checkpoint("pair", a=x, b=None) == (x, None)
         stage(x)
     assert checkpoint("x", x) is x  # off again
@@ -273,8 +276,15 @@ def test_both_forms_record_alike(checkpoint):
 def test_quantised_and_small_floats():
     x = torch.linspace(-1, 1, 12).reshape(3, 4)
     by_tensor = torch.quantize_per_tensor(x, 0.01, 3, torch.quint8)
-    by_channel = torch.quantize_per_channel(x, torch.tensor([0.01, 0.02, 0.03]), torch.tensor([0, 1, 2]), 0, torch.qint8)
-    cases = {"tensor": by_tensor, "channel": by_channel, "f8": x.to(torch.float8_e4m3fn), "f8b": x.to(torch.float8_e5m2)}
+    by_channel = torch.quantize_per_channel(
+        x, torch.tensor([0.01, 0.02, 0.03]), torch.tensor([0, 1, 2]), 0, torch.qint8
+    )
+    cases = {
+        "tensor": by_tensor,
+        "channel": by_channel,
+        "f8": x.to(torch.float8_e4m3fn),
+        "f8b": x.to(torch.float8_e5m2),
+    }
     with lockstep.run("reference") as run:
         for name, value in cases.items():
             assert lockstep.checkpoint(name, value) is value
@@ -349,7 +359,14 @@ def test_load_takes_framework_and_dtype_from_like():
     x = torch.tensor([[1.5, -2.0], [0.25, 3.0]])
     for source in (x, x.bfloat16(), x.half(), x.numpy()):
         lockstep.save(source, "x")
-        for like in (x, x.double(), x.bfloat16(), np.zeros(1, "f4"), np.zeros(1, "f8"), np.zeros(1, ml_dtypes.bfloat16)):
+        for like in (
+            x,
+            x.double(),
+            x.bfloat16(),
+            np.zeros(1, "f4"),
+            np.zeros(1, "f8"),
+            np.zeros(1, ml_dtypes.bfloat16),
+        ):
             loaded = lockstep.load("x", like=like)
             assert type(loaded) is type(like) and loaded.dtype == like.dtype
             assert loaded.tolist() == x.tolist()
@@ -368,7 +385,8 @@ def test_load_takes_framework_and_dtype_from_like():
 def test_without_ml_dtypes_bfloat16_is_still_right(home):
     lockstep.save(torch.tensor([1.5, -2.0]).bfloat16(), "x")
     done = run_python(
-        "import numpy, lockstep\nprint(lockstep.load('x', like=numpy.zeros(1, 'f4')).tolist(), lockstep.load('x').dtype)", home
+        "import numpy, lockstep\nprint(lockstep.load('x', like=numpy.zeros(1, 'f4')).tolist(), lockstep.load('x').dtype)",
+        home,
     )
     assert done.stdout == "[1.5, -2.0] |V2\n", done.stderr
 
@@ -381,7 +399,9 @@ def test_the_names_of_mflux(home, capsys, monkeypatch):
     lockstep.debug_save(x, "x")
     lockstep.debug_save(x * 2, "x")  # the newer one replaces the older
     lockstep.debug_save(tensor=mx.array([1, 2]), name="ids")
-    assert lockstep.debug_list() == ["ids", "x"] and lockstep.debug_list("i*") == lockstep.debug_list(pattern="i*") == ["ids"]
+    assert lockstep.debug_list() == ["ids", "x"] and lockstep.debug_list("i*") == lockstep.debug_list(pattern="i*") == [
+        "ids"
+    ]
     assert lockstep.debug_load("x").tolist() == [0, 2, 4, 6] and isinstance(lockstep.debug_load("x"), mx.array)
     assert lockstep.debug_load("x", to="mlx", dtype=mx.float16).dtype == mx.float16
     loaded = lockstep.debug_load("x", exact_version=True, to="pytorch", device="cpu", dtype=torch.bfloat16)
@@ -412,7 +432,14 @@ def test_the_names_of_mflux(home, capsys, monkeypatch):
         local = x + 1  # noqa: F841
         lockstep.debug_checkpoint("locals", skip=True)
         lockstep.debug_checkpoint(
-            "all", stream="img", context={"block": 3, "timestep": 7}, metadata={"note": "n"}, skip=True, verified=True, hidden=x, scale=2.0
+            "all",
+            stream="img",
+            context={"block": 3, "timestep": 7},
+            metadata={"note": "n"},
+            skip=True,
+            verified=True,
+            hidden=x,
+            scale=2.0,
         )
         with pytest.raises(SystemExit):
             lockstep.debug_checkpoint("last", terminate_after=True, x=x)
@@ -488,7 +515,10 @@ def test_status_of_a_program(home):
         run_python(source + tail, home, LOCKSTEP_RECORD="state")
         binary = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
         shown = subprocess.run(
-            [binary, "--json", "--home", str(home), "runs", "show", "latest:state"], capture_output=True, text=True, check=True
+            [binary, "--json", "--home", str(home), "runs", "show", "latest:state"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         document = json.loads(shown.stdout)
         assert (document["run"]["status"], document["summary"]["records"]) == (status, 1), tail

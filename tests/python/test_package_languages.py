@@ -43,7 +43,11 @@ def program(request):
 def run(program, home, **environment):
     clean = {key: value for key, value in os.environ.items() if not key.startswith("LOCKSTEP_")}
     done = subprocess.run(
-        [str(program)], env={**clean, "LOCKSTEP_HOME": str(home), **environment}, capture_output=True, text=True, check=True
+        [str(program)],
+        env={**clean, "LOCKSTEP_HOME": str(home), **environment},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stderr == ""
     return done.stdout.strip()
@@ -110,9 +114,15 @@ lockstep = {{ path = "{ROOT / "bindings" / "rust"}" }}
 }
 """
     )
-    environment = {"LOCKSTEP_LIB_DIR": str(BIN.parent / "lib"), "LOCKSTEP_HOME": str(tmp_path / "home"), "LOCKSTEP_RECORD": "theirs"}
+    environment = {
+        "LOCKSTEP_LIB_DIR": str(BIN.parent / "lib"),
+        "LOCKSTEP_HOME": str(tmp_path / "home"),
+        "LOCKSTEP_RECORD": "theirs",
+    }
     clean = {key: value for key, value in os.environ.items() if key not in ("LD_LIBRARY_PATH", "CARGO_TARGET_DIR")}
-    done = subprocess.run([cargo, "run", "--offline"], cwd=tmp_path, env={**clean, **environment}, capture_output=True, text=True)
+    done = subprocess.run(
+        [cargo, "run", "--offline"], cwd=tmp_path, env={**clean, **environment}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     records = {record["name"]: record["preview"] for record in latest(tmp_path / "home", "theirs")[1]}
     assert records == {"x": [1, 2], "turned": [1, 4, 2, 5, 3, 6], "broadcast": [0, 1, 0, 1]}
@@ -135,7 +145,15 @@ int main() {
 """
     )
     library = str(BIN.parent / "lib")
-    options = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}", f"-L{library}", f"-Wl,-rpath,{library}"]
+    options = [
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{ROOT / 'include'}",
+        f"-L{library}",
+        f"-Wl,-rpath,{library}",
+    ]
     subprocess.run([compiler, *options, "theirs.cpp", "-llockstep_capture", "-o", "theirs"], cwd=tmp_path, check=True)
     run(tmp_path / "theirs", tmp_path / "home", LOCKSTEP_RECORD="theirs")
     assert latest(tmp_path / "home", "theirs")[1][0]["preview"] == [1, 2]

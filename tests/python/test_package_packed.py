@@ -50,7 +50,11 @@ def test_the_references_values_stand_in_a_container_of_the_same_kind():
         lockstep.checkpoint("y", collections.OrderedDict(q=torch.full((2,), 9.0)))
         lockstep.checkpoint("z", Pair(torch.full((2,), 5.0), None))
     with lockstep.run("mine", reference="latest:reference", substitute="x.1,y.*,z.*"):
-        x, y, z = [torch.zeros(2), torch.zeros(2)], collections.OrderedDict(q=torch.zeros(2)), Pair(torch.zeros(2), "kept")
+        x, y, z = (
+            [torch.zeros(2), torch.zeros(2)],
+            collections.OrderedDict(q=torch.zeros(2)),
+            Pair(torch.zeros(2), "kept"),
+        )
         new_x, new_y, new_z = lockstep.checkpoint("x", x), lockstep.checkpoint("y", y), lockstep.checkpoint("z", z)
     assert new_x[0] is x[0] and new_x[1].tolist() == [8, 8] and x[1].tolist() == [0, 0]
     assert type(new_y) is collections.OrderedDict and new_y["q"].tolist() == [9, 9] and y["q"].tolist() == [0, 0]

@@ -15,7 +15,12 @@ SCRIPT = "import numpy as np\nx = np.arange(12.0).reshape(3, 4)\ny = x * 2\nprin
 def place(tmp_path_factory):
     home = Home(tmp_path_factory.mktemp("access"))
     for name, factor in (("a", 1), ("b", 2)):
-        write_many(home.home / "runs" / name, ["net.one", "net.two"], [np.arange(64, dtype=np.float32).reshape(8, 8) * np.float32(factor)], steps=3)
+        write_many(
+            home.home / "runs" / name,
+            ["net.one", "net.two"],
+            [np.arange(64, dtype=np.float32).reshape(8, 8) * np.float32(factor)],
+            steps=3,
+        )
     home.ensure()
     home.call("jobs", prompt="a red circle", size="32x32", steps=2, max_wait=20)
     yield home
@@ -26,7 +31,14 @@ def place(tmp_path_factory):
 def views(place):
     """Route, and what is there once the view has everything."""
     session = place.call_started(place.write("p.py", SCRIPT))["id"]
-    twin = place.call("debug/twin/start", reference=str(place.write("r.py", SCRIPT)), candidate=str(place.write("c.py", SCRIPT)), name="pair", python=place.python, cwd=str(place.folder))["twin"]
+    twin = place.call(
+        "debug/twin/start",
+        reference=str(place.write("r.py", SCRIPT)),
+        candidate=str(place.write("c.py", SCRIPT)),
+        name="pair",
+        python=place.python,
+        cwd=str(place.folder),
+    )["twin"]
     return (
         ("runs", "ls-table .tr"),
         ("runs/a", ".multiples canvas"),
@@ -67,7 +79,9 @@ NAMES = """() => {
 def test_every_view_passes_axe(started, place, views, scheme, width):  # noqa: F811
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     found = {}
-    with tab(started, place, width=width, scheme=scheme, bypass_csp=True) as one:  # axe is a script of the test's, not of the page's
+    with tab(
+        started, place, width=width, scheme=scheme, bypass_csp=True
+    ) as one:  # axe is a script of the test's, not of the page's
         for route, ready in views:
             page = one.open(route)
             page.locator(ready).first.wait_for()
@@ -79,7 +93,13 @@ def test_every_view_passes_axe(started, place, views, scheme, width):  # noqa: F
                 wrong += axe.run(page).response["violations"]
                 page.keyboard.press("Escape")
             if wrong:
-                found[route] = sorted({f"{w['id']} ({w['impact']}): {n['html'][:160]} -- {n['failureSummary'][:200]}" for w in wrong for n in w["nodes"]})
+                found[route] = sorted(
+                    {
+                        f"{w['id']} ({w['impact']}): {n['html'][:160]} -- {n['failureSummary'][:200]}"
+                        for w in wrong
+                        for n in w["nodes"]
+                    }
+                )
         assert not one.errors
     assert not found, "\n".join(f"{route}: {line}" for route, lines in found.items() for line in lines)
 
@@ -105,9 +125,13 @@ def test_the_keyboard_reaches_everything(started, place, views):  # noqa: F811
                 .filter(e => e.getClientRects().length && !e.disabled && e.tabIndex >= 0 && e.type !== 'file'); window.wanted = new Set(all); return all.length; }""")
             for _ in range(wanted + 40):
                 page.keyboard.press("Tab")
-                left = page.evaluate("() => { const e = document.activeElement; wanted.delete(e); return [wanted.size, e === document.body || getComputedStyle(e).outlineStyle !== 'none', e.outerHTML.slice(0, 120)]; }")
+                left = page.evaluate(
+                    "() => { const e = document.activeElement; wanted.delete(e); return [wanted.size, e === document.body || getComputedStyle(e).outlineStyle !== 'none', e.outerHTML.slice(0, 120)]; }"
+                )
                 assert left[1], f"{route}: no ring on {left[2]}"
                 if not left[0]:
                     break
-            assert page.evaluate("[...wanted].filter(e => e.isConnected).map(e => e.outerHTML.slice(0, 120))") == [], route
+            assert page.evaluate("[...wanted].filter(e => e.isConnected).map(e => e.outerHTML.slice(0, 120))") == [], (
+                route
+            )
         one.check()

@@ -70,8 +70,12 @@ def test_the_device_is_chosen(started, place):
     with tab(started, place) as one:
         page = one.open("draw")
         expect(page.get_by_label("Model")).not_to_be_empty()
-        there = ["auto", "cpu", "reference"] + [f"cuda:{k}" for k, _ in enumerate(place.get("doctor")["cuda"]["devices"])]
-        wait_until(lambda: page.get_by_label("Device").locator("option").evaluate_all("all => all.map(o => o.value)") == there)
+        there = ["auto", "cpu", "reference"] + [
+            f"cuda:{k}" for k, _ in enumerate(place.get("doctor")["cuda"]["devices"])
+        ]
+        wait_until(
+            lambda: page.get_by_label("Device").locator("option").evaluate_all("all => all.map(o => o.value)") == there
+        )
         for device in ("cpu", "reference"):
             page.get_by_label("Device").select_option(device)
             ask(page, f"a green square by {device}", Steps=2, Seed=5, Size="32x32")
@@ -83,7 +87,9 @@ def test_the_device_is_chosen(started, place):
         assert jobs["cpu"]["status"] == jobs["reference"]["status"] == "completed"
         # Another device's parts are loaded beside those that are there.
         metrics = place.http("GET", "/metrics")[2]
-        assert 'part="reference/tiny/f32/transformer"' in metrics and 'part="cpu/tiny/f32/transformer"' in metrics, metrics
+        assert 'part="reference/tiny/f32/transformer"' in metrics and 'part="cpu/tiny/f32/transformer"' in metrics, (
+            metrics
+        )
         status, _, refused = place.http("POST", "/v1/jobs", {"prompt": "x", "device": "cuda:77"})
         assert status == 400 and refused["error"]["param"] == "device" and "cpu" in refused["error"]["message"]
         one.check()
@@ -117,7 +123,9 @@ def test_an_edit_with_a_painted_mask(started, place):
     with tab(started, place) as one:
         page = one.open("draw")
         expect(page.get_by_label("Model")).not_to_be_empty()
-        page.set_input_files("input[type=file]", [{"name": "a.png", "mimeType": "image/png", "buffer": data.getvalue()}])
+        page.set_input_files(
+            "input[type=file]", [{"name": "a.png", "mimeType": "image/png", "buffer": data.getvalue()}]
+        )
         expect(page.locator(".input img")).to_have_count(1)
         assert "edit" in page.get_by_label("Model").input_value()
         page.locator("summary", has_text="Mask").click()

@@ -58,7 +58,18 @@ def test_every_file_is_there_compressed_and_kept(home):
         assert raw(home, f"/web/{now}/{name}")[2] == path.read_bytes(), name
 
 
-@pytest.mark.parametrize("path", ["/web/", "/web/0000000000000000/app.js", "/web/{}/../../../etc/passwd", "/web/{}/%2e%2e/secret", "/web/{}/nothing.js", "/web/{}/", "//etc/passwd"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/web/",
+        "/web/0000000000000000/app.js",
+        "/web/{}/../../../etc/passwd",
+        "/web/{}/%2e%2e/secret",
+        "/web/{}/nothing.js",
+        "/web/{}/",
+        "//etc/passwd",
+    ],
+)
 def test_nothing_else_is_served(home, path):
     status, _, body = raw(home, path.format(version(home)))
     assert status in (400, 401, 404) and b"root:" not in body
@@ -79,7 +90,9 @@ def test_a_folder_serves_the_page_for_work_on_it(tmp_path):
     (folder / "a.js").write_text("1")
     (tmp_path / "secret.js").write_text("no")
     home = Home(tmp_path)
-    with subprocess.Popen([PROGRAM, "serve", "--web", folder], env=home.environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [PROGRAM, "serve", "--web", folder], env=home.environment, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             process.stderr.readline()
             assert raw(home, "/")[2] == b"<!doctype html>dev mine"
@@ -114,7 +127,9 @@ def test_open_starts_the_browser_and_hides_the_token(tmp_path):
 def test_no_file_asks_for_anything_outside_or_parses_markup():
     for path in WEB.rglob("*.js"):
         text = path.read_text()
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|setAttribute\(\"on", text), path
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|setAttribute\(\"on", text
+        ), path
         assert not re.search(r"https?://", text), path
         assert len(text.splitlines()) < 500, path
         for line in text.splitlines():
@@ -133,17 +148,31 @@ def imported(name, seen):
 @needs_browser
 @pytest.mark.parametrize(
     ("route", "modules"),
-    [("runs", ["views/runs.js"]), ("runs/one", ["views/runs.js", "views/run.js"]), ("compare", ["views/compare.js"]), ("compare?candidate=one&row=0&reference=one", ["views/compare.js"]), ("runs/latest:one", ["views/runs.js", "views/run.js"]), ("debug", ["views/debug.js"]), ("draw", ["views/draw.js"]), ("server", ["views/server.js"]), ("", ["views/runs.js"])],
+    [
+        ("runs", ["views/runs.js"]),
+        ("runs/one", ["views/runs.js", "views/run.js"]),
+        ("compare", ["views/compare.js"]),
+        ("compare?candidate=one&row=0&reference=one", ["views/compare.js"]),
+        ("runs/latest:one", ["views/runs.js", "views/run.js"]),
+        ("debug", ["views/debug.js"]),
+        ("draw", ["views/draw.js"]),
+        ("server", ["views/server.js"]),
+        ("", ["views/runs.js"]),
+    ],
 )
 def test_all_files_of_a_view_and_its_first_question_are_asked_for_at_once(started, home, route, modules):  # noqa: F811
-    write_many(home.home / "runs" / "one", ["x"], [np.ones((2, 2), np.float32)]) if not (home.home / "runs" / "one").exists() else None
+    write_many(home.home / "runs" / "one", ["x"], [np.ones((2, 2), np.float32)]) if not (
+        home.home / "runs" / "one"
+    ).exists() else None
     with tab(started, home) as one:
         asked = []
         one.page.on("request", lambda r: asked.append(r.url.removeprefix(one.base)))
         page = one.open(route)
         # Asked from outside: the page's own policy lets nobody evaluate a string in it again and again.
         wait_until(lambda: page.evaluate("Boolean(document.querySelector('main > *')) && window.asked?.size === 0"))
-        early = page.evaluate("[...document.querySelectorAll('link[rel=modulepreload]')].map(l => new URL(l.href).pathname.split('/').slice(3).join('/'))")
+        early = page.evaluate(
+            "[...document.querySelectorAll('link[rel=modulepreload]')].map(l => new URL(l.href).pathname.split('/').slice(3).join('/'))"
+        )
         needed = set().union(*(imported(m, set()) for m in ["app.js", *modules])) - {"app.js"}
         assert set(early) == needed
         questions = [url for url in asked if url.startswith("/v1/")]

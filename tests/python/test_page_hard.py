@@ -13,7 +13,20 @@ from program import PROGRAM
 
 pytestmark = needs_browser
 
-EVIL = ["<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "javascript:alert(3)", "a.\"'><svg onload=alert(4)>.b", "${alert(5)}", "x\u202egnp.exe", "name with  blanks", "..", "😀.é", "__proto__", "constructor.prototype", "a" * 900]
+EVIL = [
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(2)</script>",
+    "javascript:alert(3)",
+    "a.\"'><svg onload=alert(4)>.b",
+    "${alert(5)}",
+    "x\u202egnp.exe",
+    "name with  blanks",
+    "..",
+    "😀.é",
+    "__proto__",
+    "constructor.prototype",
+    "a" * 900,
+]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +48,9 @@ def test_hostile_names_are_text(started, home, width):
     small = np.arange(12, dtype=np.float32).reshape(3, 4)
     for name, factor in (("a", 1), ("b", 2)):
         write_many(home.home / "runs" / name, EVIL, [small * np.float32(factor)], program={"argv": ["python", EVIL[0]]})
-        (home.home / "runs" / name / "run.json").write_text(manifest(name, name=EVIL[1] + name, program={"argv": ["python", EVIL[0]]}))
+        (home.home / "runs" / name / "run.json").write_text(
+            manifest(name, name=EVIL[1] + name, program={"argv": ["python", EVIL[0]]})
+        )
     home.ensure()
     with tab(started, home, width=width) as one:
         page = one.open("runs")
@@ -76,7 +91,13 @@ wait_for("end")
 def test_a_run_that_is_being_written_grows_on_screen(started, home):
     script = home.write("writer.py", WRITER)
     home.ensure()
-    writer = subprocess.Popen([PROGRAM, "record", "--name", "live", "--", sys.executable, script], cwd=home.folder, env=home.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    writer = subprocess.Popen(
+        [PROGRAM, "record", "--name", "live", "--", sys.executable, script],
+        cwd=home.folder,
+        env=home.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         wait_until(lambda: any(r["name"] == "live" for r in home.get("runs/list")["runs"]))
         wait_until(lambda: home.get("runs/tensors", run="latest:live")["total"] == 1)
@@ -118,7 +139,12 @@ def test_a_server_that_restarts_is_found_again(started, home):
     token.chmod(0o600)
 
     def serve(port):
-        process = subprocess.Popen([PROGRAM, "serve", "--token-file", token, "--port", str(port)], env=home.environment, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [PROGRAM, "serve", "--token-file", token, "--port", str(port)],
+            env=home.environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         assert "http://" in process.stderr.readline()
         return process
 
@@ -150,7 +176,10 @@ def test_a_slow_network_shows_the_last_thing_asked_for(started, home):
     with tab(started, home) as one:
         session = one.page.context.new_cdp_session(one.page)
         session.send("Network.enable")
-        session.send("Network.emulateNetworkConditions", {"offline": False, "latency": 150, "downloadThroughput": 60_000, "uploadThroughput": 60_000})
+        session.send(
+            "Network.emulateNetworkConditions",
+            {"offline": False, "latency": 150, "downloadThroughput": 60_000, "uploadThroughput": 60_000},
+        )
         page = one.open("runs/slow")
         expect(page.locator(".right .title")).to_have_text("t0", timeout=60_000)
         for _ in range(5):

@@ -42,7 +42,9 @@ with torch.no_grad():
     y = net(x)
 print("sum", round(float(y.sum()), 4))
 """
-WRONG = REFERENCE.replace("net = Net()", "net = Net()\nbad = id(net.blocks[1])").replace("scale = 1.0", "scale = 1.05 if id(self) == bad else 1.0")
+WRONG = REFERENCE.replace("net = Net()", "net = Net()\nbad = id(net.blocks[1])").replace(
+    "scale = 1.0", "scale = 1.05 if id(self) == bad else 1.0"
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,13 @@ def place(tmp_path_factory):
     home = Home(tmp_path_factory.mktemp("programs"))
     for name, text in (("reference", REFERENCE), ("port", WRONG)):
         home.write(f"{name}.py", text)
-        subprocess.run([PROGRAM, "--quiet", "record", "--inputs", "--name", name, "--", sys.executable, f"{name}.py"], cwd=home.folder, env=home.environment, check=True, timeout=120)
+        subprocess.run(
+            [PROGRAM, "--quiet", "record", "--inputs", "--name", name, "--", sys.executable, f"{name}.py"],
+            cwd=home.folder,
+            env=home.environment,
+            check=True,
+            timeout=120,
+        )
     home.ensure()
     yield home
     home.close()
@@ -82,7 +90,11 @@ def test_the_call_is_recorded_finer(compared, place):
     box.get_by_role("button", name="Compare with it").click()
     wait_until(lambda: compared.evaluate("location.hash") != before)
     expect(compared.locator("#verdict")).to_have_text("Mismatch")
-    fine = place.get("runs/show", run=compared.evaluate("new URLSearchParams(location.hash.split('?')[1]).get('candidate')"), limit=1000)
+    fine = place.get(
+        "runs/show",
+        run=compared.evaluate("new URLSearchParams(location.hash.split('?')[1]).get('candidate')"),
+        limit=1000,
+    )
     assert fine["records"] and all("blocks.1" in r["name"] for r in fine["records"]), "only the call that was asked for"
     place.run("runs", "remove", fine["run"]["id"])
 
@@ -100,7 +112,16 @@ def test_the_ledger_names_the_source(compared):
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_two_programs_in_step_part_side_by_side(started, place, width):  # noqa: F811
-    place.debug("twin", "start", place.folder / "reference.py", place.folder / "port.py", "--python", place.python, "--name", f"pair{width}")
+    place.debug(
+        "twin",
+        "start",
+        place.folder / "reference.py",
+        place.folder / "port.py",
+        "--python",
+        place.python,
+        "--name",
+        f"pair{width}",
+    )
     with tab(started, place, width=width) as one:
         page = one.open("debug")
         page.get_by_role("link", name=f"pair{width}", exact=True).click()
@@ -110,7 +131,9 @@ def test_two_programs_in_step_part_side_by_side(started, place, width):  # noqa:
         expect(page.get_by_text("They part here")).to_be_visible(timeout=120_000)
         expect(page.locator(".card.error")).to_contain_text("blocks.1.lin, call 0: relative error")
         for side in ("Reference", "Candidate"):
-            expect(page.get_by_role("region", name=side).locator("pre.named")).to_contain_text("h = self.lin(self.norm(x) * scale)")
+            expect(page.get_by_role("region", name=side).locator("pre.named")).to_contain_text(
+                "h = self.lin(self.norm(x) * scale)"
+            )
         row = page.locator("tr", has_text="scale")
         expect(row).to_contain_text("1.05")
         expect(row).to_have_class("differs")

@@ -28,7 +28,20 @@ def place(tmp_path_factory):
     """Two runs of the engine that start from other noise, and a service."""
     home = Home(tmp_path_factory.mktemp("page"))
     for name, seed in (("good", 1), ("port", 2)):
-        home.run("--debug", "generate", "--prompt", "three green stars", "--seed", seed, "--steps", 3, "--run-name", name, "--output", f"{name}.png")
+        home.run(
+            "--debug",
+            "generate",
+            "--prompt",
+            "three green stars",
+            "--seed",
+            seed,
+            "--steps",
+            3,
+            "--run-name",
+            name,
+            "--output",
+            f"{name}.png",
+        )
     home.ensure()
     yield home
     home.close()
@@ -129,7 +142,9 @@ def test_two_runs_part(view, place):
     wait_until(lambda: "window=" in page.evaluate("location.href"))
     page.reload()
     parts = "[...document.querySelectorAll('ls-heat')].map(h => h.map && h.window?.rows)"
-    wait_until(lambda: (lambda seen: len(seen) == 3 and len(set(seen)) == 1 and seen[0] and seen[0] < 64)(page.evaluate(parts)))
+    wait_until(
+        lambda: (lambda seen: len(seen) == 3 and len(set(seen)) == 1 and seen[0] and seen[0] < 64)(page.evaluate(parts))
+    )
     for mode in ("Flicker", "Difference", "Side by side", "Slider"):
         page.get_by_role("button", name=mode).first.click()
     assert page.evaluate("[...document.querySelectorAll('ls-picture img')].every(i => i.naturalWidth > 0)")

@@ -94,7 +94,12 @@ def test_a_folder_of_which_nothing_can_be_read_is_refused(folders, tmp_path):
 def test_complex_numbers_are_compared_as_the_recorder_keeps_them(tmp_path):
     """[..., 2]: real and imaginary parts, whatever the order of the file."""
     values = (np.arange(12).reshape(3, 4) + 1j * np.arange(12)[::-1].reshape(3, 4)).astype("c8")
-    forms = {"c": values, "fortran": np.asfortranarray(values), "big": values.astype(">c8"), "wide": values.astype("c16")}
+    forms = {
+        "c": values,
+        "fortran": np.asfortranarray(values),
+        "big": values.astype(">c8"),
+        "wide": values.astype("c16"),
+    }
     forms["real"] = values.view("f4").reshape(3, 4, 2)
     for name, form in forms.items():
         (tmp_path / name).mkdir()

@@ -119,7 +119,10 @@ def test_time_and_memory_land_on_their_module(home):
         assert 0 <= module["self_secs"] <= module["wall_secs"] <= document["wall_secs"]
     assert document["memory"] == "heap"
     assert 64 << 20 <= modules["Vae"]["allocated_bytes"] < 80 << 20
-    assert modules["Vae"]["peak_bytes"] - modules["Transformer"]["peak_bytes"] > 60 << 20 and document["peak_bytes"] == modules["Vae"]["peak_bytes"]
+    assert (
+        modules["Vae"]["peak_bytes"] - modules["Transformer"]["peak_bytes"] > 60 << 20
+        and document["peak_bytes"] == modules["Vae"]["peak_bytes"]
+    )
     assert modules["Transformer.blocks.0"]["allocated_bytes"] >= 3 * 512 * 256 * 4
     assert [stage["name"] for stage in document["stages"] if stage["depth"] == 0][:2] == ["Transformer", "Vae"]
     assert 0 < document["first_step_secs"] < document["wall_secs"]
@@ -154,11 +157,19 @@ def test_lazy_graphs_are_evaluated_where_the_work_is(home):
 
 def test_plain_functions_and_threads(home):
     home.write("glue.py", PLAIN)
-    document = profile(home, "import glue, threading\nglue.outer()\nt = threading.Thread(target=glue.outer)\nt.start(); t.join()\n", "--functions", "glue", name="user")
+    document = profile(
+        home,
+        "import glue, threading\nglue.outer()\nt = threading.Thread(target=glue.outer)\nt.start(); t.join()\n",
+        "--functions",
+        "glue",
+        name="user",
+    )
     modules = by_name(document)
     assert modules["inner"]["calls"] == 10 and modules["outer"]["calls"] == 2
     assert modules["outer"]["wall_secs"] >= modules["inner"]["wall_secs"]
-    failed = home.run("--json", "profile", "--", sys.executable, home.write("bad.py", "raise SystemExit(5)"), check=False)
+    failed = home.run(
+        "--json", "profile", "--", sys.executable, home.write("bad.py", "raise SystemExit(5)"), check=False
+    )
     assert failed.returncode == 3 and json.loads(failed.stdout)["calls"] == 0
 
 
@@ -183,20 +194,27 @@ def test_the_page_and_the_trace_open(home):
             " if (stack.length && e.ts + e.dur > stack.at(-1).ts + stack.at(-1).dur + 0.01) throw new Error(e.name + ' reaches out of its parent');"
             f" stack.push(e); depths[e.name] = stack.length; }} return depths; }})({trace.read_text()})"
         )
-    assert depths["Transformer"] == 1 and depths["Transformer.blocks.1"] == 2 and depths["Transformer.blocks.1.lin"] == 3
+    assert (
+        depths["Transformer"] == 1 and depths["Transformer.blocks.1"] == 2 and depths["Transformer.blocks.1.lin"] == 3
+    )
     assert any(event["ph"] == "C" and event["args"]["bytes"] > 0 for event in told["traceEvents"])
 
 
 def test_hostile_names_stay_text(home):
     pytest.importorskip("torch")
     page = home.folder / "times.html"
-    source = torch_program(1, 1) + "\nHostile = type('</title><script>alert(1)</script>', (torch.nn.Linear,), {})\nHostile(4, 4)(torch.ones(1, 4))\n"
+    source = (
+        torch_program(1, 1)
+        + "\nHostile = type('</title><script>alert(1)</script>', (torch.nn.Linear,), {})\nHostile(4, 4)(torch.ones(1, 4))\n"
+    )
     profile(home, source, "--html", page)
     assert "<script" not in page.read_text() and "&lt;script" in page.read_text()
 
 
 def test_damaged_profiles_are_read_as_far_as_they_go(home):
-    run = json.loads(home.run("--json", "record", "--name", "plain", "--", sys.executable, home.write("p.py", "pass")).stdout)["run"]
+    run = json.loads(
+        home.run("--json", "record", "--name", "plain", "--", sys.executable, home.write("p.py", "pass")).stdout
+    )["run"]
     assert "lockstep profile --" in home.run("profile", "--run", "latest:plain", check=False).stderr
     (folder,) = home.home.glob(f"*/{run}")
     (folder / "profile").mkdir()
@@ -207,7 +225,22 @@ def test_damaged_profiles_are_read_as_far_as_they_go(home):
 
 
 def test_the_engine_tells_its_own_times(home):
-    words = ["--json", "generate", "--prompt", "a red circle", "--steps", "2", "--width", "64", "--height", "64", "--seed", "3", "--device", "cpu"]
+    words = [
+        "--json",
+        "generate",
+        "--prompt",
+        "a red circle",
+        "--steps",
+        "2",
+        "--width",
+        "64",
+        "--height",
+        "64",
+        "--seed",
+        "3",
+        "--device",
+        "cpu",
+    ]
     home.run(*words, "--output", "bare.png")
     document = json.loads(home.run(*words, "--profile", "--output", "timed.png").stdout)["profile"]
     assert (home.folder / "bare.png").read_bytes() == (home.folder / "timed.png").read_bytes()
@@ -234,7 +267,20 @@ pipeline("a red circle", num_inference_steps=2, width=64, height=64, generator=t
     stages = {stage["name"] for stage in document["stages"]}
     assert {"pipeline", "encode_prompt", "scheduler.step", "vae.decode"} <= stages
     assert by_name(document)["scheduler.step"]["calls"] == 2 and document["first_step_secs"] > 0
-    home.run("generate", "--profile", "--prompt", "a red circle", "--steps", "2", "--width", "64", "--height", "64", "--device", "cpu")
+    home.run(
+        "generate",
+        "--profile",
+        "--prompt",
+        "a red circle",
+        "--steps",
+        "2",
+        "--width",
+        "64",
+        "--height",
+        "64",
+        "--device",
+        "cpu",
+    )
     compared = json.loads(home.run("--json", "profile", "compare", "latest:official", "latest:generate").stdout)
     both = {stage["name"] for stage in compared["stages"] if stage["reference"] and stage["candidate"]}
     assert {"text encoder", "transformer", "vae", "loading"} <= both

@@ -103,23 +103,46 @@ def test_whole_files_and_what_they_open(home):
     before = fingerprint(home.folder / "lib")
     into = home.folder / "pruned"
     document = prune(home, SCRIPT, "--into", into)
-    kept = {"reference/__init__.py", "reference/models/__init__.py", "reference/models/transformer.py", "reference/models/rarely.py", "reference/models/table.txt"}
+    kept = {
+        "reference/__init__.py",
+        "reference/models/__init__.py",
+        "reference/models/transformer.py",
+        "reference/models/rarely.py",
+        "reference/models/table.txt",
+    }
     assert files(into) == {*kept, "PRUNED.md"}
     assert document["output_equal"] and document["rounds"] == 1 and document["restored"] == []
     assert document["lines_after"] < document["lines_before"] / 2
     assert (into / "reference/models/transformer.py").read_text() == PACKAGE["models/transformer.py"]
     assert fingerprint(home.folder / "lib") == before
     assert "| `reference` | 4 | 6 |" in (into / "PRUNED.md").read_text()
-    done = subprocess.run([sys.executable, "port.py"], cwd=home.folder, env={**os.environ, "PYTHONPATH": str(into)}, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "port.py"],
+        cwd=home.folder,
+        env={**os.environ, "PYTHONPATH": str(into)},
+        capture_output=True,
+        text=True,
+    )
     assert done.stdout == "6.5\n"
 
 
 def test_a_dry_run_writes_nothing(home):
     document = prune(home, SCRIPT, "--dry-run", "--functions")
     assert document["dry_run"] and document["rounds"] == 0 and document["lines_after"] < document["lines_before"] / 2
-    assert {file["path"] for file in document["files"]} == {"__init__.py", "models/__init__.py", "models/transformer.py", "models/rarely.py", "models/table.txt"}
+    assert {file["path"] for file in document["files"]} == {
+        "__init__.py",
+        "models/__init__.py",
+        "models/transformer.py",
+        "models/rarely.py",
+        "models/table.txt",
+    }
     assert not list(home.folder.glob("*prun*"))
-    assert "would be kept" in home.run("prune", "--packages", "reference", "--dry-run", "--", sys.executable, home.folder / "port.py").stdout
+    assert (
+        "would be kept"
+        in home.run(
+            "prune", "--packages", "reference", "--dry-run", "--", sys.executable, home.folder / "port.py"
+        ).stdout
+    )
 
 
 def test_bodies_that_never_ran_name_their_old_place(home):
@@ -145,7 +168,11 @@ def test_what_is_still_needed_is_restored(home):
     )
     into = home.folder / "pruned"
     document = prune(home, source, "--into", into, "--functions")
-    assert {"reference/models/unused.py", "reference/models/unused_table.txt", "reference/models/rarely.py:5 other"} <= set(document["restored"])
+    assert {
+        "reference/models/unused.py",
+        "reference/models/unused_table.txt",
+        "reference/models/rarely.py:5 other",
+    } <= set(document["restored"])
     assert "a = 1" in (into / "reference/models/rarely.py").read_text()
     assert document["output_equal"] and document["rounds"] > 1
 
@@ -153,7 +180,10 @@ def test_what_is_still_needed_is_restored(home):
 @pytest.mark.parametrize("framework", ["torch", "mlx"])
 def test_proven_tensor_by_tensor(home, framework):
     pytest.importorskip(framework)
-    imports = {"torch": "import torch\nfrom torch import nn\ntorch.manual_seed(0)\nArray = torch.ones\n", "mlx": "import mlx.core as mx\nimport mlx.nn as nn\nmx.random.seed(0)\nArray = mx.ones\n"}[framework]
+    imports = {
+        "torch": "import torch\nfrom torch import nn\ntorch.manual_seed(0)\nArray = torch.ones\n",
+        "mlx": "import mlx.core as mx\nimport mlx.nn as nn\nmx.random.seed(0)\nArray = mx.ones\n",
+    }[framework]
     call = {"torch": "forward", "mlx": "__call__"}[framework]
     net = f"{imports}class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.lin = nn.Linear(8, 8)\n    def {call}(self, x):\n        return self.lin(x)\n    def unused(self):\n        a = 1\n        return a\n"
     home.write("lib/reference/__init__.py", "from .models.net import Net, Array\n")
@@ -162,7 +192,12 @@ def test_proven_tensor_by_tensor(home, framework):
     document = prune(home, source, "--into", home.folder / "pruned", "--functions")
     assert document["tensors_equal"] == 2
     # One that draws its weights anew each time cannot be proven, and says so.
-    home.write("lib/reference/models/net.py", net.replace(".manual_seed(0)", ".seed()").replace("mx.random.seed(0)", "import time; mx.random.seed(time.time_ns() % 10**9)"))
+    home.write(
+        "lib/reference/models/net.py",
+        net.replace(".manual_seed(0)", ".seed()").replace(
+            "mx.random.seed(0)", "import time; mx.random.seed(time.time_ns() % 10**9)"
+        ),
+    )
     error = prune(home, source, "--into", home.folder / "again", check=False)["error"]
     assert "vary from run to run" in error["message"] and not (home.folder / "again").exists()
 
@@ -177,7 +212,12 @@ def test_a_copy_that_does_something_else_is_not_kept(home):
 @pytest.fixture
 def checkout(home):
     def git(*words):
-        return subprocess.run(["git", "-C", home.folder / "lib", "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", home.folder / "lib", "-c", "user.name=a", "-c", "user.email=a@b", *words],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
 
     home.write("lib/.gitignore", "__pycache__\n")
     home.write("lib/LICENSE", "free\n")
@@ -188,15 +228,31 @@ def checkout(home):
 
 
 def test_a_new_branch_and_nothing_else(home, checkout):
-    before = checkout("rev-parse", "HEAD"), checkout("status", "--porcelain"), fingerprint(home.folder / "lib" / "reference")
+    before = (
+        checkout("rev-parse", "HEAD"),
+        checkout("status", "--porcelain"),
+        fingerprint(home.folder / "lib" / "reference"),
+    )
     index = (home.folder / "lib/.git/index").read_bytes()
     document = prune(home, SCRIPT, "--branch", "pruned", "--functions")
-    assert (checkout("rev-parse", "HEAD"), checkout("status", "--porcelain"), fingerprint(home.folder / "lib" / "reference")) == before
+    assert (
+        checkout("rev-parse", "HEAD"),
+        checkout("status", "--porcelain"),
+        fingerprint(home.folder / "lib" / "reference"),
+    ) == before
     assert len(index) == len((home.folder / "lib/.git/index").read_bytes())
     assert checkout("rev-parse", "pruned") == document["commit"] and checkout("rev-parse", "pruned^") == before[0]
     assert checkout("symbolic-ref", "HEAD") == "refs/heads/mine"
     listed = set(checkout("ls-tree", "-r", "--name-only", "pruned").splitlines())
-    assert listed == {"LICENSE", "PRUNED.md", "reference/__init__.py", "reference/models/__init__.py", "reference/models/transformer.py", "reference/models/rarely.py", "reference/models/table.txt"}
+    assert listed == {
+        "LICENSE",
+        "PRUNED.md",
+        "reference/__init__.py",
+        "reference/models/__init__.py",
+        "reference/models/transformer.py",
+        "reference/models/rarely.py",
+        "reference/models/table.txt",
+    }
     assert "exists" in prune(home, SCRIPT, "--branch", "pruned", check=False)["error"]["message"]
     assert "no name for a branch" in prune(home, SCRIPT, "--branch", "a..b", check=False)["error"]["message"]
 
@@ -216,7 +272,13 @@ def test_hostile_names_and_links_write_nothing_outside(home):
     (package / "models/new\nline `x` <b>.txt").write_text("odd")
     reads = "".join(
         f"open(os.path.join(base, {name!r})).read()\n"
-        for name in ("models/linked.txt", "linked_folder/secret.txt", "models/inner_link.txt", "models/new\nline `x` <b>.txt", "../reference/models/table.txt")
+        for name in (
+            "models/linked.txt",
+            "linked_folder/secret.txt",
+            "models/inner_link.txt",
+            "models/new\nline `x` <b>.txt",
+            "../reference/models/table.txt",
+        )
     )
     # Code that says it lies elsewhere, and a program that puts a link into the copy while it is proven.
     source = SCRIPT + (
@@ -233,10 +295,17 @@ def test_hostile_names_and_links_write_nothing_outside(home):
     assert fingerprint(home.folder / "outside") == before
     assert "a link or a file stands in its way" in document["error"]["message"]
     assert not list(home.folder.glob("*prun*"))
-    document = prune(home, source.replace("import reference.models.way.evil", "pass").replace("os.symlink(", "max("), "--into", home.folder / "pruned")
+    document = prune(
+        home,
+        source.replace("import reference.models.way.evil", "pass").replace("os.symlink(", "max("),
+        "--into",
+        home.folder / "pruned",
+    )
     assert sorted(map(os.path.basename, document["left_links"])) == ["linked.txt", "secret.txt"]
     kept = files(home.folder / "pruned")
-    assert "reference/models/inner_link.txt" in kept and not any("linked" in name or "secret" in name or "planted" in name for name in kept)
+    assert "reference/models/inner_link.txt" in kept and not any(
+        "linked" in name or "secret" in name or "planted" in name for name in kept
+    )
     assert not any(path.is_symlink() for path in (home.folder / "pruned").rglob("*"))
     assert "\n" not in [line for line in (home.folder / "pruned/PRUNED.md").read_text().splitlines() if "`x`" in line]
 
@@ -244,9 +313,18 @@ def test_hostile_names_and_links_write_nothing_outside(home):
 def test_kill_in_the_middle_loses_nothing(home):
     before = fingerprint(home.folder / "lib")
     marker = home.folder / "reached"
-    source = SCRIPT + f"import os, signal\nif os.environ['LOCKSTEP_PRUNE'] != 'watch':\n    open({str(marker)!r}, 'w').close()\n    signal.pause()\n"
+    source = (
+        SCRIPT
+        + f"import os, signal\nif os.environ['LOCKSTEP_PRUNE'] != 'watch':\n    open({str(marker)!r}, 'w').close()\n    signal.pause()\n"
+    )
     script = home.write("port.py", source)
-    running = subprocess.Popen([PROGRAM, "prune", "--packages", "reference", "--into", home.folder / "pruned", "--", sys.executable, script], cwd=home.folder, env=home.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    running = subprocess.Popen(
+        [PROGRAM, "prune", "--packages", "reference", "--into", home.folder / "pruned", "--", sys.executable, script],
+        cwd=home.folder,
+        env=home.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     wait_until(marker.exists)
     running.send_signal(signal.SIGKILL)
     running.wait()
@@ -264,14 +342,32 @@ def test_kill_in_the_middle_loses_nothing(home):
 def test_two_at_once_do_not_take_each_others_copy_for_left_behind(home):
     marker, go = home.folder / "reached", home.folder / "go"
     os.mkfifo(go)
-    source = SCRIPT + f"import os\nif os.environ['LOCKSTEP_PRUNE'] != 'watch' and not os.path.exists({str(marker)!r}):\n    open({str(marker)!r}, 'w').close()\n    open({str(go)!r}).read()\n"
+    source = (
+        SCRIPT
+        + f"import os\nif os.environ['LOCKSTEP_PRUNE'] != 'watch' and not os.path.exists({str(marker)!r}):\n    open({str(marker)!r}, 'w').close()\n    open({str(go)!r}).read()\n"
+    )
     script = home.write("port.py", source)
-    command = [PROGRAM, "--json", "prune", "--packages", "reference", "--into", home.folder / "pruned", "--", sys.executable, script]
-    first = subprocess.Popen(command, cwd=home.folder, env=home.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    command = [
+        PROGRAM,
+        "--json",
+        "prune",
+        "--packages",
+        "reference",
+        "--into",
+        home.folder / "pruned",
+        "--",
+        sys.executable,
+        script,
+    ]
+    first = subprocess.Popen(
+        command, cwd=home.folder, env=home.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     wait_until(marker.exists)
     assert prune(home, source, "--into", home.folder / "pruned")["output_equal"]
     go.write_text("")
-    assert "could not be made" in json.loads(first.communicate()[0])["error"]["message"], "its copy was there to the end, its name was taken"
+    assert "could not be made" in json.loads(first.communicate()[0])["error"]["message"], (
+        "its copy was there to the end, its name was taken"
+    )
     assert not list(home.folder.glob(".pruned.pruning-*"))
 
 
@@ -286,15 +382,39 @@ def test_a_progress_bar_is_not_what_a_program_prints(home):
 def test_refusals(home):
     (home.folder / "there").mkdir()
     assert "exists" in prune(home, SCRIPT, "--into", home.folder / "there", check=False)["error"]["message"]
-    assert "does not import" in json.loads(home.run("--json", "prune", "--dry-run", "--packages", "nothing", "--", sys.executable, home.folder / "port.py", check=False).stdout)["error"]["message"]
+    assert (
+        "does not import"
+        in json.loads(
+            home.run(
+                "--json",
+                "prune",
+                "--dry-run",
+                "--packages",
+                "nothing",
+                "--",
+                sys.executable,
+                home.folder / "port.py",
+                check=False,
+            ).stdout
+        )["error"]["message"]
+    )
     assert "place for the copy" in prune(home, SCRIPT, check=False)["error"]["message"]
-    assert "by itself" in prune(home, "raise SystemExit(3)", "--into", home.folder / "x", check=False)["error"]["message"]
+    assert (
+        "by itself" in prune(home, "raise SystemExit(3)", "--into", home.folder / "x", check=False)["error"]["message"]
+    )
 
 
 def test_over_rest(home):
     home.ensure()
     script = home.write("port.py", SCRIPT)
-    answer = home.call("prune", program=[sys.executable, str(script)], cwd=str(home.folder), packages=["reference"], into=str(home.folder / "pruned"), functions=True)
+    answer = home.call(
+        "prune",
+        program=[sys.executable, str(script)],
+        cwd=str(home.folder),
+        packages=["reference"],
+        into=str(home.folder / "pruned"),
+        functions=True,
+    )
     assert answer["output_equal"] and (home.folder / "pruned/reference/models/rarely.py").exists()
 
 
@@ -314,10 +434,26 @@ picture.save(sys.argv[1])
 """
     script = home.write("generate.py", source)
     into = home.folder / "pruned"
-    done = home.run("--json", "prune", "--functions", "--into", into, "--", sys.executable, script, home.folder / "a.png", timeout=600)
+    done = home.run(
+        "--json",
+        "prune",
+        "--functions",
+        "--into",
+        into,
+        "--",
+        sys.executable,
+        script,
+        home.folder / "a.png",
+        timeout=600,
+    )
     document = json.loads(done.stdout)
     assert {package["name"] for package in document["packages"]} == {"diffusers", "transformers"}
     assert document["lines_after"] <= 0.05 * document["lines_before"]
     assert document["tensors_equal"] > 100 and document["output_equal"]
-    subprocess.run([sys.executable, script, home.folder / "b.png"], check=True, env={**os.environ, "PYTHONPATH": ""}, capture_output=True)
+    subprocess.run(
+        [sys.executable, script, home.folder / "b.png"],
+        check=True,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+    )
     assert (home.folder / "a.png").read_bytes() == (home.folder / "b.png").read_bytes()

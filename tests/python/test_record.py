@@ -76,7 +76,12 @@ def test_torch_modules(record):
     assert hits == [0, 1, 2, 3, 4]
     # Nobody mends torch's own code: a layer of the framework is found at the line that calls it.
     assert run.records[0]["role"] == "output"
-    for number, call in ((0, "net.first.proj("), (1, "self.proj(x)"), (2, "def forward(self, x, scale"), (8, "layer(x)")):
+    for number, call in (
+        (0, "net.first.proj("),
+        (1, "self.proj(x)"),
+        (2, "def forward(self, x, scale"),
+        (8, "layer(x)"),
+    ):
         where = run.records[number]["where"]
         assert where["file"].endswith("their_script.py") and call in NET.splitlines()[where["line"] - 1], where
     assert run.manifest["versions"]["torch"]
@@ -104,7 +109,15 @@ def test_a_second_run_keeps_what_compare_names(record, tmp_path):
     """Statistics of everything first; compare names the suspect and how to record it; the second run is compared in full."""
 
     def compare():
-        command = [str(BINARY), "--json", "--home", str(tmp_path / "home"), "compare", "latest:reference", "latest:mine"]
+        command = [
+            str(BINARY),
+            "--json",
+            "--home",
+            str(tmp_path / "home"),
+            "compare",
+            "latest:reference",
+            "latest:mine",
+        ]
         return json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
 
     wrong = NET.replace("self.proj(x) * scale", "self.proj(x) * 1.5")
@@ -189,7 +202,9 @@ print(out.sample.shape)
         "Net.first", "Net.first", "Net.parts.left", "Net.parts.right.0", "Net.sample", "Net.extra.0", "Net.extra.1.half"
     ]  # fmt: skip
     assert run.manifest["aliases"] == {"Net.first": ["Net.again"]}
-    assert [record["hit"] for record in run.records if record["name"] == "Net.first" and record["role"] == "output"] == [0, 1]
+    assert [
+        record["hit"] for record in run.records if record["name"] == "Net.first" and record["role"] == "output"
+    ] == [0, 1]
     assert {"Net.x", "Net.mask"} <= set(run.names("input"))
     np.testing.assert_array_equal(run.values("Net.extra.1.half") * 2, run.values("Net.extra.0"))
 
@@ -227,14 +242,23 @@ def test_tuples_dicts_and_dataclasses_are_opened(record):
     run = record(PACKED, "--inputs", "--name", "reference")
     assert run.done.returncode == 0, run.done.stderr
     joined = ["sample", "hidden.0", "hidden.1.0"]
-    assert run.names("output") == ["Net.split.left", "Net.split.right"] or run.names("output")[:2] == ["Net.split.0", "Net.split.1"]
+    assert run.names("output") == ["Net.split.left", "Net.split.right"] or run.names("output")[:2] == [
+        "Net.split.0",
+        "Net.split.1",
+    ]
     assert run.names("output")[2:5] == [f"Net.join.{part}" for part in joined]
     assert run.names("output")[5:] == [f"Net.{part}" for part in joined]
-    assert [name for name in run.names("input") if name.startswith("Net.join")] == ["Net.join.pair.0", "Net.join.pair.1", "Net.join.more.scale"]
+    assert [name for name in run.names("input") if name.startswith("Net.join")] == [
+        "Net.join.pair.0",
+        "Net.join.pair.1",
+        "Net.join.more.scale",
+    ]
     assert run.values("Net.sample").tolist() == [0, 2, 4, 6]
     # Replaced inside, whatever they are packed in; the types stay what they were.
     wrong = PACKED.replace("x.chunk(2, -1)", "(3 * x).chunk(2, -1)")
-    healed = record(wrong, "--reference", "latest:reference", "--substitute", "Net.split*,Net.join.hidden*", "--name", "healed")
+    healed = record(
+        wrong, "--reference", "latest:reference", "--substitute", "Net.split*,Net.join.hidden*", "--name", "healed"
+    )
     assert healed.done.returncode == 0, healed.done.stderr
     assert healed.values("Net.sample").tolist() == [0, 2, 4, 6]
 
@@ -316,7 +340,10 @@ def test_an_existing_sitecustomize_still_runs(record, tmp_path):
 
 
 def test_children_get_runs_of_their_own(record, tmp_path):
-    source = NET + "\nimport subprocess\nif len(sys.argv) < 2: subprocess.run([sys.executable, __file__, 'child'], check=True)\n"
+    source = (
+        NET
+        + "\nimport subprocess\nif len(sys.argv) < 2: subprocess.run([sys.executable, __file__, 'child'], check=True)\n"
+    )
     run = record(source)
     assert len(run.records) == 19
     runs = [*(tmp_path / "home" / "runs").glob("*/run.json"), *(tmp_path / "home" / "archive").glob("*/run.json")]
@@ -384,7 +411,13 @@ def test_the_official_pipeline(tiny_model, tmp_path):
 
     by_hand = tmp_path / "by_hand"
     subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "reference" / "record_official.py"), str(tiny_model), str(by_hand), *settings],
+        [
+            sys.executable,
+            str(ROOT / "tools" / "reference" / "record_official.py"),
+            str(tiny_model),
+            str(by_hand),
+            *settings,
+        ],
         check=True,
         capture_output=True,
         env=ENVIRONMENT,
@@ -413,7 +446,17 @@ def test_steps_and_globs_of_the_official_pipeline(tiny_model, tmp_path):
     settings = ["--prompt", "a cat", "--negative-prompt", " ", "--seed", "1", "--steps", "3", "--guidance", "4"]
     settings += ["--width", "32", "--height", "32", "--dtype", "f32", "--python", sys.executable]
     done = subprocess.run(
-        [str(BINARY), "--json", "--home", str(tmp_path / "home"), "reference", "generate", "--model", str(tiny_model), *settings]
+        [
+            str(BINARY),
+            "--json",
+            "--home",
+            str(tmp_path / "home"),
+            "reference",
+            "generate",
+            "--model",
+            str(tiny_model),
+            *settings,
+        ]
         + ["--no-inputs", "--record-steps", "1", "--tap", "transformer.*,latents,noise_pred", "--no-tap", "*.attn.*"],
         capture_output=True,
         text=True,
@@ -423,7 +466,9 @@ def test_steps_and_globs_of_the_official_pipeline(tiny_model, tmp_path):
     run = Recorded(done, json.loads(done.stdout)["path"])
     assert {record["step"] for record in run.records} == {1}
     names = set(run.names())
-    assert {"latents", "noise_pred"} < names and all(name.startswith("transformer.") for name in names - {"latents", "noise_pred"})
+    assert {"latents", "noise_pred"} < names and all(
+        name.startswith("transformer.") for name in names - {"latents", "noise_pred"}
+    )
     assert not any(".attn." in name for name in names)
     passes = [record["tags"].get("pass") for record in run.records if record["name"] == "transformer.proj_out"]
     assert passes == ["cond", "uncond"]
@@ -444,8 +489,16 @@ def test_runs_commands(record, tmp_path):
     assert [run["id"] for run in listed] == [second.path.name, first.path.name]
     assert [run["archived"] for run in listed] == [False, True]
     assert lockstep("runs", "show", first.path.name)["summary"]["records"] == 19
-    assert lockstep("runs", "limits") == {"used_bytes": lockstep("runs", "limits")["used_bytes"], "warn_bytes": 10**9, "refuse_bytes": 10**10}
-    assert lockstep("runs", "show", "latest", "--verify")["verified"] == {"tensors": 19, "bad": [], "dropped_records": 0}
+    assert lockstep("runs", "limits") == {
+        "used_bytes": lockstep("runs", "limits")["used_bytes"],
+        "warn_bytes": 10**9,
+        "refuse_bytes": 10**10,
+    }
+    assert lockstep("runs", "show", "latest", "--verify")["verified"] == {
+        "tensors": 19,
+        "bad": [],
+        "dropped_records": 0,
+    }
     changed = second.path / second.records[3]["file"]
     values = np.load(changed)
     changed.unlink()  # the same values may stand in several records

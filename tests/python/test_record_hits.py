@@ -33,13 +33,16 @@ def pairs(run, name):
 
 
 def test_a_call_that_raised_has_a_hit_of_its_own(tmp_path):
-    source = NET + """
+    source = (
+        NET
+        + """
 for value in (1.0, -1.0, 2.0):
     try:
         net(torch.full((2,), value))
     except ValueError:
         pass
 """
+    )
     run = record(tmp_path, source, "--inputs")
     for name in ("Net", "Net.scale"):
         assert pairs(run, name) == ({0: 1.0, 1: -1.0, 2: 2.0}, {0: 10.0, 2: 20.0})
@@ -47,7 +50,9 @@ for value in (1.0, -1.0, 2.0):
 
 def test_calls_in_threads_and_inside_each_other(tmp_path):
     """The call that began first ends last."""
-    source = NET + """
+    source = (
+        NET
+        + """
 class Nested(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -68,13 +73,16 @@ nested.may_end.set()
 slow.join()
 nested(torch.full((2,), 3.0))
 """
+    )
     run = record(tmp_path, source, "--inputs")
     assert pairs(run, "Nested") == ({0: 1.0, 1: 2.0, 2: 3.0, 3: 4.0}, {0: 10.0, 1: 20.0, 2: 30.0, 3: 40.0})
 
 
 def test_runs_of_one_program_count_from_zero_and_names_that_meet_stay_apart(tmp_path):
     """An element of what a Sequential returns is called as its first child is: neither may take the other's place."""
-    source = NET + """
+    source = (
+        NET
+        + """
 import lockstep
 class Two(torch.nn.Module):
     def forward(self, x):
@@ -85,6 +93,7 @@ for name in ("first", "second"):
         net(torch.ones(2))
 model(torch.ones(2))
 """
+    )
     run = record(tmp_path, source)
     for name in ("first", "second"):
         lines = (tmp_path / "home" / "latest" / name / "records.jsonl").read_text().splitlines()

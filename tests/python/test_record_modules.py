@@ -77,11 +77,14 @@ net(torch.ones(1, 2))
 def test_modules_that_came_later_are_called_by_their_place(tmp_path):
     """A layer that is put into a model that runs already bore its class's name: Net.Linear instead of Net.proj."""
     pytest.importorskip("torch")
-    source = REPLACED + """
+    source = (
+        REPLACED
+        + """
 net.proj = nn.Sequential(nn.Linear(2, 2))
 net.blocks.append(nn.ReLU())
 net(torch.ones(1, 2))
 """
+    )
     run = record(tmp_path, source)
     assert run.names()[3:] == ["Net.proj.0", "Net.proj", "Net.blocks.0", "Net.blocks.1", "Net"]
 

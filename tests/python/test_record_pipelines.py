@@ -53,7 +53,9 @@ def test_steps_and_passes_are_counted_whatever_the_denoiser_is_called(tmp_path, 
 
 def test_what_replaces_a_component_bears_its_name(tmp_path):
     """A port in the official module's place is compared with it by name; it was called by its class."""
-    source = PIPELINE.replace("DENOISER", "transformer") + """
+    source = (
+        PIPELINE.replace("DENOISER", "transformer")
+        + """
 pipeline.transformer = Port()
 pipeline()
 pipeline.transformer.proj = torch.nn.Sequential(torch.nn.Linear(4, 4))
@@ -62,12 +64,17 @@ pipeline()
 other = Theirs(Net(), DDIMScheduler())         # of two pipelines that live at once, each keeps its own
 other()
 """
+    )
     run = record(tmp_path, source)
     assert list(dict.fromkeys(run.names("output"))) == ["transformer.proj", "transformer.proj.0", "transformer_2.proj"]
 
 
 def test_the_references_value_stands_for_a_bare_tensor(tmp_path):
-    seeded = "import torch\ntorch.manual_seed({})\n" + PIPELINE.replace("DENOISER", "transformer") + "print('SUM', float(pipeline().sum()))\n"
+    seeded = (
+        "import torch\ntorch.manual_seed({})\n"
+        + PIPELINE.replace("DENOISER", "transformer")
+        + "print('SUM', float(pipeline().sum()))\n"
+    )
     reference = record(tmp_path, seeded.format(0), "--name", "reference")
     healed = record(tmp_path, seeded.format(1), "--reference", "latest:reference", "--substitute", "noise_pred")
 

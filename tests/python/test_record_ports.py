@@ -39,7 +39,9 @@ list(glue.twice([x]))
     run = record(tmp_path, source, "--inputs", "--functions", "glue")
     assert run.done.returncode == 0
     assert run.names("output") == ["rotate", "Sampler.step", "Sampler.pack"]
-    assert {"rotate.x", "rotate.angle", "Sampler.step.latents", "Sampler.step.noise", "Sampler.pack.latents"} <= set(run.names("input"))
+    assert {"rotate.x", "rotate.angle", "Sampler.step.latents", "Sampler.step.noise", "Sampler.pack.latents"} <= set(
+        run.names("input")
+    )
     np.testing.assert_allclose(run.values("rotate"), np.arange(4.0) * np.cos(0.5), rtol=1e-6)
     assert run.values("Sampler.pack").shape == (2, 2)
 
@@ -123,8 +125,18 @@ print(Block()(Tensor.ones(2, 4)).sum().item())
 @pytest.mark.parametrize(
     "framework, source, outputs, weights",
     [
-        ("flax", FLAX, ["Block.up", "Block.down", "Block"], ["Block.up.kernel", "Block.up.bias", "Block.down.kernel", "Block.down.bias"]),
-        ("tinygrad", TINYGRAD, ["Block.up", "Block.rest.0"], ["Block.up.weight", "Block.up.bias", "Block.rest.0.weight", "Block.rest.0.bias"]),
+        (
+            "flax",
+            FLAX,
+            ["Block.up", "Block.down", "Block"],
+            ["Block.up.kernel", "Block.up.bias", "Block.down.kernel", "Block.down.bias"],
+        ),
+        (
+            "tinygrad",
+            TINYGRAD,
+            ["Block.up", "Block.rest.0"],
+            ["Block.up.weight", "Block.up.bias", "Block.rest.0.weight", "Block.rest.0.bias"],
+        ),
     ],
 )
 def test_modules_of_other_frameworks_are_recorded(tmp_path, framework, source, outputs, weights):

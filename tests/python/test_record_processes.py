@@ -18,12 +18,15 @@ checkpoint("x", array.array("f", [1.0, 2.0]))
 
 def test_a_child_leaves_the_run_of_its_parent_alone(tmp_path):
     """What the parent's run.json says is the parent's: a child found the run taken and wrote "failed" and no records."""
-    source = HAND + """
+    source = (
+        HAND
+        + """
 if len(sys.argv) < 2:
     subprocess.run([sys.executable, __file__, "child"], check=True)
     own = json.loads(pathlib.Path(os.environ["LOCKSTEP_RUN"], "run.json").read_text())
     print("SAYS", own["status"], "recorded" in own)
 """
+    )
     parent = record(tmp_path, source, "--name", "parent")
     assert parent.done.returncode == 0, parent.done.stderr
     assert "SAYS running False" in (parent.path / "output.log").read_text()
@@ -42,12 +45,15 @@ def test_the_latest_run_of_a_name_is_the_programs_not_its_childs(tmp_path):
 
 def test_a_second_program_of_the_name_records_while_the_first_has_children(tmp_path):
     """Its recording was given up, and its program left running, when the first one's run could not be archived."""
-    source = HAND + """
+    source = (
+        HAND
+        + """
 if len(sys.argv) < 2:
     subprocess.run([sys.executable, __file__, "child"], check=True)
     print("ready", flush=True)
     sys.stdin.read()
 """
+    )
     script = tmp_path / "first.py"
     script.write_text(source)
     first = subprocess.Popen(
@@ -68,7 +74,12 @@ if len(sys.argv) < 2:
 
 
 def test_a_program_that_opens_its_run_itself_is_named_in_it(tmp_path):
-    environment = {**ENVIRONMENT, "LOCKSTEP_HOME": str(tmp_path / "home"), "LOCKSTEP_RECORD": "mine", "PYTHONPATH": str(ROOT / "python")}
+    environment = {
+        **ENVIRONMENT,
+        "LOCKSTEP_HOME": str(tmp_path / "home"),
+        "LOCKSTEP_RECORD": "mine",
+        "PYTHONPATH": str(ROOT / "python"),
+    }
     subprocess.run([sys.executable, "-c", HAND, "an argument"], check=True, env=environment, cwd=tmp_path)
     program = json.loads((tmp_path / "home" / "latest" / "mine" / "run.json").read_text())["program"]
     assert program["argv"][0] == sys.executable and program["argv"][-1] == "an argument"
@@ -94,9 +105,16 @@ def test_what_is_mistyped_is_said_before_the_program_runs(tmp_path, option):
 
 def test_a_run_that_cannot_be_made_costs_one_warning_and_leaves_nothing(tmp_path):
     """run.json does not fit: a limit on the size of files stands for a full disk."""
-    environment = {**ENVIRONMENT, "LOCKSTEP_HOME": str(tmp_path / "home"), "LOCKSTEP_RECORD": "1", "PYTHONPATH": str(ROOT / "python")}
+    environment = {
+        **ENVIRONMENT,
+        "LOCKSTEP_HOME": str(tmp_path / "home"),
+        "LOCKSTEP_RECORD": "1",
+        "PYTHONPATH": str(ROOT / "python"),
+    }
     limited = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (40, 40))\n" + HAND + "print('went on')\n"
-    done = subprocess.run([sys.executable, "-c", limited], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", limited], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0 and done.stdout == "went on\n"
     assert done.stderr.count("\n") == 1 and "nothing is recorded" in done.stderr, done.stderr
     assert list((tmp_path / "home" / "runs").iterdir()) == []
@@ -163,7 +181,9 @@ def test_a_program_runs_unrecorded_where_no_run_can_be_made(tmp_path, kind):
 
 
 def test_a_disk_that_is_full_at_the_end_costs_one_warning(tmp_path):
-    full = HAND + "import resource\nresource.prlimit(os.getppid(), resource.RLIMIT_FSIZE, (40, 40))\nprint('its result')\n"
+    full = (
+        HAND + "import resource\nresource.prlimit(os.getppid(), resource.RLIMIT_FSIZE, (40, 40))\nprint('its result')\n"
+    )
     done = subprocess.run(
         [PROGRAM, "--home", tmp_path / "home", "record", "--", sys.executable, "-c", full],
         env=ENVIRONMENT,
@@ -191,7 +211,10 @@ def test_values_are_substituted_where_no_run_can_be_made(tmp_path):
     assert (done.returncode, done.stdout) == (0, "[1.0, 2.0]\n"), done.stderr
 
 
-@pytest.mark.parametrize("wrong", [("--steps", "3-x", "--", sys.executable), ("--", "no_such_program"), ("--reference", "none", "--", "true")])
+@pytest.mark.parametrize(
+    "wrong",
+    [("--steps", "3-x", "--", sys.executable), ("--", "no_such_program"), ("--reference", "none", "--", "true")],
+)
 def test_mistakes_are_refused_also_where_no_run_can_be_made(tmp_path, wrong):
     home, _ = without_a_store("unwritable", tmp_path)
     done = run("--home", home, "record", *wrong, cwd=tmp_path)

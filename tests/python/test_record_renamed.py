@@ -22,8 +22,12 @@ second = checkpoint({second!r}, {back} * 2 + {error})
 third = checkpoint({third!r}, second - 5)
 print(third.sum())
 """
-REFERENCE = SOURCE.format(first="net.0.first", second="net.0.second", third="net.0.third", turn="np.sin(x)", back="first", error=0)
-PORT = SOURCE.format(first="my.0.a", second="my.0.b", third="my.0.c", turn="np.sin(x).T.copy()", back="first.T", error=0.5)
+REFERENCE = SOURCE.format(
+    first="net.0.first", second="net.0.second", third="net.0.third", turn="np.sin(x)", back="first", error=0
+)
+PORT = SOURCE.format(
+    first="my.0.a", second="my.0.b", third="my.0.c", turn="np.sin(x).T.copy()", back="first.T", error=0.5
+)
 MAP = {"rules": [{"candidate": "my.*.a", "reference": "net.*.first", "permute": [1, 0]}, {"candidate": "my.*.b", "reference": "net.*.second"},
                  {"candidate": "my.*.c", "reference": "net.*.third"}]}  # fmt: skip
 
@@ -39,11 +43,26 @@ def port(tmp_path):
 
 def lockstep(folder, *words):
     command = [PROGRAM, "--home", str(folder / "home"), *words]
-    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        command, cwd=folder, env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+    )
 
 
 def test_record_substitutes_by_the_map(port):
-    words = ["record", "--name", "port", "--reference", "latest:reference", "--substitute", "my.*.b", "--map", "map.json", "--", sys.executable, "port.py"]
+    words = [
+        "record",
+        "--name",
+        "port",
+        "--reference",
+        "latest:reference",
+        "--substitute",
+        "my.*.b",
+        "--map",
+        "map.json",
+        "--",
+        sys.executable,
+        "port.py",
+    ]
     done = lockstep(port, *words)
     assert done.returncode == 0, done.stderr
     x = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -109,11 +109,18 @@ OWN = {
 @pytest.mark.parametrize("way", OWN)
 def test_its_own_failures_are_125_in_words(way, tmp_path):
     words, said = OWN[way]
-    done = subprocess.run([PROGRAM, "--home", tmp_path / "home", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [PROGRAM, "--home", tmp_path / "home", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 125 and done.stderr.startswith("lockstep: ") and said in done.stderr, done.stderr
 
 
 def test_a_signal_that_ends_the_program_is_in_its_run(tmp_path):
     (tmp_path / "program.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
-    done = subprocess.run([PROGRAM, "--home", tmp_path / "home", "--json", "record", "--", sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [PROGRAM, "--home", tmp_path / "home", "--json", "record", "--", sys.executable, "program.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 128 + signal.SIGTERM and '"status":"killed"' in done.stdout.replace(" ", "")

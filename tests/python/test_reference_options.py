@@ -38,7 +38,9 @@ def reference(tmp_path):
 
     def generate(*options, packages=folder):
         command = [PROGRAM, "--home", tmp_path / "home", "reference", "generate", "--python", sys.executable, *options]
-        return subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, "PYTHONPATH": str(packages)}, cwd=tmp_path)
+        return subprocess.run(
+            command, capture_output=True, text=True, env={**ENVIRONMENT, "PYTHONPATH": str(packages)}, cwd=tmp_path
+        )
 
     return generate
 

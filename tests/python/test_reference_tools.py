@@ -206,9 +206,7 @@ def test_official_code_still_gives_the_f32_golden(tmp_path):
         record_official.record_run(GOLDENS / "t2i_f32" / "model", tmp_path / "run", dtype="f32", **make_goldens.F32_RUN)
     )
     for key, expected in golden.items():
-        error = compare_runs.error_of(
-            key, compare_runs.real_values(expected), compare_runs.real_values(run.load(key))
-        )
+        error = compare_runs.error_of(key, compare_runs.real_values(expected), compare_runs.real_values(run.load(key)))
         assert error <= (1 if key == "image" else 1e-5), key
 
 

@@ -48,7 +48,9 @@ def test_two_tensors_named_by_hand_are_enough(tmp_path, cause):
 
 @pytest.mark.parametrize("cause", ("activation.kind", "residual.sign"))
 def test_tensors_of_a_large_model_are_replayed_at_a_few_tokens(tmp_path, cause):
-    x = normal(1, 1100, 2048) * np.linspace(0.2, 3, 1100, dtype=np.float32)[None, :, None]  # else norms do next to nothing
+    x = (
+        normal(1, 1100, 2048) * np.linspace(0.2, 3, 1100, dtype=np.float32)[None, :, None]
+    )  # else norms do next to nothing
     a = write_run(tmp_path / "a", reference(x))
     b = write_run(tmp_path / "b", [("net.embed", "output", x), ("net.block", "output", MISTAKES[cause](x))])
     answer = json.loads(compare(a, b, "--json").stdout)

@@ -74,7 +74,9 @@ def test_the_curve_zooms_moves_and_chooses(page):
     first = page.run("$('curve').view")
     assert first[1] - first[0] < 3001 and first[0] > 0
     page.drag("#curve .plot", 0.6, 0.3)
-    assert page.run("$('curve').view[0]") > first[0] and page.run("$('curve').view[1] - $('curve').view[0]") == pytest.approx(first[1] - first[0])
+    assert page.run("$('curve').view[0]") > first[0] and page.run(
+        "$('curve').view[1] - $('curve').view[0]"
+    ) == pytest.approx(first[1] - first[0])
     for _ in range(40):
         page.wheel("#curve .plot", -300)
     assert page.run("$('curve').view[1] - $('curve').view[0]") == 8  # and not closer
@@ -110,7 +112,12 @@ def test_any_tensor_has_maps_and_a_histogram(page):
         for (let y = 0; y < c.height; ++y) out.push([...g.getImageData(0, y, c.width, 1).data].every(v => v === 255));
         return out;
     })()""")
-    assert [all(colours[:16]), any(colours[16:24]), all(colours[24:40]), any(colours[40:])] == [True, False, True, False]
+    assert [all(colours[:16]), any(colours[16:24]), all(colours[24:40]), any(colours[40:])] == [
+        True,
+        False,
+        True,
+        False,
+    ]
     bars = page.run("""(() => {
         const c = document.querySelector('canvas.bars'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
         return d.filter((v, i) => i % 4 === 3 && v > 0).length / (c.width * c.height);
@@ -120,7 +127,9 @@ def test_any_tensor_has_maps_and_a_histogram(page):
     assert page.run("report.chosen === report.rows.first + 1") and len(shown()) == 4
     page.click("#previous")
     page.click("#previous")
-    assert page.run("report.chosen === report.rows.first - 1") and page.run("document.querySelector('#all .tr.chosen') !== null")
+    assert page.run("report.chosen === report.rows.first - 1") and page.run(
+        "document.querySelector('#all .tr.chosen') !== null"
+    )
     page.click("#to-first")
     assert page.run("report.chosen === report.rows.first")
     page.hover("#tensor canvas.map", across=0.5, down=0.9)
@@ -149,7 +158,9 @@ def test_filters_and_order_of_the_table(page):
     page.click("#all .thead > :nth-child(2)")  # by error, the largest first
     errors = page.run("$('all').order.map(i => num(report.rows.at(i)[ERROR]))")
     assert errors == sorted(errors, reverse=True)
-    page.run("$('all').table.scroller.scrollTop = 1e9, new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.run(
+        "$('all').table.scroller.scrollTop = 1e9, new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )
     last = page.run("report.rows.at($('all').order.at(-1))[NAME]")
     assert last in text(page, "#all .tr[data-k='3000']")
     page.click("#all .tr[data-k='3000']")
@@ -169,7 +180,9 @@ def test_pictures_stand_side_by_side(page):
     tops = page.run("[...document.querySelectorAll('#pictures figure')].map(f => f.getBoundingClientRect().top)")
     assert len(set(tops)) == 1
     assert "PSNR" in text(page, "#pictures")
-    middle = page.run("[...document.querySelector('#pictures canvas').getContext('2d').getImageData(16, 16, 1, 1).data]")
+    middle = page.run(
+        "[...document.querySelector('#pictures canvas').getContext('2d').getImageData(16, 16, 1, 1).data]"
+    )
     assert middle == [200, 40, 40, 255]
 
 
@@ -181,7 +194,10 @@ def test_odd_tensors_and_names(tmp_path):
     records = [("<img src=x onerror=alert(1)>", "output", normal(3, 3)), ("empty", "output", np.empty((0, 4), np.float32)),
                ("scalar", "output", np.float32(3) * np.ones((), np.float32)), ("wide", "output", wide), ("nan", "output", nan),
                ("shape", "output", normal(2, 6)), ("zeros", "output", np.zeros((5, 5), np.float32))]  # fmt: skip
-    other = [(name, role, (x * 2 if name in ("wide", "nan") else normal(3, 7) if name == "shape" else x)) for name, role, x in records]
+    other = [
+        (name, role, (x * 2 if name in ("wide", "nan") else normal(3, 7) if name == "shape" else x))
+        for name, role, x in records
+    ]
     a, b = write_run(tmp_path / "a", records), write_run(tmp_path / "b", other)
     assert compare(a, b, "--report", tmp_path / "out.html").returncode == 1
     with Browser(tmp_path) as page:
@@ -233,5 +249,7 @@ def test_another_layout_is_shown_as_the_reference_lays_it_out(tmp_path):
     with Browser(tmp_path) as page:
         opened(page, tmp_path / "out.html")
         shown = page.run("[...document.querySelectorAll('#tensor figure')].map(f => f.textContent)")
-        assert len(shown) == 4 and shown[0].split(":")[1] == shown[1].split(":")[1] and shown[2].startswith("difference")
+        assert (
+            len(shown) == 4 and shown[0].split(":")[1] == shown[1].split(":")[1] and shown[2].startswith("difference")
+        )
         assert page.errors == []

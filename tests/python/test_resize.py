@@ -1,4 +1,5 @@
 """Resizing and picture modes, bit for bit: Pillow and torch (which torchvision calls) are the judges."""
+
 import random
 
 import numpy as np
@@ -7,8 +8,17 @@ import torch
 from io_probe import Probe
 from PIL import Image
 
-SIZES = [((1, 1), (5, 7)), ((37, 53), (37, 20)), ((37, 53), (90, 53)), ((200, 3), (28, 28)), ((3, 200), (64, 33)),
-         ((128, 96), (384, 384)), ((301, 207), (64, 96)), ((500, 700), (11, 13)), ((16, 16), (16, 16))]
+SIZES = [
+    ((1, 1), (5, 7)),
+    ((37, 53), (37, 20)),
+    ((37, 53), (90, 53)),
+    ((200, 3), (28, 28)),
+    ((3, 200), (64, 33)),
+    ((128, 96), (384, 384)),
+    ((301, 207), (64, 96)),
+    ((500, 700), (11, 13)),
+    ((16, 16), (16, 16)),
+]
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +30,9 @@ def probe():
 def picture(height, width, channels, seed):
     rng = np.random.default_rng(seed)
     pixels = rng.integers(0, 256, (height, width, channels), dtype=np.uint8)
-    pixels[: height // 2] = rng.integers(0, 2, (height // 2, width, channels), dtype=np.uint8) * 255  # hard edges overshoot
+    pixels[: height // 2] = (
+        rng.integers(0, 2, (height // 2, width, channels), dtype=np.uint8) * 255
+    )  # hard edges overshoot
     return pixels
 
 
@@ -60,8 +72,9 @@ def test_every_bit_is_torchs(probe, tmp_path):
 
 def test_a_large_picture_is_shared_among_threads_without_a_seam(probe, tmp_path):
     pixels = picture(1500, 1100, 3, 9)
-    np.testing.assert_array_equal(ours(probe, pixels, (384, 512), "lanczos", tmp_path),
-                                  pillow(pixels, (384, 512), Image.LANCZOS))
+    np.testing.assert_array_equal(
+        ours(probe, pixels, (384, 512), "lanczos", tmp_path), pillow(pixels, (384, 512), Image.LANCZOS)
+    )
 
 
 def test_alpha_goes_over_white_as_pillow_composites(probe, tmp_path):
@@ -71,8 +84,9 @@ def test_alpha_goes_over_white_as_pillow_composites(probe, tmp_path):
     probe.ask("mode", tmp_path / "in.npy", tmp_path / "out.npy", "rgb")
     image = Image.fromarray(pixels)
     white = Image.new("RGBA", image.size, (255, 255, 255, 255))
-    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"),
-                                  np.asarray(Image.alpha_composite(white, image).convert("RGB")))
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "out.npy"), np.asarray(Image.alpha_composite(white, image).convert("RGB"))
+    )
 
 
 def test_a_mask_is_white_or_transparent(probe, tmp_path):
@@ -81,9 +95,12 @@ def test_a_mask_is_white_or_transparent(probe, tmp_path):
     opaque = np.concatenate([rgb, np.full((9, 8, 1), 255, np.uint8)], -1)
     holes = opaque.copy()
     holes[2:4, 3:5, 3] = [[0, 100], [255, 7]]
-    for pixels, expected in [(rgb, np.asarray(Image.fromarray(rgb).convert("L"))),
-                             (opaque, np.asarray(Image.fromarray(rgb).convert("L"))), (holes, 255 - holes[..., 3]),
-                             (rgb[..., :1], rgb[..., 0])]:
+    for pixels, expected in [
+        (rgb, np.asarray(Image.fromarray(rgb).convert("L"))),
+        (opaque, np.asarray(Image.fromarray(rgb).convert("L"))),
+        (holes, 255 - holes[..., 3]),
+        (rgb[..., :1], rgb[..., 0]),
+    ]:
         np.save(tmp_path / "in.npy", pixels)
         probe.ask("mode", tmp_path / "in.npy", tmp_path / "out.npy", "mask")
         np.testing.assert_array_equal(np.load(tmp_path / "out.npy")[..., 0], expected)

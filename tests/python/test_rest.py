@@ -28,14 +28,22 @@ def home(tmp_path_factory):
 
 
 def test_only_its_user_can_read_the_token(home):
-    for path, mode in ((home.home / "service", 0o700), (home.home / "service" / "token", 0o600), (home.home / "service" / "service.json", 0o600)):
+    for path, mode in (
+        (home.home / "service", 0o700),
+        (home.home / "service" / "token", 0o600),
+        (home.home / "service" / "service.json", 0o600),
+    ):
         assert stat.S_IMODE(path.stat().st_mode) == mode
     assert len(home.token()) == 64
 
 
 def test_it_listens_on_loopback_only(home):
     port = home.service()["port"]
-    listening = [line.split()[1] for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:] if line.split()[3] == "0A"]
+    listening = [
+        line.split()[1]
+        for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
+        if line.split()[3] == "0A"
+    ]
     assert f"0100007F:{port:04X}" in listening and f"00000000:{port:04X}" not in listening
 
 
@@ -55,7 +63,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("way", REFUSED)
-@pytest.mark.parametrize("path", ["/v1/health", "/v1/openapi.json", "/v1/debug/status", "/v1/debug/events", "/mcp", "/nothing"])
+@pytest.mark.parametrize(
+    "path", ["/v1/health", "/v1/openapi.json", "/v1/debug/status", "/v1/debug/events", "/mcp", "/nothing"]
+)
 def test_nobody_gets_in(home, way, path):
     headers, expected = REFUSED[way]
     if headers == "cut":
@@ -92,7 +102,12 @@ def test_elsewhere_names_that_dns_can_give_are_refused(tmp_path):
     other = Home(tmp_path)
     token = other.write("token", "0123456789abcdef0123456789abcdef\n")
     token.chmod(0o600)
-    process = subprocess.Popen([PROGRAM, "serve", "--host", "0.0.0.0", "--token-file", token], env=other.environment, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [PROGRAM, "serve", "--host", "0.0.0.0", "--token-file", token],
+        env=other.environment,
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         wait_until(lambda: (other.home / "service" / "service.json").exists())
         port = other.service()["port"]
@@ -102,7 +117,11 @@ def test_elsewhere_names_that_dns_can_give_are_refused(tmp_path):
             return other.http("GET", "/v1/health", headers=headers)[0]
 
         assert status(Host=f"192.168.7.7:{port}") == 200 and status(Host=f"{socket.gethostname()}:{port}") == 200
-        assert status(Host="evil.example") == 403 and status(Host=f"evil.example:{port}") == 403 and status(Host="192.168.7.7.evil.example") == 403
+        assert (
+            status(Host="evil.example") == 403
+            and status(Host=f"evil.example:{port}") == 403
+            and status(Host="192.168.7.7.evil.example") == 403
+        )
         assert status(Host=f"192.168.7.7:{port}", Origin=f"http://192.168.7.7:{port}") == 200
         assert status(Host=f"192.168.7.7:{port}", Origin=f"http://10.0.0.1:{port}") == 403  # another machine's page
         assert status(Host=f"192.168.7.7:{port}", Authorization=None) == 401
@@ -152,7 +171,11 @@ def test_bad_requests_are_refused(home, way):
 
 
 def test_headers_without_end_are_cut_off(home):
-    received = raw(home, b"GET /v1/health HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (i, b"y" * 4000) for i in range(5000)), timeout=30)
+    received = raw(
+        home,
+        b"GET /v1/health HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (i, b"y" * 4000) for i in range(5000)),
+        timeout=30,
+    )
     assert b" 200 " not in received
     assert home.http("GET", "/v1/health")[0] == 200
 
@@ -181,7 +204,10 @@ def test_a_connection_serves_several_requests(home):
 def test_a_client_that_asks_before_it_sends_is_told_to_go_on(home):
     body = b'{"session": "nothing"}'
     with socket.create_connection(("127.0.0.1", home.service()["port"]), timeout=20) as connection:
-        connection.sendall(head(home) + b"Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
+        connection.sendall(
+            head(home)
+            + b"Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body)
+        )
         assert answers_on(connection, 1)[0].startswith(b"HTTP/1.1 100")
         connection.sendall(body)
         assert answers_on(connection, 1)[0].startswith(b"HTTP/1.1 404")
@@ -231,13 +257,19 @@ def test_a_wrong_argument_lists_the_right_ones(home, method, query, body):
     operation = "debug/stack" if method == "GET" else "debug/continue"
     status, _, answer = home.http(method, f"/v1/{operation}{query}", body)
     expected = "session, thread, from, limit" if method == "GET" else "session, thread, max_wait"
-    assert status == 400 and answer["error"]["message"].endswith(f'there is no argument "sessoin"; expected {expected}'), answer
+    assert status == 400 and answer["error"]["message"].endswith(
+        f'there is no argument "sessoin"; expected {expected}'
+    ), answer
     assert answer["error"]["hint"] == "session"
 
 
 def test_a_missing_argument_lists_them_all(home):
     status, _, answer = home.http("GET", "/v1/compare?reference=a")
-    assert status == 400 and "argument 'candidate' is missing" in answer["error"]["message"] and "reference, candidate, only" in answer["error"]["hint"]
+    assert (
+        status == 400
+        and "argument 'candidate' is missing" in answer["error"]["message"]
+        and "reference, candidate, only" in answer["error"]["hint"]
+    )
 
 
 def test_a_session_over_http_with_events(home):
@@ -249,10 +281,14 @@ def test_a_session_over_http_with_events(home):
     def listen():
         where = home.service()
         connection = http.client.HTTPConnection("127.0.0.1", where["port"], timeout=60)
-        connection.request("GET", f"/v1/debug/events?session={session}", headers={"Authorization": f"Bearer {home.token()}"})
+        connection.request(
+            "GET", f"/v1/debug/events?session={session}", headers={"Authorization": f"Bearer {home.token()}"}
+        )
         answer = connection.getresponse()
         assert answer.getheader("Content-Type").startswith("text/event-stream")
-        seen.extend(line.removeprefix("event: ") for line in answer.read().decode().splitlines() if line.startswith("event: "))
+        seen.extend(
+            line.removeprefix("event: ") for line in answer.read().decode().splitlines() if line.startswith("event: ")
+        )
 
     listener = threading.Thread(target=listen)
     listener.start()
@@ -281,7 +317,9 @@ def test_streams_of_a_session_cost_no_thread(home):
             last = event
         assert last["event"] == "ended", "the stream ends with the program"
         stream.close()
-    again = EventStream(where, f"/v1/debug/events?session={session}", headers=[("Last-Event-ID", str(int(last["id"]) - 1))])
+    again = EventStream(
+        where, f"/v1/debug/events?session={session}", headers=[("Last-Event-ID", str(int(last["id"]) - 1))]
+    )
     assert again.next()["id"] == last["id"] and again.next() is None
     again.close()
 
@@ -291,7 +329,12 @@ def test_a_long_poll_answers_in_time_and_is_bounded(home):
     session = home.call("debug/start", script=str(script), python=sys.executable, cwd=str(home.folder), run=True)["id"]
     assert home.get("debug/wait", session=session, max_wait=0.2)["state"] == "running"
     answers = []
-    threads = [threading.Thread(target=lambda: answers.append(home.http("GET", f"/v1/debug/wait?session={session}&max_wait=20")[0])) for _ in range(40)]
+    threads = [
+        threading.Thread(
+            target=lambda: answers.append(home.http("GET", f"/v1/debug/wait?session={session}&max_wait=20")[0])
+        )
+        for _ in range(40)
+    ]
     for thread in threads:
         thread.start()
     assert home.http("GET", "/v1/health")[0] == 200  # the waiting ones do not take all threads
@@ -312,7 +355,9 @@ def test_a_recording_ends_with_its_time_or_its_client(home):
     assert home.call("record", program=sleeps, cwd=str(home.folder), timeout=0.3)["status"] == "killed"
     connection = http.client.HTTPConnection("127.0.0.1", home.service()["port"], timeout=60)
     body = json.dumps({"program": sleeps, "cwd": str(home.folder), "name": "left"})
-    connection.request("POST", "/v1/record", body, {"Authorization": f"Bearer {home.token()}", "Content-Type": "application/json"})
+    connection.request(
+        "POST", "/v1/record", body, {"Authorization": f"Bearer {home.token()}", "Content-Type": "application/json"}
+    )
     wait_until(lambda: home.get("runs/list")["runs"][0]["status"] == "running")
     connection.close()
     wait_until(lambda: home.get("runs/list")["runs"][0]["status"] == "killed")
@@ -327,8 +372,13 @@ def test_comparing_is_there_too(home):
     assert home.get("tensors/list", path=str(home.folder / "a"))["tensors"][0]["shape"] == [2, 3]
     assert home.get("tensors/info", path=str(home.folder / "a/latents.npy"))["stats"]["max"] == 1.0
     assert home.get("tensors/show", path=str(home.folder / "b/latents.npy"), slice="[0]")["values"] == [2.0, 2.0, 2.0]
-    assert home.get("tensors/diff", reference=str(home.folder / "a"), candidate=str(home.folder / "b"))["verdict"] == "mismatch"
-    assert home.get("compare", reference=str(home.folder / "a"), candidate=str(home.folder / "b"))["verdict"] == "mismatch"
+    assert (
+        home.get("tensors/diff", reference=str(home.folder / "a"), candidate=str(home.folder / "b"))["verdict"]
+        == "mismatch"
+    )
+    assert (
+        home.get("compare", reference=str(home.folder / "a"), candidate=str(home.folder / "b"))["verdict"] == "mismatch"
+    )
     recorded = home.call("record", program=[sys.executable, "-c", "print(1)"], cwd=str(home.folder), name="nothing")
     assert recorded["status"] == "finished"
     assert home.get("runs/list")["runs"][0]["id"] == recorded["run"]
@@ -342,14 +392,38 @@ def test_no_generated_request_makes_it_fall_over(home, tmp_path):
     home.call("debug/start", script=str(script), python=sys.executable, cwd=str(home.folder))
     # One worker: compile() of CPython 3.11 counts its depth for all threads together and fails now and then with two.
     command = [
-        str(pathlib.Path(sys.executable).parent / "schemathesis"), "run", f"http://127.0.0.1:{home.service()['port']}/v1/openapi.json",
-        "-H", f"Authorization: Bearer {home.token()}",
-        "--checks", "not_a_server_error,content_type_conformance,response_schema_conformance",
-        "--phases", "examples,coverage,fuzzing", "--max-examples", "5", "--workers", "1", "--seed", "1",
-        "--exclude-path", "/v1/debug/events",  # it has no end
-        "--exclude-path-regex", "^(/v1/(images|jobs|models|events)|/metrics)",  # test_image_openapi.py
-        "--suppress-health-check", "all", "--request-timeout", "60", "--no-color",
+        str(pathlib.Path(sys.executable).parent / "schemathesis"),
+        "run",
+        f"http://127.0.0.1:{home.service()['port']}/v1/openapi.json",
+        "-H",
+        f"Authorization: Bearer {home.token()}",
+        "--checks",
+        "not_a_server_error,content_type_conformance,response_schema_conformance",
+        "--phases",
+        "examples,coverage,fuzzing",
+        "--max-examples",
+        "5",
+        "--workers",
+        "1",
+        "--seed",
+        "1",
+        "--exclude-path",
+        "/v1/debug/events",  # it has no end
+        "--exclude-path-regex",
+        "^(/v1/(images|jobs|models|events)|/metrics)",  # test_image_openapi.py
+        "--suppress-health-check",
+        "all",
+        "--request-timeout",
+        "60",
+        "--no-color",
     ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=900, env={**os.environ, "PYTHONWARNINGS": "ignore"})
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert home.http("GET", "/v1/health")[0] == 200

@@ -29,7 +29,14 @@ def lockstep(tmp_path, monkeypatch):
 def test_every_step_of_the_guide_is_a_command():
     """The guide that said START HERE printed none of its steps, and one of its chapters was refused."""
     steps = re.findall(r"^\$ lockstep (debug (?:trace )?\w+|serve|mcp)", GUIDE, re.M)
-    assert len(steps) >= 20 and {"debug start", "debug break", "debug continue", "debug eval", "debug next", "debug why"} <= set(steps)
+    assert len(steps) >= 20 and {
+        "debug start",
+        "debug break",
+        "debug continue",
+        "debug eval",
+        "debug next",
+        "debug why",
+    } <= set(steps)
     for step in sorted(set(steps)):
         done = run(*step.split(), "--help")
         assert done.returncode == 0 and f"lockstep {step}" in done.stdout, step
@@ -43,8 +50,11 @@ def test_the_examples_run(tmp_path, lockstep):
     with Session(path) as s:
         s.stopped()
         assert s.finish()["code"] == 0 and s.output() == bare == "5 steps\n"
-    required = [name for name, one in inspect.signature(lockstep.debug_checkpoint).parameters.items()
-                if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
+    required = [
+        name
+        for name, one in inspect.signature(lockstep.debug_checkpoint).parameters.items()
+        if one.default is one.empty and one.kind is not one.VAR_KEYWORD
+    ]
     assert required == ["checkpoint_name"]
     lockstep.debug_checkpoint("a", metadata={"ab_run_id": "1"}, context={"block": 3}, stream="img", verified=True, q=1)
 
@@ -81,7 +91,9 @@ def test_every_dtype_is_saved_as_it_is(lockstep):
 def test_statistics_of_every_dtype(tmp_path):
     """float16 of torch was not widened, that of MLX could not be, and integers had no statistics at all."""
     pytest.importorskip("torch")
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import torch, numpy
         kinds = (torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.int32, torch.int64, torch.uint8, torch.bool)
         values = {str(kind): torch.tensor([1, 2, 3]).to(kind) for kind in kinds}
@@ -93,7 +105,8 @@ def test_statistics_of_every_dtype(tmp_path):
         except ImportError:
             pass
         x = 1
-    """)
+    """,
+    )
     with Session(path) as s:
         s.stopped()
         s.ask("break", where="x = 1")
@@ -116,7 +129,9 @@ def test_components_keep_their_weights_apart(tmp_path):
     for number, component in enumerate(("transformer", "vae")):
         folder = tmp_path / "model" / component
         os.makedirs(folder)
-        safetensors.save_file({"proj.weight": numpy.full((2, 2), number + 1, numpy.float32)}, folder / "model.safetensors")
+        safetensors.save_file(
+            {"proj.weight": numpy.full((2, 2), number + 1, numpy.float32)}, folder / "model.safetensors"
+        )
     done, found = run_json("weights", "search", tmp_path / "model", "*proj.weight")
     assert done.returncode == 0 and len(found["tensors"]) == 2, found
     names = [one["name"] for one in found["tensors"]]

@@ -31,14 +31,17 @@ def strict(text):
 
 def test_running_is_said_after_going_on_from_a_checkpoint(tmp_path):
     """The state stayed "paused" after a checkpoint, so that `continue` reported the old place as a new stop."""
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import sys
         from lockstep import debug_checkpoint
         debug_checkpoint("here", n=1)
         print("in", flush=True)
         sys.stdin.readline()
         debug_checkpoint("there", n=2)
-    """)
+    """,
+    )
     with Session(path, env=PACKAGE, stdin=subprocess.PIPE) as s:
         s.stopped()
         s.ask("break", checkpoint="*")
@@ -98,7 +101,9 @@ def test_one_count_of_hits_skipped_or_not(tmp_path):
 def test_checkpoints_of_two_files_do_not_disturb_each_other(tmp_path):
     """One writer a file name: alternating between two files reset the counters and threw half of the hits away."""
     program(tmp_path, SECOND.replace("i=i", "x=numpy.array([i])").replace("def f", "import numpy\ndef f"), "second.py")
-    path = program(tmp_path, TWO_FILES.replace("i=i", "x=numpy.array([i])").replace("import second", "import numpy, second"))
+    path = program(
+        tmp_path, TWO_FILES.replace("i=i", "x=numpy.array([i])").replace("import second", "import numpy, second")
+    )
     home = tmp_path / "home"
     with Session(path, env={**PACKAGE, "LOCKSTEP_HOME": str(home), "LOCKSTEP_RECORD": "1"}, cwd=tmp_path) as s:
         s.stopped()
@@ -111,14 +116,17 @@ def test_checkpoints_of_two_files_do_not_disturb_each_other(tmp_path):
 
 def test_the_place_of_a_checkpoint_is_the_callers(tmp_path):
     """Helpers recorded their own wrapper's file and line."""
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         import torch
         from lockstep import checkpoint, debug_checkpoint
         def block(x):
             debug_checkpoint("first", x=x)
             return checkpoint("second", x)
         block(torch.ones(2))
-    """)
+    """,
+    )
     with Session(path, env=PACKAGE) as s:
         s.stopped()
         s.ask("break", checkpoint="*")
@@ -129,13 +137,16 @@ def test_the_place_of_a_checkpoint_is_the_callers(tmp_path):
 
 def test_a_checkpoint_break_with_a_condition_stops_only_there(tmp_path):
     """A context of block 2 stopped at block 0: the condition never suppressed anything, and neither did switching all off."""
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         from lockstep import debug_checkpoint
         for i in range(4):
             debug_checkpoint("block", context={"block": i}, n=i)
         for i in range(4):
             debug_checkpoint("block", context={"block": i}, n=i)
-    """)
+    """,
+    )
     with Session(path, env=PACKAGE) as s:
         s.stopped()
         s.ask("break", checkpoint="block", context={"block": 2})
@@ -164,7 +175,9 @@ def test_a_line_right_behind_a_checkpoint_holds(tmp_path):
 
 def test_steps_know_the_depth(tmp_path):
     """Step over had no depth test, and step out stopped at the first return anywhere."""
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         def inner(n):
             m = n + 1
             return m
@@ -174,7 +187,8 @@ def test_steps_know_the_depth(tmp_path):
             return b
         x = outer(1)
         y = x
-    """)
+    """,
+    )
     with Session(path) as s:
         s.stopped()
         s.ask("break", where="outer")
@@ -188,7 +202,9 @@ def test_steps_know_the_depth(tmp_path):
 
 def test_the_stack_is_there_at_a_checkpoint(tmp_path):
     """Only line stops filled the call stack."""
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         from lockstep import debug_checkpoint
         def inner(depth):
             if depth:
@@ -197,7 +213,8 @@ def test_the_stack_is_there_at_a_checkpoint(tmp_path):
         def outer():
             inner(2)
         outer()
-    """)
+    """,
+    )
     with Session(path, env=PACKAGE) as s:
         s.stopped()
         s.ask("break", checkpoint="deep")
@@ -224,12 +241,18 @@ def test_what_the_program_prints_is_in_the_log(home):
 def test_nan_and_infinity_are_strict_json_everywhere(home):
     """Bare NaN made the files invalid, and the server answered 500 exactly when a NaN appeared."""
     pytest.importorskip("torch")
-    script = home.write("nan.py", "import torch\nx = torch.tensor([float('nan'), float('inf'), 1.0])\ny = float('-inf')\nz = 1\n")
+    script = home.write(
+        "nan.py", "import torch\nx = torch.tensor([float('nan'), float('inf'), 1.0])\ny = float('-inf')\nz = 1\n"
+    )
     began = home.start(script)
     home.debug("break", "nan.py:4")
     home.debug("continue", "--max-wait", "250", timeout=300)
     tensor = strict(home.run("--json", "debug", "eval", "x").stdout)["value"]["tensor"]
-    assert tensor["values"] == ["NaN", "Infinity", 1.0] and tensor["stats"]["nan"] == 1 == tensor["stats"]["inf"] and tensor["stats"]["mean"] == 1.0
+    assert (
+        tensor["values"] == ["NaN", "Infinity", 1.0]
+        and tensor["stats"]["nan"] == 1 == tensor["stats"]["inf"]
+        and tensor["stats"]["mean"] == 1.0
+    )
     assert home.call("debug/eval", expression="y")["value"]["value"] == "-Infinity"
     for line in (pathlib.Path(began["output"]).parent / "trace.jsonl").read_text().splitlines():
         strict(line)
@@ -248,7 +271,9 @@ def test_the_last_expression_is_the_answer(tmp_path):
 
 def test_a_call_split_over_lines_is_a_checkpoint_like_any(tmp_path):
     """Scans went line by line and did not see a call that is split over lines."""
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         from lockstep import debug_checkpoint
         def block(i):
             debug_checkpoint(
@@ -258,26 +283,35 @@ def test_a_call_split_over_lines_is_a_checkpoint_like_any(tmp_path):
             )
         block(0)
         block(1)
-    """)
+    """,
+    )
     with Session(path, env=PACKAGE) as s:
         s.stopped()
         s.ask("break", checkpoint="split", context={"block": 1})
         stop = s.go()
-        assert stop["checkpoint"]["hit"] == 2 and stop["location"]["function"] == "block" and 3 <= stop["location"]["line"] <= 7
+        assert (
+            stop["checkpoint"]["hit"] == 2
+            and stop["location"]["function"] == "block"
+            and 3 <= stop["location"]["line"] <= 7
+        )
         (seen,) = s.ask("checkpoints")["checkpoints"]
         assert (seen["name"], seen["hits"]) == ("split", 2) and 3 <= seen["location"]["line"] <= 7
 
 
 def test_what_ran_is_known_after_deep_calls_and_counted_once(tmp_path):
     """After one call deeper than its limit the profiler recorded nothing more, and each call counted twice."""
-    program(tmp_path, """
+    program(
+        tmp_path,
+        """
         def deep(n):
             return n if n == 0 else deep(n - 1)
         def later():
             return 1
         def never():
             return 2
-    """, "work.py")
+    """,
+        "work.py",
+    )
     path = program(tmp_path, "import work\nwork.deep(500)\nwork.later()\nwork.later()\nx = 1\n")
     with Session(path, cwd=tmp_path) as s:
         s.stopped()
@@ -290,16 +324,25 @@ def test_what_ran_is_known_after_deep_calls_and_counted_once(tmp_path):
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_a_session_edits_nothing(tmp_path):
     """The program ran as an edited copy elsewhere, so that __file__ was wrong, and unrelated work was committed to git."""
-    path = program(tmp_path, """
+    path = program(
+        tmp_path,
+        """
         def f():
             from pathlib import Path
             here = Path(__file__)
             return here
         print(f())
-    """, "work/run.py")
+    """,
+        "work/run.py",
+    )
 
     def git(*words):
-        done = subprocess.run(["git", "-C", path.parent, "-c", "user.name=t", "-c", "user.email=t@t", *words], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["git", "-C", path.parent, "-c", "user.name=t", "-c", "user.email=t@t", *words],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return done.stdout
 
     git("init", "-q")
@@ -322,20 +365,30 @@ def test_a_start_waits_for_nothing_and_reads_no_sources(tmp_path):
     program(tmp_path, "z = 1\n", "never.py")
     cache = program(tmp_path, "kept", "lib/__pycache__/other.cpython-311.pyc")
     seen = tmp_path / "seen.txt"
-    program(tmp_path, f"""
+    program(
+        tmp_path,
+        f"""
         import os, sys
         handle = os.open({str(seen)!r}, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         def hook(event, args):
             if event in ("open", "os.listdir", "os.scandir", "os.remove", "shutil.rmtree", "time.sleep"):
                 os.write(handle, f"{{event}} {{args[0]}}\\n".encode())
         sys.addaudithook(hook)
-    """, "site/sitecustomize.py")
+    """,
+        "site/sitecustomize.py",
+    )
     path = program(tmp_path, "import lib.other\nx = 1\n")
     with Session(path, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "site")}) as s:
         s.stopped()
         done = [line.split(" ", 1) for line in seen.read_text().splitlines()]
         assert not [one for one in done if one[0] in ("time.sleep", "os.remove", "shutil.rmtree")], done
         agent = str(ROOT / "python" / "lockstep" / "agent")
-        read = {pathlib.Path(name).name for event, name in done if event == "open" and name.endswith(".py") and not name.startswith(agent)}
-        assert read <= {"program.py", "sitecustomize.py"} and not [one for one in done if one[1].endswith(("never.py", "other.py"))], done
+        read = {
+            pathlib.Path(name).name
+            for event, name in done
+            if event == "open" and name.endswith(".py") and not name.startswith(agent)
+        }
+        assert read <= {"program.py", "sitecustomize.py"} and not [
+            one for one in done if one[1].endswith(("never.py", "other.py"))
+        ], done
     assert cache.read_text().strip() == "kept" and sys.executable and os.path.exists(cache)

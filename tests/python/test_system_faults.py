@@ -18,7 +18,9 @@ from fork_server import ForkServer, build_shim  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 
-SEED = int(os.environ.get("LOCKSTEP_FAULT_SEED", "2529859233"))  # a fixed sample until ./dev faults has been whole on one commit
+SEED = int(
+    os.environ.get("LOCKSTEP_FAULT_SEED", "2529859233")
+)  # a fixed sample until ./dev faults has been whole on one commit
 POINTS = int(os.environ.get("LOCKSTEP_FAULT_POINTS", "80"))
 KILLS = int(os.environ.get("LOCKSTEP_FAULT_KILLS", "0"))
 
@@ -26,7 +28,13 @@ KILLS = int(os.environ.get("LOCKSTEP_FAULT_KILLS", "0"))
 def tool(name, *options):
     # A busy machine is slow, not hung: what hangs does so for good.
     environment = {**os.environ, "LOCKSTEP_BIN": str(PROGRAM), "LOCKSTEP_FAULT_SECS": "60"}
-    done = subprocess.run([sys.executable, ROOT / "tools" / "faults" / name, "--seed", str(SEED), *options], env=environment, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "faults" / name, "--seed", str(SEED), *options],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
     print(done.stdout)  # the seed
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -74,9 +82,15 @@ def test_every_command_of_the_program_is_tried():
     documented = subprocess.run([PROGRAM, "docs"], capture_output=True, text=True, check=True).stdout
     named = [heading.split() for heading in re.findall(r"^## `lockstep (.+)`$", documented, re.M)]
     tried = [words_of(command) for command in COMMANDS]
-    leaves = [words for words in named if not any(len(other) > len(words) and other[: len(words)] == words for other in named)]
+    leaves = [
+        words for words in named if not any(len(other) > len(words) and other[: len(words)] == words for other in named)
+    ]
     assert len(leaves) > 30, documented[:300]
-    missing = [" ".join(words) for words in leaves if words[0] not in GROUPS and words not in [given[: len(words)] for given in tried]]
+    missing = [
+        " ".join(words)
+        for words in leaves
+        if words[0] not in GROUPS and words not in [given[: len(words)] for given in tried]
+    ]
     missing += [group for group in GROUPS if group not in [given[0] for given in tried]]
     assert not missing, f"tools/faults/commands.py does not try {missing}"
 

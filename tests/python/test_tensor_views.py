@@ -22,7 +22,10 @@ def place(tmp_path_factory):
     pixels = np.zeros((16, 16, 3), np.uint8)
     home.home.mkdir(parents=True)
     for name, second, picture in (("a", x, pixels), ("b", y, pixels + np.uint8(10))):
-        write_run(home.home / "runs" / name, [("net.one", "output", x), ("net.two.deep", "output", second), ("net.two.image", "checkpoint", picture)])
+        write_run(
+            home.home / "runs" / name,
+            [("net.one", "output", x), ("net.two.deep", "output", second), ("net.two.image", "checkpoint", picture)],
+        )
     write_run(home.home / "runs" / "alone", [("net.one", "output", x), ("other", "output", x)])
     np.save(home.folder / "x.npy", x)
     home.x, home.y = x, y
@@ -42,7 +45,11 @@ def bytes_of(home, operation, **arguments):
 
 def raw(home, operation, **arguments):
     connection = http.client.HTTPConnection("127.0.0.1", home.service()["port"], timeout=60)
-    connection.request("GET", f"/v1/{operation}?{urllib.parse.urlencode(arguments)}", headers={"Authorization": f"Bearer {home.token()}", "Accept": "application/octet-stream"})
+    connection.request(
+        "GET",
+        f"/v1/{operation}?{urllib.parse.urlencode(arguments)}",
+        headers={"Authorization": f"Bearer {home.token()}", "Accept": "application/octet-stream"},
+    )
     answer = connection.getresponse()
     body = answer.read()
     connection.close()
@@ -67,7 +74,10 @@ def test_heat_maps_hold_the_extremes(place, window):
     rows, columns = part.shape
     for y in range(meta["height"]):
         for x in range(meta["width"]):
-            block = part[-(-y * rows // meta["height"]) : -(-(y + 1) * rows // meta["height"]), x * columns // meta["width"] : (x + 1) * columns // meta["width"]]
+            block = part[
+                -(-y * rows // meta["height"]) : -(-(y + 1) * rows // meta["height"]),
+                x * columns // meta["width"] : (x + 1) * columns // meta["width"],
+            ]
             assert abs(cells[y, x]) == np.abs(block).max()
     assert meta["limit"] == pytest.approx(np.abs(cells).max()) and (meta["rows"], meta["columns"]) == (128, 48)
 
@@ -79,7 +89,9 @@ def test_histograms_and_channels(place):
     for axis in (0, 1, 2, -1):
         c = place.get("tensors/channels", run="a", seq=0, axis=axis)
         others = tuple(k for k in range(3) if k != axis % 3)
-        assert np.allclose(c["mean"], place.x.mean(others), atol=1e-5) and np.allclose(c["max"], place.x.max(others)), axis
+        assert np.allclose(c["mean"], place.x.mean(others), atol=1e-5) and np.allclose(c["max"], place.x.max(others)), (
+            axis
+        )
 
 
 def test_rows_and_the_tree_of_a_comparison(place):
@@ -89,17 +101,24 @@ def test_rows_and_the_tree_of_a_comparison(place):
     tree = {m["module"]: m for m in place.get("compare/tree", reference="a", candidate="b")["modules"]}
     assert tree["net"]["tensors"] == 3 and tree["net"]["different"] == 2 and tree["net.one"]["different"] == 0
     assert tree["net.two"]["first_row"] == 1
-    assert set(m["module"] for m in place.get("compare/tree", reference="a", candidate="b", under="net.two", depth=1)["modules"]) == {"net.two.deep", "net.two.image"}
+    assert set(
+        m["module"]
+        for m in place.get("compare/tree", reference="a", candidate="b", under="net.two", depth=1)["modules"]
+    ) == {"net.two.deep", "net.two.image"}
     alone = place.get("compare/rows", reference="a", candidate="alone")
     assert [r[0] for r in alone["alone"]["reference"]] == ["net.two.image"], "the other one is found by its content"
 
 
 def test_pairs_as_heat_maps(place):
-    meta, data = bytes_of(place, "compare/heat", reference="a", candidate="b", row=1, height=128, width=64, histogram="true")
+    meta, data = bytes_of(
+        place, "compare/heat", reference="a", candidate="b", row=1, height=128, width=64, histogram="true"
+    )
     planes = np.frombuffer(data, "<f4").reshape(3, 128, 48)
     want = (place.y - place.x).reshape(128, 48)
     assert np.allclose(planes[2], want, atol=1e-6) and np.array_equal(planes[0], place.x.reshape(128, 48))
-    assert list(meta["planes"]) == ["reference", "candidate", "difference"] and len(meta["histogram"]["candidate"]) == 64
+    assert (
+        list(meta["planes"]) == ["reference", "candidate", "difference"] and len(meta["histogram"]["candidate"]) == 64
+    )
 
 
 def test_pictures_and_their_difference(place):
@@ -127,7 +146,22 @@ def test_a_run_that_changes_is_read_anew(place):
     assert place.get("runs/tensors", run="grows")["total"] == 1
     np.save(folder / "tensors" / "1.npy", normal(2, 2))
     with open(folder / "records.jsonl", "a") as lines:
-        lines.write(json.dumps({"seq": 1, "name": "y", "step": None, "hit": 0, "tags": {}, "role": "output", "dtype": "float32", "shape": [2, 2], "file": "tensors/1.npy"}) + "\n")
+        lines.write(
+            json.dumps(
+                {
+                    "seq": 1,
+                    "name": "y",
+                    "step": None,
+                    "hit": 0,
+                    "tags": {},
+                    "role": "output",
+                    "dtype": "float32",
+                    "shape": [2, 2],
+                    "file": "tensors/1.npy",
+                }
+            )
+            + "\n"
+        )
     assert place.get("runs/tensors", run="grows")["total"] == 2
     assert place.get("tensors/histogram", run="grows", name="y")["shape"] == [2, 2]
 

@@ -19,7 +19,17 @@ REAL = DATA / "qwen2.5-tokenizer"
 PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>", "<|im_", "<|", "|>", "<<|im_end|>>"]
+SPECIAL = [
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<tool_call>",
+    "</tool_call>",
+    "<|im_",
+    "<|",
+    "|>",
+    "<<|im_end|>>",
+]
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 
 
@@ -39,8 +49,8 @@ def assert_same(folder, reference, texts):
         if ids != expected:
             at = next((i for i, (a, b) in enumerate(zip(ids, expected)) if a != b), min(len(ids), len(expected)))
             pytest.fail(
-                f"{ascii(text[:300])}: id {at} is {ids[at:at + 5]}, expected {expected[at:at + 5]}, "
-                f"after {ascii(reference.decode(expected[max(0, at - 4):at + 3], skip_special_tokens=False))}"
+                f"{ascii(text[:300])}: id {at} is {ids[at : at + 5]}, expected {expected[at : at + 5]}, "
+                f"after {ascii(reference.decode(expected[max(0, at - 4) : at + 3], skip_special_tokens=False))}"
             )
 
 
@@ -71,7 +81,9 @@ def stress_texts(seed, count=400):
         if kind == 6:
             return rng.choice("aeiouAÅक가ᄀ각") + "".join(chr(rng.choice(marks)) for _ in range(rng.randint(1, 4)))
         if kind == 7:
-            return rng.choice(["👩‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🇩🇪", "e\u0301", "\u1100\u1161\u11a8", "\u0344", "\u212b", "ﬁ", "\u0958"])
+            return rng.choice(
+                ["👩‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🇩🇪", "e\u0301", "\u1100\u1161\u11a8", "\u0344", "\u212b", "ﬁ", "\u0958"]
+            )
         if kind == 8:
             return "".join(chr(rng.randrange(0x21, 0x7F)) for _ in range(rng.randint(1, 10)))
         if kind == 9:
@@ -91,7 +103,10 @@ def small_tokenizer():
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(PATTERN), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        [
+            pre_tokenizers.Split(Regex(PATTERN), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
@@ -214,7 +229,14 @@ def test_prompt_template(real):
 
 
 @pytest.mark.parametrize(
-    "data, offset", [(b"\xff", 0), (b"ab\xc0\xafz", 2), (b"abcdefgh" * 9 + b"\xed\xa0\x80", 72), (b"caf\xc3", 3), (b"\xf4\x90\x80\x80", 0)]
+    "data, offset",
+    [
+        (b"\xff", 0),
+        (b"ab\xc0\xafz", 2),
+        (b"abcdefgh" * 9 + b"\xed\xa0\x80", 72),
+        (b"caf\xc3", 3),
+        (b"\xf4\x90\x80\x80", 0),
+    ],
 )
 def test_not_utf8(small, data, offset):
     done = subprocess.run([PROBE, str(small[0]), "ids"], input=data, capture_output=True)
@@ -240,13 +262,17 @@ def refused(folder, document):
         ("normalizer", {"type": "NFKC"}, "normalizer is not supported; expected NFC"),
         ("pre_tokenizer", {"type": "Metaspace"}, "pre_tokenizer is not supported"),
         ("pre_tokenizer.pretokenizers.0.pattern", {"Regex": "x"}, "pattern is not supported"),
-        ("pre_tokenizer.pretokenizers.1.add_prefix_space", True, "\"add_prefix_space\": false"),
-        ("post_processor", {"type": "TemplateProcessing", "single": [{"SpecialToken": {}}, {"Sequence": {}}]}, "post_processor is not supported"),
+        ("pre_tokenizer.pretokenizers.1.add_prefix_space", True, '"add_prefix_space": false'),
+        (
+            "post_processor",
+            {"type": "TemplateProcessing", "single": [{"SpecialToken": {}}, {"Sequence": {}}]},
+            "post_processor is not supported",
+        ),
         ("added_tokens.0.lstrip", True, "added_tokens.0.lstrip is not supported"),
-        ("model.merges", [["a", "\u4e00"]], "merge 0 needs \"\u4e00\""),
+        ("model.merges", [["a", "\u4e00"]], 'merge 0 needs "\u4e00"'),
         ("model.merges", ["a"], "merge 0 is wrong"),
         ("model.vocab", {"a": 0, "b": 0}, "the id 0 belongs to two tokens"),
-        ("model.vocab", {"a": 1 << 40}, "the id of token \"a\" is out of range"),
+        ("model.vocab", {"a": 1 << 40}, 'the id of token "a" is out of range'),
         ("model.vocab", [], "model.vocab is wrong; expected an object"),
     ],
 )

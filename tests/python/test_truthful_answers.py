@@ -19,7 +19,10 @@ def renamed(records):
 
 
 def rounded(records):
-    return [(name, role, (array * (1 + 1e-7 * normal(*array.shape, seed=i))).astype(np.float32)) for i, (name, role, array) in enumerate(records)]
+    return [
+        (name, role, (array * (1 + 1e-7 * normal(*array.shape, seed=i))).astype(np.float32))
+        for i, (name, role, array) in enumerate(records)
+    ]
 
 
 def answered(tmp_path, reference, candidate):
@@ -54,7 +57,9 @@ LIES = {
     "not kept": lambda answer: answer["tensors"][2].update(state="unread"),
     "a count": lambda answer: answer["notes"].append("3 tensors of yours have no partner, 3 names; the first is x"),
     "harmless": lambda answer: answer["notes"].append("net.block.other: 7 floors, a little beyond its limit: harmless"),
-    "beyond a limit that it keeps": lambda answer: answer["notes"].append("net.block.norm: 0.9 floors, a little beyond its limit, and everything made from it agrees: harmless"),
+    "beyond a limit that it keeps": lambda answer: answer["notes"].append(
+        "net.block.norm: 0.9 floors, a little beyond its limit, and everything made from it agrees: harmless"
+    ),
     "a bug beside a match": lambda answer: answer["growth"].update(words="the error begins at net.block: a bug there"),
     "a tensor that is not there": lambda answer: answer["tensors"][1]["partner"].update(name="nobody"),
 }
@@ -72,7 +77,10 @@ def test_lies_about_a_difference_are_found(tmp_path):
     a, b, answer = answered(tmp_path, RIGHT, WRONG)
     for lie in (
         lambda told: told["first_divergence"].update(name="net.block.norm", role="output"),
-        lambda told: told["first_divergence"]["good_inputs"].append("net.block.mlp") or told["first_divergence"].update(name="net.block", role="output"),
+        lambda told: (
+            told["first_divergence"]["good_inputs"].append("net.block.mlp")
+            or told["first_divergence"].update(name="net.block", role="output")
+        ),
         lambda told: told["causes"][0].update(explanation="reference: y; yours: 1 * y"),
         lambda told: told["causes"][0].update(residual=7.0),
         lambda told: told["first_divergence"]["shape"].update(candidate=[1, 2, 3]),

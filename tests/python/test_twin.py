@@ -43,7 +43,9 @@ with torch.no_grad():
         y = net(x)
 print("sum", round(float(y.sum()), 4))
 """
-WRONG = REFERENCE.replace("net = Net()", "net = Net()\nbad = id(net.blocks[2])").replace("scale = 1.0", "scale = 1.05 if id(self) == bad else 1.0")
+WRONG = REFERENCE.replace("net = Net()", "net = Net()\nbad = id(net.blocks[2])").replace(
+    "scale = 1.0", "scale = 1.05 if id(self) == bad else 1.0"
+)
 WRONG = WRONG.replace("class Net(", "class Port(").replace("net = Net()", "net = Port()")
 
 
@@ -55,7 +57,15 @@ def home(tmp_path):
 
 
 def twin(home, candidate, *words, reference=REFERENCE):
-    return home.debug("twin", "start", home.write("reference.py", reference), home.write("candidate.py", candidate), "--python", home.python, *words)
+    return home.debug(
+        "twin",
+        "start",
+        home.write("reference.py", reference),
+        home.write("candidate.py", candidate),
+        "--python",
+        home.python,
+        *words,
+    )
 
 
 def together(home, *words):
@@ -84,7 +94,9 @@ def test_both_stop_where_they_part_with_their_frames_alive(home):
     assert rows["x"]["difference"]["unequal"] == 0, "what went in is the same"
     looked = home.debug("twin", "eval", "self.norm(x) * scale")
     assert looked["difference"]["relative"] == pytest.approx(0.05, rel=1e-3)
-    apart = home.debug("eval", "float((_output - _reference).abs().max())", "--session", "candidate-candidate")["value"]["value"]
+    apart = home.debug("eval", "float((_output - _reference).abs().max())", "--session", "candidate-candidate")[
+        "value"
+    ]["value"]
     assert apart == pytest.approx(found["candidate"]["stop"]["data"]["max_abs"], rel=1e-5)
     both = together(home, "next")
     assert [both[side]["stop"]["location"]["text"] for side in ("reference", "candidate")] == ["return x + h"] * 2
@@ -96,7 +108,9 @@ def test_a_substituted_tensor_makes_the_rest_right(home):
     twin(home, WRONG)
     together(home, "continue", "--until-divergence")
     again = together(home, "substitute")
-    assert all("blocks.2.lin, call 1" in text for text in stops(again)), "the first call is mended, the second parts again"
+    assert all("blocks.2.lin, call 1" in text for text in stops(again)), (
+        "the first call is mended, the second parts again"
+    )
     done = together(home, "substitute", "--name", "*.blocks.2.lin")
     assert done["candidate"]["state"] == "ended", "nothing else parts: that was all"
     assert done["comparison"]["worst"] < 1 and done["comparison"]["compared"] == 26
@@ -158,8 +172,17 @@ port.load_weights([(ours, mx.array(held[theirs])) for theirs, ours in names.item
 y = port(mx.array(held["x"]))
 mx.eval(y)
 """
-    rules = home.write("names.json", json.dumps({"rules": [{"candidate": "Port.layers.#.pre", "reference": "Net.blocks.#.norm"},
-                                                          {"candidate": "Port.layers.*", "reference": "Net.blocks.*"}]}))
+    rules = home.write(
+        "names.json",
+        json.dumps(
+            {
+                "rules": [
+                    {"candidate": "Port.layers.#.pre", "reference": "Net.blocks.#.norm"},
+                    {"candidate": "Port.layers.*", "reference": "Net.blocks.*"},
+                ]
+            }
+        ),
+    )
     reference = REFERENCE.replace("range(2)", "range(1)")
     twin(home, port.replace("EPS", "1e-5"), "--map", rules, reference=reference)
     done = together(home, "continue", "--until-divergence")

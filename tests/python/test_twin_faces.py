@@ -45,7 +45,10 @@ async def over_mcp(home, steps):
 def test_a_port_is_followed_to_where_it_parts_and_mended(home, face):
     if face is over_mcp:
         pytest.importorskip("mcp")
-    scripts = {"reference": str(home.write("reference.py", REFERENCE)), "candidate": str(home.write("candidate.py", WRONG))}
+    scripts = {
+        "reference": str(home.write("reference.py", REFERENCE)),
+        "candidate": str(home.write("candidate.py", WRONG)),
+    }
 
     async def steps(call):
         async def together(operation, **arguments):
@@ -63,7 +66,9 @@ def test_a_port_is_followed_to_where_it_parts_and_mended(home, face):
         looked = await call("eval", expression="self.norm(x) * scale")
         assert looked["difference"]["relative"] == pytest.approx(0.05, rel=1e-3)
         again = await together("substitute")
-        assert all("blocks.2.lin, call 1" in again[side]["stop"]["description"] for side in scripts), "the first call is mended"
+        assert all("blocks.2.lin, call 1" in again[side]["stop"]["description"] for side in scripts), (
+            "the first call is mended"
+        )
         done = await together("substitute", name="*.blocks.2.lin")
         assert done["candidate"]["state"] == "ended", done["candidate"]["stop"]["description"]
 

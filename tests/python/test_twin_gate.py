@@ -17,7 +17,11 @@ class Program:
     """What a gate knows of the agent, and what happened to it: places passed, values it went on with, stops."""
 
     def __init__(self, folder, side, names, mode="divergence", **options):
-        self.channel = type("Channel", (), {"dumps": staticmethod(lambda one: json.dumps(one).encode()), "loads": staticmethod(json.loads)})()
+        self.channel = type(
+            "Channel",
+            (),
+            {"dumps": staticmethod(lambda one: json.dumps(one).encode()), "loads": staticmethod(json.loads)},
+        )()
         self.dead = False
         self.endings = type("Endings", (), {"status": None})()
         self.features = type("Features", (), {"known_names": staticmethod(lambda: set(names))})()
@@ -43,8 +47,14 @@ def meeting(tmp_path):
 
 def run_both(meeting, reference, candidate, **options):
     """(the reference's program, the candidate's) after both have passed their places."""
-    sides = [Program(meeting, "reference", [name for name, _ in reference]), Program(meeting, "candidate", [name for name, _ in candidate], **options)]
-    threads = [threading.Thread(target=side.run, args=(places,), daemon=True) for side, places in zip(sides, (reference, candidate))]
+    sides = [
+        Program(meeting, "reference", [name for name, _ in reference]),
+        Program(meeting, "candidate", [name for name, _ in candidate], **options),
+    ]
+    threads = [
+        threading.Thread(target=side.run, args=(places,), daemon=True)
+        for side, places in zip(sides, (reference, candidate))
+    ]
     for thread in threads:
         thread.start()
     for side, thread, other in zip(sides, threads, reversed(sides)):
@@ -94,12 +104,16 @@ def test_names_of_the_whole_and_places_of_one_side_alone(meeting):
 def test_a_map_names_the_candidates_modules(meeting):
     rules = [{"candidate": "net.layers.#.mix.*", "reference": "blocks.#.attn.*"}]
     reference = [("blocks.0.attn.q", X), ("blocks.11.attn.q", X)]
-    reference, candidate = run_both(meeting, reference, [("net.layers.0.mix.q", X), ("net.layers.11.mix.q", X * 2)], map=rules)
+    reference, candidate = run_both(
+        meeting, reference, [("net.layers.0.mix.q", X), ("net.layers.11.mix.q", X * 2)], map=rules
+    )
     assert candidate.stops[0][:2] == ("divergence", "blocks.11.attn.q") and candidate.gate.compared == 2
 
 
 def test_another_order_is_still_compared(meeting):
-    reference, candidate = run_both(meeting, [("M.k", X), ("M.q", X * 2), ("M.o", X)], [("M.q", X * 2), ("M.k", X * 1.1), ("M.o", X)])
+    reference, candidate = run_both(
+        meeting, [("M.k", X), ("M.q", X * 2), ("M.o", X)], [("M.q", X * 2), ("M.k", X * 1.1), ("M.o", X)]
+    )
     assert [stop[:2] for stop in candidate.stops] == [("divergence", "M.k")]
 
 
@@ -122,7 +136,10 @@ def test_the_reference_takes_the_candidates_place(meeting):
     candidate = Program(meeting, "candidate", ["M.a", "M.b"])
     candidate.at_stop = replace
     reference.at_stop = lambda program: setattr(program.gate, "mode", "divergence")
-    threads = [threading.Thread(target=side.run, args=(places,), daemon=True) for side, places in ((reference, right), (candidate, wrong))]
+    threads = [
+        threading.Thread(target=side.run, args=(places,), daemon=True)
+        for side, places in ((reference, right), (candidate, wrong))
+    ]
     [thread.start() for thread in threads]
     [thread.join(10) for thread in threads]
     assert np.array_equal(candidate.went_on["M.a"], np.float32(X)), "the reference's values went on"

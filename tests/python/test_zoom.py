@@ -101,7 +101,13 @@ class Place:
         return text
 
     def run(self, *words, status=0):
-        done = subprocess.run([PROGRAM, "--home", str(self.folder / "home"), *words], cwd=self.folder, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            [PROGRAM, "--home", str(self.folder / "home"), *words],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
         assert done.returncode == status, done.stdout + done.stderr
         return done
 
@@ -109,7 +115,9 @@ class Place:
         return self.run("--quiet", "record", "--inputs", *options, "--name", name, "--", sys.executable, f"{name}.py")
 
     def zoom(self, candidate, *options, status=1):
-        return json.loads(self.run("--json", "zoom", "latest:reference", f"latest:{candidate}", *options, status=status).stdout)
+        return json.loads(
+            self.run("--json", "zoom", "latest:reference", f"latest:{candidate}", *options, status=status).stdout
+        )
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +137,9 @@ def lines(region, side="yours"):
 
 
 def test_a_traced_program_gives_the_same_bits(place):
-    plain = subprocess.run([sys.executable, "reference.py"], cwd=place.folder, capture_output=True, text=True, check=True)
+    plain = subprocess.run(
+        [sys.executable, "reference.py"], cwd=place.folder, capture_output=True, text=True, check=True
+    )
     run = place.folder / "home" / "latest" / "reference"
     assert (run / "output.log").read_text() == plain.stdout
     kinds = [json.loads(line).get("op") for line in (run / "operations.jsonl").read_text().splitlines()]
@@ -201,7 +211,11 @@ def test_the_terminal_shows_both_sources(place):
     place.write("shown", REFERENCE, ("gate * self.attention", "self.attention"))
     place.record("shown", "--operations", "Block")
     shown = place.run("zoom", "latest:reference", "latest:shown", "--stage", "Block", status=1).stdout
-    assert "missing step" in shown and "x += self.attention(hidden)" in shown and "x += gate * self.attention(hidden)" in shown
+    assert (
+        "missing step" in shown
+        and "x += self.attention(hidden)" in shown
+        and "x += gate * self.attention(hidden)" in shown
+    )
 
 
 VIEWS = """
@@ -263,10 +277,18 @@ def test_a_session_stops_where_zoom_points(place, tmp_path):
     try:
         for name in ("reference", "stopped"):
             words = ["record", "--operations", "Block", "--name", name, "--", sys.executable, f"{name}.py"]
-            subprocess.run([PROGRAM, "--home", str(home.home), "--quiet", *words], cwd=place.folder, check=True, capture_output=True, timeout=300)
+            subprocess.run(
+                [PROGRAM, "--home", str(home.home), "--quiet", *words],
+                cwd=place.folder,
+                check=True,
+                capture_output=True,
+                timeout=300,
+            )
         home.debug("start", "--python", sys.executable, str(place.folder / "stopped.py"))
         made = home.debug("zoom", "latest:reference", "latest:stopped", "--stage", "Block")
-        assert [one["line"] for one in made["breakpoints"]] == [line_of(text, "mixed = ")] and "reference" in made["note"]
+        assert [one["line"] for one in made["breakpoints"]] == [line_of(text, "mixed = ")] and "reference" in made[
+            "note"
+        ]
         stop = home.debug("continue", "--max-wait", "60")["stop"]
         assert stop["location"]["line"] == line_of(text, "mixed = ") and stop["location"]["file"].endswith("stopped.py")
     finally:
@@ -324,7 +346,9 @@ def test_errors_from_before_the_call_do_not_count(fed):
 
 
 def test_a_mistake_behind_an_error_from_before_is_named_alone(fed):
-    text = fed.write("both", FED.replace("torch.tanh(hidden)", "torch.sin(hidden)"), ("x * 2", "x * 2 + 0.001 * torch.sin(17 * x)"))
+    text = fed.write(
+        "both", FED.replace("torch.tanh(hidden)", "torch.sin(hidden)"), ("x * 2", "x * 2 + 0.001 * torch.sin(17 * x)")
+    )
     fed.record("both")
     answer = fed.zoom("both", "--stage", "Whole.inner")
     assert [lines(region) for region in answer["regions"]] == [[line_of(text, "torch.sin(hidden)")]]
@@ -391,11 +415,19 @@ def test_numpy_inside_a_call_is_seen_by_its_functions(tmp_path):
 
 
 def test_what_was_compiled_is_run_as_it_was_written(fed):
-    text = fed.write("compiled", FED.replace("torch.tanh(hidden)", "torch.sin(hidden)"), ("model, x = Whole(),", "model, x = torch.compile(Whole()),"))
+    text = fed.write(
+        "compiled",
+        FED.replace("torch.tanh(hidden)", "torch.sin(hidden)"),
+        ("model, x = Whole(),", "model, x = torch.compile(Whole()),"),
+    )
     fed.record("compiled", "--operations", "*inner")
-    stage = json.loads((fed.folder / "home" / "latest" / "compiled" / "operations.jsonl").read_text().partition("\n")[0])["call"]
+    stage = json.loads(
+        (fed.folder / "home" / "latest" / "compiled" / "operations.jsonl").read_text().partition("\n")[0]
+    )["call"]
     answer = fed.zoom("compiled", "--stage", "Whole.inner", "--candidate-stage", stage)
-    assert answer["uncompiled"] and [lines(region) for region in answer["regions"]] == [[line_of(text, "torch.sin(hidden)")]]
+    assert answer["uncompiled"] and [lines(region) for region in answer["regions"]] == [
+        [line_of(text, "torch.sin(hidden)")]
+    ]
 
 
 def test_autocast_changes_nothing_that_is_seen(fed):
@@ -404,9 +436,15 @@ def test_autocast_changes_nothing_that_is_seen(fed):
     text = fed.write("autocast_wrong", FED.replace("torch.tanh(hidden)", "torch.sin(hidden)"), change)
     for name in ("autocast_plain", "autocast_wrong"):
         fed.record(name, "--operations", "Whole.inner")
-        plain = subprocess.run([sys.executable, f"{name}.py"], cwd=fed.folder, capture_output=True, text=True, check=True)
+        plain = subprocess.run(
+            [sys.executable, f"{name}.py"], cwd=fed.folder, capture_output=True, text=True, check=True
+        )
         assert (fed.folder / "home" / "latest" / name / "output.log").read_text() == plain.stdout
-    answer = json.loads(fed.run("--json", "zoom", "latest:autocast_plain", "latest:autocast_wrong", "--stage", "Whole.inner", status=1).stdout)
+    answer = json.loads(
+        fed.run(
+            "--json", "zoom", "latest:autocast_plain", "latest:autocast_wrong", "--stage", "Whole.inner", status=1
+        ).stdout
+    )
     assert [lines(region) for region in answer["regions"]] == [[line_of(text, "torch.sin(hidden)")]]
 
 

@@ -187,15 +187,23 @@ cmd_kills() {
   "$PYTHON" tools/faults/kills.py "$@"
 }
 
-# format: format every source file
-cmd_format() { install_packages; source_files | xargs clang-format-14 -i; }
+# format: format every source file, C++ with clang-format and Python with ruff
+cmd_format() {
+  cmd_setup
+  source_files | xargs clang-format-14 -i
+  "$PYTHON" -m ruff format --quiet .
+}
 
-# formatting: fail where a source file is not formatted
-cmd_formatting() { source_files | xargs clang-format-14 --dry-run -Werror; }
+# formatting: fail where a source file is not formatted, or where ruff finds a mistake in Python
+cmd_formatting() {
+  source_files | xargs clang-format-14 --dry-run -Werror
+  "$PYTHON" -m ruff format --check --quiet .
+  "$PYTHON" -m ruff check --quiet .
+}
 
 # lint: formatting and the layer check
 cmd_lint() {
-  install_packages
+  cmd_setup
   cmd_formatting
   python3 tools/check_layers.py
 }

@@ -43,15 +43,31 @@ def forgotten(text):
 
 def left_out(command):
     # What fetches the repository, what is running right now, and the demo, whose parts other tests run.
-    return bool(NOT_RUN.search(command)) or command.startswith("git clone") or re.match(r"(cd \S+ && )?\./dev (test|demo)\b", command)
+    return (
+        bool(NOT_RUN.search(command))
+        or command.startswith("git clone")
+        or re.match(r"(cd \S+ && )?\./dev (test|demo)\b", command)
+    )
 
 
 def run(command, scratch, in_repository):
     expected = EXIT.search(command)
     status = int(expected.group(1)) if expected else 0
     folder = ROOT if in_repository or command.startswith("./dev") else scratch
-    environment = dict(os.environ, PATH=f"{ROOT}/build/bin:{ROOT}/.venv/bin:{os.environ['PATH']}", LOCKSTEP_HOME=str(scratch / ".lockstep"))
-    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=MOST_SECS)
+    environment = dict(
+        os.environ,
+        PATH=f"{ROOT}/build/bin:{ROOT}/.venv/bin:{os.environ['PATH']}",
+        LOCKSTEP_HOME=str(scratch / ".lockstep"),
+    )
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=MOST_SECS,
+    )
     return done.returncode == status, done
 
 

@@ -43,13 +43,27 @@ print(Block()(torch.arange(4.0)).sum().item())
 """
 
 MESSAGES = [
-    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "faults", "version": "1"}}},
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "faults", "version": "1"},
+        },
+    },
     {"jsonrpc": "2.0", "method": "notifications/initialized"},
     {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
     {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "runs_list", "arguments": {}}},
 ]
 EDITOR = [
-    {"seq": 1, "type": "request", "command": "initialize", "arguments": {"adapterID": "lockstep", "clientID": "faults"}},
+    {
+        "seq": 1,
+        "type": "request",
+        "command": "initialize",
+        "arguments": {"adapterID": "lockstep", "clientID": "faults"},
+    },
     {"seq": 2, "type": "request", "command": "disconnect", "arguments": {}},
 ]
 
@@ -60,9 +74,17 @@ def framed(message):
 
 
 def png(width, height):
-    rows = b"".join(b"\0" + bytes((x * 7 + y * 3 + c * 50) % 256 for x in range(width) for c in range(3)) for y in range(height))
-    chunks = ((b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks)
+    rows = b"".join(
+        b"\0" + bytes((x * 7 + y * 3 + c * 50) % 256 for x in range(width) for c in range(3)) for y in range(height)
+    )
+    chunks = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),
+        (b"IDAT", zlib.compress(rows)),
+        (b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
+    )
 
 
 def inputs(folder):
@@ -76,21 +98,54 @@ def inputs(folder):
         for i in range(3):
             array = np.full((4, 5), value if i == 1 else 1.0, np.float32)
             np.save(run / "tensors" / f"t{i}.npy", array)
-            lines.append(json.dumps({"seq": i, "name": f"stage.{i}", "step": None, "hit": 0, "tags": {}, "role": "output", "dtype": "f32", "shape": [4, 5], "stats": None,
-                                     "preview": [], "checksum": "", "file": f"tensors/t{i}.npy", "where": None, "secs": 0}))
+            lines.append(
+                json.dumps(
+                    {
+                        "seq": i,
+                        "name": f"stage.{i}",
+                        "step": None,
+                        "hit": 0,
+                        "tags": {},
+                        "role": "output",
+                        "dtype": "f32",
+                        "shape": [4, 5],
+                        "stats": None,
+                        "preview": [],
+                        "checksum": "",
+                        "file": f"tensors/t{i}.npy",
+                        "where": None,
+                        "secs": 0,
+                    }
+                )
+            )
         (run / "records.jsonl").write_text("\n".join(lines) + "\n")
-        (run / "run.json").write_text(json.dumps({"format": "lockstep-run", "version": 1, "id": name, "name": name, "created": "2026-01-01T00:00:00Z", "status": "finished"}))
+        (run / "run.json").write_text(
+            json.dumps(
+                {
+                    "format": "lockstep-run",
+                    "version": 1,
+                    "id": name,
+                    "name": name,
+                    "created": "2026-01-01T00:00:00Z",
+                    "status": "finished",
+                }
+            )
+        )
         np.save(folder / f"{name}.npy", np.full((4, 5), value, np.float32))
         np.savez(folder / f"{name}.npz", a=np.full((4, 5), value, np.float32))
         header = json.dumps({"w": {"dtype": "F32", "shape": [4, 5], "data_offsets": [0, 80]}}).encode()
-        (folder / f"{name}.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + np.full((4, 5), value, np.float32).tobytes())
+        (folder / f"{name}.safetensors").write_bytes(
+            len(header).to_bytes(8, "little") + header + np.full((4, 5), value, np.float32).tobytes()
+        )
         (folder / "home" / "saved").mkdir(parents=True, exist_ok=True)
         np.save(folder / "home" / "saved" / f"{name}.npy", np.full((4, 5), value, np.float32))
     shutil.copytree(folder / "good", folder / "home" / "runs" / "good")
     (folder / "picture.png").write_bytes(png(32, 32))
     (folder / "records.py").write_text(RECORDS)
     (folder / "few.py").write_text(FEW_RECORDS)
-    (folder / "stages.py").write_text("import numpy as np\nfrom lockstep import checkpoint\nfor i in range(3):\n    checkpoint(f'stage.{i}', np.full((4, 5), 1 + (i == 1), 'f4'))\n")
+    (folder / "stages.py").write_text(
+        "import numpy as np\nfrom lockstep import checkpoint\nfor i in range(3):\n    checkpoint(f'stage.{i}', np.full((4, 5), 1 + (i == 1), 'f4'))\n"
+    )
     (folder / "jobs.jsonl").write_text('{"id": "a", "kind": "compare", "reference": "good", "candidate": "good"}\n')
     (folder / "steps.py").write_text("import time\nfor i in range(3):\n    print(i)\n")
     (folder / "messages").write_text("".join(json.dumps(message) + "\n" for message in MESSAGES))
@@ -103,7 +158,19 @@ def traced_runs(folder):
     """Two runs of one block, of which one adds where the other subtracts, with their operations."""
     for name, text in (("right", BLOCK), ("wrong", BLOCK.replace("doubled - 1", "doubled + 1"))):
         (folder / f"{name}.py").write_text(text)
-        made = plain(folder, "--quiet", "record", "--inputs", "--operations", "Block", "--name", name, "--", sys.executable, f"{name}.py")
+        made = plain(
+            folder,
+            "--quiet",
+            "record",
+            "--inputs",
+            "--operations",
+            "Block",
+            "--name",
+            name,
+            "--",
+            sys.executable,
+            f"{name}.py",
+        )
         if made.returncode != 0:
             raise SystemExit(f"no run to zoom into: {made.stderr}")
 
@@ -126,11 +193,27 @@ class Command:
 
 
 def environment_of(folder):
-    return {**os.environ, "LOCKSTEP_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "2", "GOMP_SPINCOUNT": "1000", "NO_COLOR": "1"}
+    return {
+        **os.environ,
+        "LOCKSTEP_HOME": str(folder / "home"),
+        "PYTHONPATH": str(ROOT / "python"),
+        "OMP_NUM_THREADS": "2",
+        "GOMP_SPINCOUNT": "1000",
+        "NO_COLOR": "1",
+    }
 
 
 def plain(folder, *words, timeout=120):
-    return subprocess.run([PROGRAM, *words], cwd=folder, env=environment_of(folder), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout)
+    return subprocess.run(
+        [PROGRAM, *words],
+        cwd=folder,
+        env=environment_of(folder),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout,
+    )
 
 
 def asked(folder, method, path, body=None):
@@ -155,7 +238,11 @@ def use_service(bench, pid, ended):
     if ended():
         return None
     try:
-        for method, path, body in (("GET", "/v1/health", None), ("GET", "/v1/runs/list", None), ("POST", "/mcp", json.dumps(MESSAGES[0]))):
+        for method, path, body in (
+            ("GET", "/v1/health", None),
+            ("GET", "/v1/runs/list", None),
+            ("POST", "/mcp", json.dumps(MESSAGES[0])),
+        ):
             answers = []
             while len(answers) < 3 and not ended():
                 answers.append(asked(bench.folder, method, path, body))
@@ -179,7 +266,20 @@ def end_sessions(bench):
     plain(bench.folder, "serve", "--stop")
 
 
-PICTURE = ["--prompt", "a red circle", "--seed", "1", "--steps", "2", "--width", "32", "--height", "32", "--output", "made.png"]
+PICTURE = [
+    "--prompt",
+    "a red circle",
+    "--seed",
+    "1",
+    "--steps",
+    "2",
+    "--width",
+    "32",
+    "--height",
+    "32",
+    "--output",
+    "made.png",
+]
 COMMANDS = [
     Command("version", ["--version"]),
     Command("help", ["compare", "--help"]),
@@ -215,21 +315,56 @@ COMMANDS = [
     Command("compare report", ["--quiet", "compare", "good", "bad", "--report", "made.html"], status=1),
     Command("record true", ["record", "--", "true"], own_failure=125, records=True),
     Command("record", ["record", "--", sys.executable, "few.py"], own_failure=125, records=True, slow=True),
-    Command("reference", ["reference", "generate", "--python", "./stages", "--prompt", "a red circle"], records=True, slow=True),
-    Command("reference edit", ["reference", "edit", "--python", "./stages", "--input-image", "picture.png"], records=True, slow=True),
+    Command(
+        "reference",
+        ["reference", "generate", "--python", "./stages", "--prompt", "a red circle"],
+        records=True,
+        slow=True,
+    ),
+    Command(
+        "reference edit",
+        ["reference", "edit", "--python", "./stages", "--input-image", "picture.png"],
+        records=True,
+        slow=True,
+    ),
     Command("zoom", ["--json", "zoom", "latest:right", "latest:wrong"], status=1, prepare=traced_runs, slow=True),
     Command("dap", ["dap"], stdin="editor", beside=("home/service",), after=end_sessions, slow=True),
-    Command("prune", ["prune", "--dry-run", "--packages", "json", "--", sys.executable, "steps.py"], records=True, slow=True),
+    Command(
+        "prune", ["prune", "--dry-run", "--packages", "json", "--", sys.executable, "steps.py"], records=True, slow=True
+    ),
     Command("profile compare", ["profile", "compare", "good", "bad"], status=2, slow=True),  # no profiles: it says so
     Command("serve stop", ["serve", "--stop"]),
     Command("serve", ["serve"], during=use_service, slow=True),
     Command("jobs list", ["--json", "jobs", "list"], beside=("home/service",), after=end_sessions, slow=True),
     Command("batch", ["batch", "jobs.jsonl", "--output", "made"], slow=True),
-    Command("debug sessions", ["--json", "debug", "sessions"], beside=("home/sessions", "home/service"), after=end_sessions, slow=True),
-    Command("coverage", ["coverage", "--lines", "--markdown", "made.md", "--html", "made.html", "--", sys.executable, "steps.py"], records=True, slow=True),
-    Command("ledger", ["ledger", "good", "--report", "made.html", "--", sys.executable, "stages.py"], status=1, records=True, slow=True),
+    Command(
+        "debug sessions",
+        ["--json", "debug", "sessions"],
+        beside=("home/sessions", "home/service"),
+        after=end_sessions,
+        slow=True,
+    ),
+    Command(
+        "coverage",
+        ["coverage", "--lines", "--markdown", "made.md", "--html", "made.html", "--", sys.executable, "steps.py"],
+        records=True,
+        slow=True,
+    ),
+    Command(
+        "ledger",
+        ["ledger", "good", "--report", "made.html", "--", sys.executable, "stages.py"],
+        status=1,
+        records=True,
+        slow=True,
+    ),
     Command("mcp", ["mcp"], stdin="messages", answers=True, beside=("home/service",), after=end_sessions, slow=True),
-    Command("debug", ["--json", "debug", "start", "--python", sys.executable, "steps.py"], beside=("home/sessions", "home/service"), after=end_sessions, slow=True),
+    Command(
+        "debug",
+        ["--json", "debug", "start", "--python", sys.executable, "steps.py"],
+        beside=("home/sessions", "home/service"),
+        after=end_sessions,
+        slow=True,
+    ),
     Command("generate", ["--debug", "generate", *PICTURE], records=True, slow=True),
     Command("edit", ["--debug", "edit", "--input-image", "picture.png", *PICTURE], records=True, slow=True),
 ]
@@ -240,7 +375,12 @@ VOLATILE = (
     (re.compile(r"\b1[34]\d{13}\b"), "THREAD"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?"), "TIME"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "TIME"),
-    (re.compile(r'("(?:[a-z_]*secs|[a-z_]*pid|port|[a-z_]*peak[a-z_]*|[a-z_]*resident[a-z_]*|[a-z_]*available[a-z_]*|free[a-z_]*|taken|age)":\s*)-?[0-9.e+-]+'), r"\1N"),
+    (
+        re.compile(
+            r'("(?:[a-z_]*secs|[a-z_]*pid|port|[a-z_]*peak[a-z_]*|[a-z_]*resident[a-z_]*|[a-z_]*available[a-z_]*|free[a-z_]*|taken|age)":\s*)-?[0-9.e+-]+'
+        ),
+        r"\1N",
+    ),
     (re.compile(r"just now|\d+ (minute|hour|day)s?\b"), "AGE"),
     (re.compile(r"\d+(\.\d+)?\s?(s|ms|MB|GB|KB|MiB|GiB|KiB)\b"), "AMOUNT"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "TOKEN"),

@@ -14,7 +14,19 @@ KINDS = ("allocate", "thread", "open", "read", "write", "sync", "rename", "map",
 
 def build_shim(folder):
     shim = folder / "faults.so"
-    subprocess.run([os.environ.get("CC", "cc"), "-O1", "-fPIC", "-shared", "-o", shim, ROOT / "tools" / "faults" / "shim.c", "-ldl"], check=True)
+    subprocess.run(
+        [
+            os.environ.get("CC", "cc"),
+            "-O1",
+            "-fPIC",
+            "-shared",
+            "-o",
+            shim,
+            ROOT / "tools" / "faults" / "shim.c",
+            "-ldl",
+        ],
+        check=True,
+    )
     return shim
 
 
@@ -39,8 +51,22 @@ class ForkServer:
         out.mkdir()
         (out / "stdin").write_bytes(b"")
         here, there = os.pipe(), os.pipe()
-        environment = {**environment_of(folder), "LD_PRELOAD": str(shim), "LOCKSTEP_FAULT_SERVER": f"{here[0]}:{there[1]}", "LOCKSTEP_FAULT_OUT": str(out)}
-        self.process = subprocess.Popen([PROGRAM, *words], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(here[0], there[1]), preexec_fn=keep_addresses)
+        environment = {
+            **environment_of(folder),
+            "LD_PRELOAD": str(shim),
+            "LOCKSTEP_FAULT_SERVER": f"{here[0]}:{there[1]}",
+            "LOCKSTEP_FAULT_OUT": str(out),
+        }
+        self.process = subprocess.Popen(
+            [PROGRAM, *words],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(here[0], there[1]),
+            preexec_fn=keep_addresses,
+        )
         os.close(here[0]), os.close(there[1])
         self.to, self.from_, self.said = here[1], there[0], b""
 

@@ -137,11 +137,15 @@ class Bench:
             outcome, made = self.run("none", 0, 60 * WAIT_SECS)
             restore(self.folder, self.before)
             if outcome.status != self.command.status or outcome.wrong:
-                raise Unsteady(f"{self.command.name}: ends with {outcome.status} where nothing fails: {outcome.wrong} {outcome.stderr}")
+                raise Unsteady(
+                    f"{self.command.name}: ends with {outcome.status} where nothing fails: {outcome.wrong} {outcome.stderr}"
+                )
             seen.append((steady(outcome.stdout), {steady(key): comparable(key, made[key]) for key in made}))
         if seen[1:] != seen[:-1]:
             changed = [key for key in set(seen[0][1]) | set(seen[-1][1]) if seen[0][1].get(key) != seen[-1][1].get(key)]
-            raise Unsteady(f"{self.command.name}: its result is another each time: {changed}\n{seen[0][0]}\n{seen[-1][0]}")
+            raise Unsteady(
+                f"{self.command.name}: its result is another each time: {changed}\n{seen[0][0]}\n{seen[-1][0]}"
+            )
         self.usual_secs = (time.monotonic() - began) / 3
         self.usual_out, self.usual_made = seen[0]
         self.calls = outcome.calls
@@ -153,7 +157,10 @@ class Bench:
             wrong = outcome.wrong or self.wrong_end(kind, outcome) or self.wrong_files(kind, outcome, made)
         finally:
             restore(self.folder, self.before)
-        return outcome.hit, wrong and f"{self.command.name}, {kind} {which}: {wrong}\n    {outcome.stderr.strip()[-2000:]}"
+        return (
+            outcome.hit,
+            wrong and f"{self.command.name}, {kind} {which}: {wrong}\n    {outcome.stderr.strip()[-2000:]}",
+        )
 
     def wrong_end(self, kind, outcome):
         command, status = self.command, outcome.status
@@ -164,13 +171,19 @@ class Bench:
         if not outcome.hit and status != command.status:
             return f"status {status} where nothing failed"
         if status == command.status:
-            if steady(outcome.stdout) == self.usual_out or self.says_less(outcome.stdout) or self.answers(kind, outcome.stdout):
+            if (
+                steady(outcome.stdout) == self.usual_out
+                or self.says_less(outcome.stdout)
+                or self.answers(kind, outcome.stdout)
+            ):
                 return None
             return f"another result under the usual status: {outcome.stdout[-600:]}"
         if status != command.own_failure:
             return f"status {status}"
         # A failed write may be that of the words themselves.
-        if kind != "write" and not re.search(r"^lockstep: \[[^\]]+\] .*(" + WORDS[kind] + ")", outcome.stderr, re.MULTILINE):
+        if kind != "write" and not re.search(
+            r"^lockstep: \[[^\]]+\] .*(" + WORDS[kind] + ")", outcome.stderr, re.MULTILINE
+        ):
             return "a failure without words for it"
         if "--json" in command.words and kind != "write" and outcome.stdout:
             try:
@@ -190,14 +203,21 @@ class Bench:
                 continue
             said = json.loads(line)
             failed = "error" in said or said.get("result", {}).get("isError")
-            if not failed or said["id"] != json.loads(expected.replace(":N", ":0"))["id"] or not re.search(WORDS[kind], line):
+            if (
+                not failed
+                or said["id"] != json.loads(expected.replace(":N", ":0"))["id"]
+                or not re.search(WORDS[kind], line)
+            ):
                 return False
         return True
 
     def says_less(self, stdout):
         if not self.command.less:
             return False
-        said, usual = json.loads(steady(stdout).replace(": N", ": 0").replace(":N", ":0")), json.loads(self.usual_out.replace(": N", ": 0").replace(":N", ":0"))
+        said, usual = (
+            json.loads(steady(stdout).replace(": N", ": 0").replace(":N", ":0")),
+            json.loads(self.usual_out.replace(": N", ": 0").replace(":N", ":0")),
+        )
         return all(said.get(key) == usual[key] or key in self.command.less for key in usual)
 
     def wrong_files(self, kind, outcome, made):
@@ -344,10 +364,15 @@ def pieces_of(plan, known, part, parts):
     pieces = []
     for kind, calls in plan[0].items():
         by_place = isinstance(calls, dict)
-        places = {call: place for place, call in calls.items() if known is None or place not in known} if by_place else {}
+        places = (
+            {call: place for place, call in calls.items() if known is None or place not in known} if by_place else {}
+        )
         numbers = sorted(places) if by_place else calls
         cut = [numbers[at : at + plan[1]] for at in range(0, len(numbers), plan[1])] or [[]]
-        pieces += [(kind, piece, piece is cut[-1] and not by_place, [places[call] for call in piece if by_place]) for piece in cut]
+        pieces += [
+            (kind, piece, piece is cut[-1] and not by_place, [places[call] for call in piece if by_place])
+            for piece in cut
+        ]
     pieces = pieces[part - 1 :: parts]
     for piece in pieces if known is not None else []:
         known.update(piece[3])
@@ -356,22 +381,34 @@ def pieces_of(plan, known, part, parts):
 
 def whole(arguments, kinds, begun_with):
     """Every point of every command that was asked for: (how many, what is wrong)."""
-    numbers = [i for i, command in enumerate(COMMANDS) if not arguments.only or command.name in arguments.only.split(",")]
+    numbers = [
+        i for i, command in enumerate(COMMANDS) if not arguments.only or command.name in arguments.only.split(",")
+    ]
     part, parts = map(int, arguments.part.split("/"))
-    points, found, left = collections.defaultdict(collections.Counter), collections.defaultdict(list), collections.Counter()
+    points, found, left = (
+        collections.defaultdict(collections.Counter),
+        collections.defaultdict(list),
+        collections.Counter(),
+    )
     # The quick ones first: what places they share with others is tried with them.
     numbers.sort(key=lambda number: COMMANDS[number].slow)
     listed = pathlib.Path(arguments.known) if arguments.known else None
     known = set(json.loads(listed.read_text()) if listed and listed.exists() else ()) if arguments.places else None
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, initializer=begin_worker, initargs=begun_with) as pool:
         pending = {}
-        for number, plan in zip(numbers, pool.map(plan_of, numbers, *([one] * len(numbers) for one in (kinds, arguments.places, arguments.begin)))):
+        for number, plan in zip(
+            numbers,
+            pool.map(plan_of, numbers, *([one] * len(numbers) for one in (kinds, arguments.places, arguments.begin))),
+        ):
             if isinstance(plan, str):
                 print(plan, flush=True)
                 found[COMMANDS[number].name].append(plan)
                 continue
             for piece in pieces_of(plan, known, part, parts):
-                pending[pool.submit(tried_piece, number, piece, arguments.begin, arguments.lasting)] = (COMMANDS[number].name, piece[0])
+                pending[pool.submit(tried_piece, number, piece, arguments.begin, arguments.lasting)] = (
+                    COMMANDS[number].name,
+                    piece[0],
+                )
                 left[COMMANDS[number].name] += 1
         for one in concurrent.futures.as_completed(pending):
             name, kind = pending[one]

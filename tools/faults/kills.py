@@ -25,7 +25,24 @@ from commands import PROGRAM, environment_of, inputs, plain  # noqa: E402
 
 CONTENT = {  # kind: (share of the kills, words, file that it makes)
     "record": (40, ["record", "--", sys.executable, "records.py"], None),
-    "generate": (15, ["--debug", "generate", "--prompt", "a red circle", "--steps", "2", "--width", "64", "--height", "64", "--output", "made.png"], "made.png"),
+    "generate": (
+        15,
+        [
+            "--debug",
+            "generate",
+            "--prompt",
+            "a red circle",
+            "--steps",
+            "2",
+            "--width",
+            "64",
+            "--height",
+            "64",
+            "--output",
+            "made.png",
+        ],
+        "made.png",
+    ),
     "serve": (10, ["serve"], None),
     "debug": (12, ["debug", "start", "--python", sys.executable, "steps.py"], None),
     "clean": (7, ["clean", "--yes"], None),
@@ -109,7 +126,15 @@ def wait_for_group(group):
 def kill_once(original, scratch, serial, kind, delay, count):
     folder = fresh(original, scratch, serial, kind)
     _, words, made = CONTENT[kind]
-    process = subprocess.Popen([PROGRAM, *words], cwd=folder, env=environment_of(folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        [PROGRAM, *words],
+        cwd=folder,
+        env=environment_of(folder),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         if count is not None:
             wait_for_records(folder, kind, count, process)
@@ -140,7 +165,9 @@ def usual_secs(original, scratch, kind):
     folder = fresh(original, scratch, f"usual-{kind}", kind)
     began = time.monotonic()
     if kind == "serve":
-        process = subprocess.Popen([PROGRAM, "serve"], cwd=folder, env=environment_of(folder), stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [PROGRAM, "serve"], cwd=folder, env=environment_of(folder), stderr=subprocess.DEVNULL
+        )
         while not (folder / "home" / "service" / "service.json").exists() and time.monotonic() - began < 30:
             time.sleep(0.01)
         secs = time.monotonic() - began
@@ -184,7 +211,9 @@ def main():
     for wrong in found:
         print(wrong)
     in_time = sum(in_time for in_time, _, _ in results)
-    print(f"{len(results)} kills, {in_time} before the end, {sum(written > 3 for _, written, _ in results)} with records written, {len(found)} wrong")
+    print(
+        f"{len(results)} kills, {in_time} before the end, {sum(written > 3 for _, written, _ in results)} with records written, {len(found)} wrong"
+    )
     return 1 if found else 0
 
 

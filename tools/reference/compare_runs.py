@@ -10,8 +10,19 @@ import numpy as np
 from run_writer import Run
 
 # Without these a comparison proves nothing, however many tensors agree.
-REQUIRED_STAGES = ("prompt_embeds", "initial_latents_packed", "noise_pred", "latents", "latents_denormalized", "image", "images",
-                   "image_latents", "pixel_values", "latents_kept", "mask")
+REQUIRED_STAGES = (
+    "prompt_embeds",
+    "initial_latents_packed",
+    "noise_pred",
+    "latents",
+    "latents_denormalized",
+    "image",
+    "images",
+    "image_latents",
+    "pixel_values",
+    "latents_kept",
+    "mask",
+)
 PICTURES = ("image", "images")  # compared in levels; images are layers
 
 F32_NOISE = 1e-6

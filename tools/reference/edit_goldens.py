@@ -60,16 +60,32 @@ def make_edit(root: Path) -> None:
     """Editing with two pictures and zero_cond_t, every module; with the true positions; with a mask; one picture."""
     directory = root / "edit"
     model = directory / "model"
-    tiny_pipeline.make_pipeline(model, 5, **SMALL, pipeline="QwenImageEditPlusPipeline", zero_cond_t=True,
-                                vision_config=VISION, processor={"size": {"shortest_edge": 256, "longest_edge": 4096}})
+    tiny_pipeline.make_pipeline(
+        model,
+        5,
+        **SMALL,
+        pipeline="QwenImageEditPlusPipeline",
+        zero_cond_t=True,
+        vision_config=VISION,
+        processor={"size": {"shortest_edge": 256, "longest_edge": 4096}},
+    )
     rng = random.Random(5)
     pictures = [
         picture_cases.random_picture(rng, directory / "wide.png", 61, 40, mode="RGBA"),
         picture_cases.random_picture(rng, directory / "tall.png", 33, 52, mode="RGB"),
     ]
     mask = picture_cases.random_mask(rng, directory / "mask.png", (61, 40))
-    common = {"negative_prompt": " ", "steps": 3, "guidance": 4.0, "seed": 42, "resolution": 32, "width": None,
-              "height": None, "condition_resolution": 64, "prompt": "make it blue, 你好"}
+    common = {
+        "negative_prompt": " ",
+        "steps": 3,
+        "guidance": 4.0,
+        "seed": 42,
+        "resolution": 32,
+        "width": None,
+        "height": None,
+        "condition_resolution": 64,
+        "prompt": "make it blue, 你好",
+    }
     record(model, directory, "two", drop=WITHOUT_FIRST, pictures=pictures, **common)
     record(model, directory, "mrope", stages_only, pictures=pictures, mrope=True, **common)
     one = {"pictures": pictures[:1], **common}
@@ -85,8 +101,17 @@ def make_start(root: Path) -> None:
     rng = random.Random(6)
     picture = picture_cases.random_picture(rng, directory / "picture.png", 70, 45, mode="RGB")
     mask = picture_cases.random_mask(rng, directory / "mask.png", (70, 45))
-    common = {"prompt": "A red fox", "negative_prompt": " ", "steps": 5, "guidance": 4.0, "seed": 42, "width": 48,
-              "height": 32, "strength": 0.6, "pictures": [picture]}
+    common = {
+        "prompt": "A red fox",
+        "negative_prompt": " ",
+        "steps": 5,
+        "guidance": 4.0,
+        "seed": 42,
+        "width": 48,
+        "height": 32,
+        "strength": 0.6,
+        "pictures": [picture],
+    }
     record(model, directory, "image", stages_only, as_class="QwenImageImg2ImgPipeline", **common)
     record(model, directory, "masked", stages_only, as_class="QwenImageInpaintPipeline", mask=mask, **common)
 
@@ -95,10 +120,25 @@ def make_layered(root: Path) -> None:
     """A picture with alpha taken apart, and the caption that the model writes of it."""
     directory = root / "layered"
     model = directory / "model"
-    tiny_pipeline.make_pipeline(model, 7, **SMALL, pipeline="QwenImageLayeredPipeline", vision_config=VISION,
-                                processor={"size": {"shortest_edge": 256, "longest_edge": 4096}})
+    tiny_pipeline.make_pipeline(
+        model,
+        7,
+        **SMALL,
+        pipeline="QwenImageLayeredPipeline",
+        vision_config=VISION,
+        processor={"size": {"shortest_edge": 256, "longest_edge": 4096}},
+    )
     picture = picture_cases.random_picture(random.Random(7), directory / "picture.png", 50, 41, mode="RGBA")
-    common = {"negative_prompt": " ", "steps": 3, "guidance": 4.0, "seed": 42, "resolution": 32, "width": None,
-              "height": None, "layers": 2, "pictures": [picture]}
+    common = {
+        "negative_prompt": " ",
+        "steps": 3,
+        "guidance": 4.0,
+        "seed": 42,
+        "resolution": 32,
+        "width": None,
+        "height": None,
+        "layers": 2,
+        "pictures": [picture],
+    }
     record(model, directory, "described", stages_only, prompt="a poster", **common)
     record(model, directory, "captioned", stages_only, prompt="", options={"use_en_prompt": True}, **common)

@@ -1,8 +1,8 @@
 """Makes tests/goldens anew with the official code.
 
-    python tools/reference/make_goldens.py                # writes tests/goldens
-    python tools/reference/make_goldens.py --check        # makes them elsewhere and compares with what is committed
-    python tools/reference/make_goldens.py --only noise   # one of: t2i_f32 t2i_bf16 noise scheduler vae batch tokens edit ...
+python tools/reference/make_goldens.py                # writes tests/goldens
+python tools/reference/make_goldens.py --check        # makes them elsewhere and compares with what is committed
+python tools/reference/make_goldens.py --only noise   # one of: t2i_f32 t2i_bf16 noise scheduler vae batch tokens edit ...
 """
 
 from __future__ import annotations

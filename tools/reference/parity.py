@@ -82,7 +82,9 @@ def draw_case(seed: int) -> dict:
     return {"seed": seed, "model": model, "settings": settings}
 
 
-def run_engine(engine: Path, model: Path, home: Path, dtype: str, settings: dict, extra: list[str]) -> tuple[Path, dict]:
+def run_engine(
+    engine: Path, model: Path, home: Path, dtype: str, settings: dict, extra: list[str]
+) -> tuple[Path, dict]:
     """`lockstep generate --debug` into a home of its own; returns the folder of the run it recorded, and its answer."""
     pictures = "pictures" in settings
     verb = "edit" if pictures and "as_class" not in settings else "generate"
@@ -125,7 +127,9 @@ def options(settings: dict) -> list[str]:
 def run_case(case: dict, folder: Path, pool: Bf16Pool, arguments) -> Comparison:
     if "class" in case:
         case |= picture_cases.draw(case["class"], case["seed"], tiny_pipeline.random_config(case["seed"]), folder)
-        if arguments.dtype != "f32":  # a word of a caption may turn out otherwise in bf16, and nothing after it compares
+        if (
+            arguments.dtype != "f32"
+        ):  # a word of a caption may turn out otherwise in bf16, and nothing after it compares
             case["settings"]["prompt"] = case["settings"]["prompt"] or "a poster"
         print("  " + json.dumps({k: case[k] for k in ("model", "settings")}, ensure_ascii=False), flush=True)
     model, settings = folder / "model", case["settings"]
@@ -160,7 +164,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="first case; default: a new one")
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--stress", action="store_true", help="the edges instead of random cases")
-    parser.add_argument("--pipeline", choices=["all", *picture_cases.CLASSES], help="cases of classes that take pictures")
+    parser.add_argument(
+        "--pipeline", choices=["all", *picture_cases.CLASSES], help="cases of classes that take pictures"
+    )
     parser.add_argument("--engine", type=Path, default=ENGINE)
     parser.add_argument("--engine-argument", action="append", default=[], help="passed on to `lockstep generate`")
     parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")

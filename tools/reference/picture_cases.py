@@ -83,7 +83,9 @@ def random_mask(rng: random.Random, path: Path, size: tuple[int, int]) -> Path:
     left, top = rng.randrange(max(1, width // 2)), rng.randrange(max(1, height // 2))
     mask[top : top + max(1, height // 2), left : left + max(1, width // 2)] = 255
     if rng.random() < 0.3:  # soft edges
-        mask = np.clip(mask.astype(int) - np.random.default_rng(1).integers(0, 200, mask.shape), 0, 255).astype(np.uint8)
+        mask = np.clip(mask.astype(int) - np.random.default_rng(1).integers(0, 200, mask.shape), 0, 255).astype(
+            np.uint8
+        )
     if rng.random() < 0.3:
         rgba = np.full((height, width, 4), 90, np.uint8)
         rgba[..., 3] = 255 - mask
@@ -160,8 +162,20 @@ def engine_options(settings: dict) -> list[str]:
     out = []
     for picture in settings["pictures"]:
         out.append(f"--{'init' if generate else 'input'}-image={picture}")
-    for key in ("prompt", "negative_prompt", "steps", "guidance", "seed", "width", "height", "strength", "mask",
-                "resolution", "condition_resolution", "layers"):
+    for key in (
+        "prompt",
+        "negative_prompt",
+        "steps",
+        "guidance",
+        "seed",
+        "width",
+        "height",
+        "strength",
+        "mask",
+        "resolution",
+        "condition_resolution",
+        "layers",
+    ):
         if settings.get(key) is not None:
             out.append(f"--{key.replace('_', '-')}={settings[key]}")
     if settings.get("mrope"):

@@ -326,9 +326,17 @@ def run_official(
         "max_sequence_length": max_sequence_length,
         "bf16_inputs": bf16_inputs,
     }
-    further = {"strength": strength, "resolution": resolution, "condition_resolution": condition_resolution,
-               "layers": layers, "as_class": as_class, "options": options, "mrope": mrope or None,
-               "pictures": [Path(p).name for p in pictures or ()] or None, "mask": mask and Path(mask).name}
+    further = {
+        "strength": strength,
+        "resolution": resolution,
+        "condition_resolution": condition_resolution,
+        "layers": layers,
+        "as_class": as_class,
+        "options": options,
+        "mrope": mrope or None,
+        "pictures": [Path(p).name for p in pictures or ()] or None,
+        "mask": mask and Path(mask).name,
+    }
     settings |= {key: value for key, value in further.items() if value is not None}
     header = {
         "name": "official",

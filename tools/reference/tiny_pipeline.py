@@ -1,7 +1,7 @@
 """Makes a tiny random Qwen-Image pipeline with the official classes and saves it as a diffusers folder.
 
-    python tools/reference/tiny_pipeline.py OUT --seed 1 --layers 3 --heads 2
-    python tools/reference/tiny_pipeline.py OUT --seed 7 --random      # a random shape; printed as JSON
+python tools/reference/tiny_pipeline.py OUT --seed 1 --layers 3 --heads 2
+python tools/reference/tiny_pipeline.py OUT --seed 7 --random      # a random shape; printed as JSON
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 """The edit model: twins equal the official modules and pipeline, held-out wordings are new, the judge tells an edit from none."""
+
 import json
 import os
 import random
@@ -35,7 +36,9 @@ def folder(tmp_path_factory):
     for seed, part in enumerate((model.dit, model.text, model.vision)):
         randomised(part, seed)
     out = str(tmp_path_factory.mktemp("edit") / "tiny-edit")
-    edit_export.save(out, *edit_export.build(model.dit.state_dict(), model.text.state_dict(), model.vision.state_dict()), tiny=TINY)
+    edit_export.save(
+        out, *edit_export.build(model.dit.state_dict(), model.text.state_dict(), model.vision.state_dict()), tiny=TINY
+    )
     return out, encoder, model.bfloat16().float().eval(), edit_export.pipeline(out)
 
 
@@ -49,8 +52,17 @@ def test_the_official_pipeline_draws_what_the_twin_does(folder, pictures, height
     inputs = [rng.integers(0, 255, (height, width, 3), dtype=np.uint8) for _ in range(pictures)]
     noise = torch.randn(1, (height // 16) * (width // 16), 64)
     instruction = 'replace "HI" with a circle, 日本'
-    expected = pipe([Image.fromarray(i) for i in inputs], instruction, negative_prompt=" ", true_cfg_scale=guidance, num_inference_steps=3, height=height,
-                    width=width, latents=noise, output_type="latent").images
+    expected = pipe(
+        [Image.fromarray(i) for i in inputs],
+        instruction,
+        negative_prompt=" ",
+        true_cfg_scale=guidance,
+        num_inference_steps=3,
+        height=height,
+        width=width,
+        latents=noise,
+        output_type="latent",
+    ).images
     vae, mean, std = train_edit.load_vae(os.path.join(TINY, "vae"))
     images = torch.from_numpy(np.stack(inputs)).permute(0, 3, 1, 2)[None]
     z = (vae.encode(images[0].float() / 127.5 - 1)[0] - mean) / std
@@ -61,7 +73,11 @@ def test_the_official_pipeline_draws_what_the_twin_does(folder, pictures, height
 
 def test_sizes_and_links(folder):
     out = folder[0]
-    sizes = {os.path.relpath(os.path.join(d, f), out): os.path.getsize(os.path.join(d, f)) for d, _, fs in os.walk(out) for f in fs}
+    sizes = {
+        os.path.relpath(os.path.join(d, f), out): os.path.getsize(os.path.join(d, f))
+        for d, _, fs in os.walk(out)
+        for f in fs
+    }
     assert max(sizes.values()) <= 16_000_000 and sum(sizes.values()) <= 28_000_000
     assert os.path.islink(os.path.join(out, "vae", "diffusion_pytorch_model.safetensors"))
     with open(os.path.join(out, "model_index.json")) as f:
@@ -78,7 +94,10 @@ def test_prefix_and_letters():
         assert encoder.caption(text) == encoder.tok.encode(text + tokenizer.SUFFIX).ids
         assert encoder.tok.decode(encoder.tok.encode(text).ids) == text
     ids, starts = encoder.pictures([16, 4])
-    assert [ids[s:s + n] for s, n in zip(starts, (16, 4))] == [[encoder.image] * 16, [encoder.image] * 4] and ids.count(encoder.image) == 20
+    assert [ids[s : s + n] for s, n in zip(starts, (16, 4))] == [
+        [encoder.image] * 16,
+        [encoder.image] * 4,
+    ] and ids.count(encoder.image) == 20
 
 
 def wording(edit):
@@ -90,11 +109,13 @@ def wording(edit):
     text = text[0].lower() + text[1:].rstrip(".")
     for polite in edit_wordings.POLITE:
         if polite and text.startswith(polite):
-            text = text[len(polite):]
+            text = text[len(polite) :]
     text = text.replace("Please ", "please ")
-    for mark, words in (("C", [w for n in scenes.COLOR_NAMES for w in grammar.COLOR_WORDS.get(n, []) + [n]]),
-                        ("S", [w for ws in grammar.SINGULAR.values() for w in ws] + ["shape", "one", "object"]),
-                        ("Z", [w for ws in grammar.SIZE_WORDS.values() for w in ws])):
+    for mark, words in (
+        ("C", [w for n in scenes.COLOR_NAMES for w in grammar.COLOR_WORDS.get(n, []) + [n]]),
+        ("S", [w for ws in grammar.SINGULAR.values() for w in ws] + ["shape", "one", "object"]),
+        ("Z", [w for ws in grammar.SIZE_WORDS.values() for w in ws]),
+    ):
         for w in sorted(set(words), key=len, reverse=True):
             text = re.sub(rf"\b{w}\b(?!-)", mark, text)
     return re.sub(r"\ban\b", "a", text)
@@ -103,7 +124,10 @@ def wording(edit):
 def test_held_out_wordings_are_new():
     rng = random.Random(12)
     drawn = [edit_grammar.sample_two(rng) if i % 9 == 0 else edit_grammar.sample(rng) for i in range(40000)]
-    trained, seen = {wording(e) for e in drawn}, {w for e in drawn for w in re.findall(r"[a-z0-9-]+", e["instruction"].lower())}
+    trained, seen = (
+        {wording(e) for e in drawn},
+        {w for e in drawn for w in re.findall(r"[a-z0-9-]+", e["instruction"].lower())},
+    )
     assert "make the C S C" in trained and "make the word C" in trained
     development, rows = edit_grammar.development_edits(), edit_grammar.evaluation_edits()
     assert len(rows) == 240 and sum(r["kind"] == "two" for r in rows) == 40

@@ -1,4 +1,5 @@
 """The training twins equal the official modules, weights random everywhere (a default initialisation would hide swapped tensors)."""
+
 import json
 import os
 import random
@@ -32,7 +33,11 @@ def randomised(module, seed):
 @pytest.fixture(scope="module")
 def pair():
     encoder = tokenizer.Encoder()
-    ours = [randomised(models.Vae(), 1), randomised(models.Dit(), 2), randomised(models.TextModel(encoder.vocab_size), 3)]
+    ours = [
+        randomised(models.Vae(), 1),
+        randomised(models.Dit(), 2),
+        randomised(models.TextModel(encoder.vocab_size), 3),
+    ]
     mean, std = [0.1 * i for i in range(16)], [1.0 + 0.05 * i for i in range(16)]
     official = export.build(*[m.state_dict() for m in ours], mean, std)
     return encoder, ours, official
@@ -65,7 +70,7 @@ def test_text(pair):
     expected = official(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True).hidden_states[-1]
     close(text(ids), expected)
     padded = torch.cat([ids, torch.full((1, 7), encoder.pad)], dim=1)
-    close(text(padded)[:, :ids.shape[1]], expected)
+    close(text(padded)[:, : ids.shape[1]], expected)
 
 
 @torch.no_grad()
@@ -77,8 +82,14 @@ def test_dit(pair, rows, cols):
     mask[1, 12:] = False
     cos, sin = models.rope_tables(dit.axes, rows, cols, 20, x.device)
     for m in (None, mask):
-        expected = official(hidden_states=x, encoder_hidden_states=text, encoder_hidden_states_mask=m, timestep=t, img_shapes=[[(1, rows, cols)]] * 2,
-                            return_dict=False)[0]
+        expected = official(
+            hidden_states=x,
+            encoder_hidden_states=text,
+            encoder_hidden_states_mask=m,
+            timestep=t,
+            img_shapes=[[(1, rows, cols)]] * 2,
+            return_dict=False,
+        )[0]
         close(dit(x, text, m, t, cos, sin), expected)
 
 
@@ -106,14 +117,25 @@ def test_saved_folder_runs_in_the_official_pipeline(pair, tmp_path):
     pipe = QwenImagePipeline.from_pretrained(str(tmp_path / "tiny"), torch_dtype=torch.float32)
     pipe.set_progress_bar_config(disable=True)
     assert len(pipe.tokenizer(tokenizer.PREFIX).input_ids) == 34
-    prompts = ["a red circle left of a blue square", "日本 🙂 the word HI in \"red\""]
+    prompts = ["a red circle left of a blue square", '日本 🙂 the word HI in "red"']
     for prompt in prompts:
-        assert pipe.tokenizer(tokenizer.PREFIX + prompt + tokenizer.SUFFIX).input_ids == encoder.prefix + encoder.tok.encode(prompt).ids + encoder.suffix
+        assert (
+            pipe.tokenizer(tokenizer.PREFIX + prompt + tokenizer.SUFFIX).input_ids
+            == encoder.prefix + encoder.tok.encode(prompt).ids + encoder.suffix
+        )
     vae, dit, text = (copy.deepcopy(m).to(torch.bfloat16).float() for m in ours)  # the folder holds bf16
     for prompt, (height, width) in zip(prompts, ((128, 128), (96, 64))):
         noise = torch.randn(1, 16, height // 8, width // 8)
-        expected = pipe(prompt, negative_prompt=" ", true_cfg_scale=3.0, num_inference_steps=5, height=height, width=width, output_type="latent",
-                        latents=models.pack(noise)).images
+        expected = pipe(
+            prompt,
+            negative_prompt=" ",
+            true_cfg_scale=3.0,
+            num_inference_steps=5,
+            height=height,
+            width=width,
+            output_type="latent",
+            latents=models.pack(noise),
+        ).images
         got = train_dit.sample(dit, text, encoder, [prompt], height, width, 5, 3.0, models.pack(noise))
         close(got, expected, 1e-4)
 
@@ -130,9 +152,12 @@ def wording(caption, word=None):
     if word:
         caption = caption.replace(word, "W", 1)
     caption = caption.lower().rstrip(".")
-    for mark, words in (("C", [w for n in scenes.COLOR_NAMES for w in grammar.COLOR_WORDS.get(n, []) + [n]]),
-                        ("S", [w for t in (grammar.PLURAL, grammar.SINGULAR) for ws in t.values() for w in ws]),
-                        ("Z", [w for ws in grammar.SIZE_WORDS.values() for w in ws]), ("N", ["two", "three", "four", "2", "3", "4"])):
+    for mark, words in (
+        ("C", [w for n in scenes.COLOR_NAMES for w in grammar.COLOR_WORDS.get(n, []) + [n]]),
+        ("S", [w for t in (grammar.PLURAL, grammar.SINGULAR) for ws in t.values() for w in ws]),
+        ("Z", [w for ws in grammar.SIZE_WORDS.values() for w in ws]),
+        ("N", ["two", "three", "four", "2", "3", "4"]),
+    ):
         for w in sorted(set(words), key=len, reverse=True):
             caption = re.sub(rf"\b{w}\b(?!-)", mark, caption)
     return re.sub(r"\ban\b", "a", caption)
@@ -144,7 +169,11 @@ def test_held_out_wordings_are_new():
     seen = set(w for c, _ in drawn for w in re.findall(r"[a-z0-9-]+", c.lower()))
     trained = {wording(c, scene.get("word")) for c, scene in drawn}
     assert wording("a red circle left of a navy box on white") in trained
-    retired, development, rows = grammar._retired_prompts(), grammar.development_prompts(400), grammar.evaluation_prompts()
+    retired, development, rows = (
+        grammar._retired_prompts(),
+        grammar.development_prompts(400),
+        grammar.evaluation_prompts(),
+    )
     assert (len(retired), len(development), len(rows)) == (200, 400, 200)
     assert len({r["prompt"] for r in retired + development + rows}) == 800
     for row in rows + development:

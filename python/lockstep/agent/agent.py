@@ -14,8 +14,16 @@ from .endings import Endings
 from .last_place import LastPlace
 from .table import Table
 
-_OPTIONS = {"run": False, "on_disconnect": "continue", "stop_on_exception": "uncaught", "check_bounds": False, "count_calls": False, "breakpoints": (),
-            "eval_timeout": 10.0, "trace_variables": True}
+_OPTIONS = {
+    "run": False,
+    "on_disconnect": "continue",
+    "stop_on_exception": "uncaught",
+    "check_bounds": False,
+    "count_calls": False,
+    "breakpoints": (),
+    "eval_timeout": 10.0,
+    "trace_variables": True,
+}
 
 
 class Agent:
@@ -24,10 +32,16 @@ class Agent:
         self.options = {**_OPTIONS, **{key: value for key, value in options.items() if key in _OPTIONS}}
         self.folder = folder = environment["LOCKSTEP_AGENT_SESSION"]
         # The next service takes over what has a record.
-        later = self.options["on_disconnect"] == "wait" and bool(folder) and os.path.exists(os.path.join(folder, "session.json"))
+        later = (
+            self.options["on_disconnect"] == "wait"
+            and bool(folder)
+            and os.path.exists(os.path.join(folder, "session.json"))
+        )
         self.channel = Channel(environment["LOCKSTEP_AGENT_SOCKET"], later)
         if not self.channel.open:
-            sys.stderr.write("lockstep: the service is gone; the program waits for the next one, which lockstep debug status starts\n")
+            sys.stderr.write(
+                "lockstep: the service is gone; the program waits for the next one, which lockstep debug status starts\n"
+            )
         self.session_id = os.path.basename(folder or "")
         self.trace = Trace(folder, self.channel.dumps)
         self.last_place = LastPlace(folder, self.channel.dumps)
@@ -58,10 +72,23 @@ class Agent:
     def begin(self, code, namespace):
         """Called before the program's first line; returns its code with breakpoints."""
         self.script = sources.script = code.co_filename
-        about = {"argv": [str(one) for one in sys.argv], "cwd": os.getcwd(), "python": sys.version.split()[0], "pid": self.pid}
-        self.hello = {"protocol": 1, "token": self.token, "executable": sys.executable, "engine": self.engine.name,
-                      "native": native.module is not None, "native_reason": native.reason, "script": code.co_filename,
-                      "started_us": int((time.perf_counter() - self.began) * 1e6), **about}
+        about = {
+            "argv": [str(one) for one in sys.argv],
+            "cwd": os.getcwd(),
+            "python": sys.version.split()[0],
+            "pid": self.pid,
+        }
+        self.hello = {
+            "protocol": 1,
+            "token": self.token,
+            "executable": sys.executable,
+            "engine": self.engine.name,
+            "native": native.module is not None,
+            "native_reason": native.reason,
+            "script": code.co_filename,
+            "started_us": int((time.perf_counter() - self.began) * 1e6),
+            **about,
+        }
         self.channel.event("hello", self.hello)
         self.trace.write("start", {"session_id": self.session_id, "script_path": code.co_filename, **about})
         if self.twin is not None:
@@ -161,8 +188,11 @@ class Agent:
 
     def waits_for_a_service(self):
         """Whether a lost service may be followed by another: not once its folder is gone, where the other would listen."""
-        return (self.options["on_disconnect"] == "wait" and not (self.dead or self.finished or self.endings.told_to_leave)
-                and os.path.isdir(self.folder))
+        return (
+            self.options["on_disconnect"] == "wait"
+            and not (self.dead or self.finished or self.endings.told_to_leave)
+            and os.path.isdir(self.folder)
+        )
 
     def _call_again(self):
         """Calls the service that has taken the session over; tells it in one message what stands."""
@@ -191,7 +221,9 @@ class Agent:
                     if ident not in self.pausing:
                         continue  # it has stopped
                     self.pausing[ident] = (since, True)
-                self.output("warning", "the thread sits in C code: it stops when that returns", location=stops.location(frame))
+                self.output(
+                    "warning", "the thread sits in C code: it stops when that returns", location=stops.location(frame)
+                )
 
     def _end_pause(self, ident):
         """The thread ended before it came to a line: what was switched on for it goes off."""
@@ -202,7 +234,19 @@ class Agent:
         self.output("warning", "the thread ended before it could be paused")
 
     # -- stopping -------------------------------------------------------------------------------------------------------
-    def stop(self, frame, reason, *, frames=None, not_run_yet=True, breakpoints=(), description="", line=None, extra=None, **more):
+    def stop(
+        self,
+        frame,
+        reason,
+        *,
+        frames=None,
+        not_run_yet=True,
+        breakpoints=(),
+        description="",
+        line=None,
+        extra=None,
+        **more,
+    ):
         """Holds this thread here until it is told to go on. SystemExit when the program shall end."""
         if not self._may_stop():
             return
@@ -216,10 +260,20 @@ class Agent:
         step = self.steps.get(ident)
         command = step.command if step is not None else "continue"
         where = stops.location(frame, line, ident)
-        stop.event = {"reason": reason, "thread": stops.describe_thread(self, ident, "stopped", where), "location": where,
-                      "not_run_yet": not_run_yet, "breakpoints": list(breakpoints), "description": description, "command": command,
-                      "modules": len(sys.modules), **more}
-        with self.lock:  # whoever lets the stopped threads go has seen this one, or is seen here; stops are told in their order
+        stop.event = {
+            "reason": reason,
+            "thread": stops.describe_thread(self, ident, "stopped", where),
+            "location": where,
+            "not_run_yet": not_run_yet,
+            "breakpoints": list(breakpoints),
+            "description": description,
+            "command": command,
+            "modules": len(sys.modules),
+            **more,
+        }
+        with (
+            self.lock
+        ):  # whoever lets the stopped threads go has seen this one, or is seen here; stops are told in their order
             if not self._may_stop():
                 return
             self.stop_count += 1
@@ -247,11 +301,20 @@ class Agent:
         where = stop.event["location"]
         around = stops.code_around(where["file"], where["line"], 3)
         at = where["line"] - around["first"]
-        context = {"before": around["lines"][:at], "current": around["lines"][at] if at < len(around["lines"]) else "",
-                   "after": around["lines"][at + 1 :]}
-        line = {"step": stop.event["count"], "step_type": command, "reason": stop.reason, "location": where, "code_context": context,
-                "call_stack": [stops.location(frame, number) for frame, number in stop.frames()[:20]],
-                "breakpoints": stop.event["breakpoints"]}
+        context = {
+            "before": around["lines"][:at],
+            "current": around["lines"][at] if at < len(around["lines"]) else "",
+            "after": around["lines"][at + 1 :],
+        }
+        line = {
+            "step": stop.event["count"],
+            "step_type": command,
+            "reason": stop.reason,
+            "location": where,
+            "code_context": context,
+            "call_stack": [stops.location(frame, number) for frame, number in stop.frames()[:20]],
+            "breakpoints": stop.event["breakpoints"],
+        }
         for name in ("exception", "checkpoint", "data", "bounds"):
             if name in more:
                 line[name] = more[name]

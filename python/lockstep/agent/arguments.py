@@ -25,7 +25,11 @@ def text(args, name, default=None, needed=False, most=100_000):
     if value is None and not needed:
         return default
     if not isinstance(value, str):
-        raise Refused("bad_request", f"{name} is missing" if value is None else f"{name} is a {type(value).__name__}", "expected text")
+        raise Refused(
+            "bad_request",
+            f"{name} is missing" if value is None else f"{name} is a {type(value).__name__}",
+            "expected text",
+        )
     if len(value) > most:
         raise Refused("too_large", f"{name} has {len(value)} characters", f"expected at most {most}")
     return value

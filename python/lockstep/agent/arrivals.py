@@ -87,8 +87,13 @@ class Arrivals:
         if one.error_stopped:
             return
         one.error_stopped = True
-        self.agent.stop(frame, "condition_error", breakpoints=[one.id], exception=one.last_error,
-                        description=f"the condition of breakpoint {one.id} raised {type(error).__name__}: {values.clip(str(error), 200)}")
+        self.agent.stop(
+            frame,
+            "condition_error",
+            breakpoints=[one.id],
+            exception=one.last_error,
+            description=f"the condition of breakpoint {one.id} raised {type(error).__name__}: {values.clip(str(error), 200)}",
+        )
 
     def hit(self, one, frame, reason="breakpoint", what="", **more):
         """The condition holds. `what` says it in words. True when it stopped."""
@@ -104,7 +109,13 @@ class Arrivals:
             return False
         if one.once:
             self.agent.table.done(one)
-        self.agent.stop(frame, reason, breakpoints=[one.id], description=f"breakpoint {one.id} at {one.where}" + (f": {what}" if what else ""), **more)
+        self.agent.stop(
+            frame,
+            reason,
+            breakpoints=[one.id],
+            description=f"breakpoint {one.id} at {one.where}" + (f": {what}" if what else ""),
+            **more,
+        )
         return True
 
     def _log(self, one, frame):
@@ -143,7 +154,9 @@ class Arrivals:
             return
         if step is None:
             return
-        if sources.is_machinery(frame.f_code.co_filename) or (not step.library and sources.is_library(frame.f_code.co_filename)):
+        if sources.is_machinery(frame.f_code.co_filename) or (
+            not step.library and sources.is_library(frame.f_code.co_filename)
+        ):
             agent.engine.attach(ident, step.mode if step.mode == engine.STEP else engine.NEXT, frame, step.line)
             return
         if step.remaining > 1:
@@ -171,7 +184,14 @@ def _stops_here(point, frame):
     from . import evaluate
 
     one = point.breakpoint
-    if not one.enabled or point.entry or one.log is not None or one.capture is not None or one.hits_wanted is not None or one.hit_test is not None:
+    if (
+        not one.enabled
+        or point.entry
+        or one.log is not None
+        or one.capture is not None
+        or one.hits_wanted is not None
+        or one.hit_test is not None
+    ):
         return False
     try:
         return one.condition_code is None or bool(evaluate.quick(one.condition_code, frame))

@@ -104,7 +104,13 @@ class BoundsWatch:
         self._told.add(place)
         while frame is not None and sources.is_machinery(frame.f_code.co_filename):
             frame = frame.f_back
-        about = {"index": bad, "axis": axis, "size": size, "shape": list(array.shape), "expression": stops.location(frame)["text"]}
+        about = {
+            "index": bad,
+            "axis": axis,
+            "size": size,
+            "shape": list(array.shape),
+            "expression": stops.location(frame)["text"],
+        }
         text = f"index {bad} is outside axis {axis} of size {size} of an array {list(array.shape)}; MLX returns what lies there"
         agent.engine.enter()
         try:

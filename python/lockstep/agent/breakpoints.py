@@ -43,12 +43,38 @@ class Breakpoint:
 
     def describe(self, engine):
         reached = self.reached(engine)
-        about = {"id": self.id, "kind": self.kind, "where": self.where, "enabled": self.enabled, "state": self.state,
-                 "message": self.message, "hit_count": self.hit_count, "reached": max(reached, self.hit_count),
-                 "false_count": max(0, reached - self.hit_count - self.errors) if self.condition else 0, "errors": self.errors,
-                 "last_error": self.last_error, "once": self.once, "places": self.places[:20], "how": self.how}
-        for name in ("file", "line", "requested_line", "function", "text", "module", "checkpoint", "when", "context", "condition",
-                     "log", "capture", "hits_wanted", "hit_when"):
+        about = {
+            "id": self.id,
+            "kind": self.kind,
+            "where": self.where,
+            "enabled": self.enabled,
+            "state": self.state,
+            "message": self.message,
+            "hit_count": self.hit_count,
+            "reached": max(reached, self.hit_count),
+            "false_count": max(0, reached - self.hit_count - self.errors) if self.condition else 0,
+            "errors": self.errors,
+            "last_error": self.last_error,
+            "once": self.once,
+            "places": self.places[:20],
+            "how": self.how,
+        }
+        for name in (
+            "file",
+            "line",
+            "requested_line",
+            "function",
+            "text",
+            "module",
+            "checkpoint",
+            "when",
+            "context",
+            "condition",
+            "log",
+            "capture",
+            "hits_wanted",
+            "hit_when",
+        ):
             value = getattr(self, name)
             if value is not None:
                 about[name] = value
@@ -70,8 +96,25 @@ class Point:
         self.code = code
 
 
-_FIELDS = {"where": str, "file": str, "line": int, "function": str, "text": str, "module": str, "nan": bool, "when": str,
-           "checkpoint": str, "context": dict, "condition": str, "hits": int, "hit_when": str, "once": bool, "log": str, "capture": str, "enabled": bool}
+_FIELDS = {
+    "where": str,
+    "file": str,
+    "line": int,
+    "function": str,
+    "text": str,
+    "module": str,
+    "nan": bool,
+    "when": str,
+    "checkpoint": str,
+    "context": dict,
+    "condition": str,
+    "hits": int,
+    "hit_when": str,
+    "once": bool,
+    "log": str,
+    "capture": str,
+    "enabled": bool,
+}
 
 
 def parse(number, args):
@@ -86,7 +129,9 @@ def parse(number, args):
             raise Refused("too_large", f"{name} has {len(value)} characters", "expected at most 10,000")
     given = {name: args.get(name) for name in _FIELDS if args.get(name) is not None}
     where = given.pop("where", None)
-    if where is not None and not any(name in given for name in ("file", "function", "text", "module", "checkpoint", "line")):
+    if where is not None and not any(
+        name in given for name in ("file", "function", "text", "module", "checkpoint", "line")
+    ):
         given.update(_understand(where))
     where = where or _where_text(given)
     if "checkpoint" in given:
@@ -95,7 +140,9 @@ def parse(number, args):
         kind = "data"
         given.setdefault("module", "*")
         if not given.get("nan") and not given.get("when"):
-            raise Refused("bad_request", "a breakpoint on a module needs nan or when", '"nan": true or "when": "absmax > 1e4"')
+            raise Refused(
+                "bad_request", "a breakpoint on a module needs nan or when", '"nan": true or "when": "absmax > 1e4"'
+            )
     elif "line" in given:
         kind = "line"
         if "file" not in given:
@@ -105,9 +152,23 @@ def parse(number, args):
     elif "text" in given:
         kind = "text"
     else:
-        raise Refused("bad_request", "a breakpoint needs where, file and line, function, text, module or checkpoint", "FILE:LINE")
+        raise Refused(
+            "bad_request", "a breakpoint needs where, file and line, function, text, module or checkpoint", "FILE:LINE"
+        )
     breakpoint = Breakpoint(number, kind, where)
-    for name in ("file", "line", "function", "text", "module", "checkpoint", "when", "context", "condition", "log", "capture"):
+    for name in (
+        "file",
+        "line",
+        "function",
+        "text",
+        "module",
+        "checkpoint",
+        "when",
+        "context",
+        "condition",
+        "log",
+        "capture",
+    ):
         setattr(breakpoint, name, given.get(name))
     breakpoint.requested_line = given.get("line")
     breakpoint.nan = bool(given.get("nan"))
@@ -127,9 +188,16 @@ def parse(number, args):
 def _hit_test(text):
     """count → whether it stops, from a sign and a number: "3" and "== 3" the third time, ">= 3" from then on, "% 3" every third time."""
     sign = text.strip().rstrip("0123456789").strip() or "=="
-    number = text.strip()[len(text.strip().rstrip("0123456789")):]
-    tests = {"==": lambda count, n: count == n, "=": lambda count, n: count == n, ">": lambda count, n: count > n, ">=": lambda count, n: count >= n,
-             "<": lambda count, n: count < n, "<=": lambda count, n: count <= n, "%": lambda count, n: count % n == 0}
+    number = text.strip()[len(text.strip().rstrip("0123456789")) :]
+    tests = {
+        "==": lambda count, n: count == n,
+        "=": lambda count, n: count == n,
+        ">": lambda count, n: count > n,
+        ">=": lambda count, n: count >= n,
+        "<": lambda count, n: count < n,
+        "<=": lambda count, n: count <= n,
+        "%": lambda count, n: count % n == 0,
+    }
     if sign not in tests or not number or len(number) > 15 or (sign == "%" and int(number) == 0):
         raise Refused("bad_request", f"hit_when is {text[:100]!r}", "expected a number after ==, >, >=, <, <= or %")
     test, wanted = tests[sign], int(number)
@@ -142,7 +210,9 @@ def _compile_expressions(breakpoint, conditions):
         if text is None:
             continue
         try:
-            setattr(breakpoint, name + "_code", compile("(" + text.strip() + "\n)", f"<{name}>", "eval", dont_inherit=True))
+            setattr(
+                breakpoint, name + "_code", compile("(" + text.strip() + "\n)", f"<{name}>", "eval", dont_inherit=True)
+            )
         except (SyntaxError, ValueError) as error:
             raise Refused("bad_expression", f"{name} {text!r}: {error}", "expected one Python expression") from None
     if breakpoint.capture is not None:
@@ -230,7 +300,9 @@ def resolve_line(breakpoint):
         later = [candidate for candidate in executable if candidate > line]
         if not later:
             breakpoint.state = "invalid"
-            breakpoint.message = f"line {line} holds no code and none follows; the last line with code is {max(executable)}"
+            breakpoint.message = (
+                f"line {line} holds no code and none follows; the last line with code is {max(executable)}"
+            )
             return
         breakpoint.line = min(later)
         breakpoint.message = f"line {line} holds no code: moved to {breakpoint.line}"
@@ -238,7 +310,9 @@ def resolve_line(breakpoint):
         breakpoint.line = line
         text = sources.line_text(breakpoint.file, line).lstrip()
         if text.startswith(("def ", "async def ", "class ")):
-            breakpoint.message = "this line runs when the function or class is defined; break on its name to stop in calls"
+            breakpoint.message = (
+                "this line runs when the function or class is defined; break on its name to stop in calls"
+            )
 
 
 def function_matches(breakpoint, code, module):
@@ -253,7 +327,9 @@ def function_matches(breakpoint, code, module):
             return True
         if module and (f"{module}.{candidate}" == wanted or f"{module}.{candidate}".endswith("." + wanted)):
             return True
-    if sys.version_info < (3, 11) and "." in wanted:  # no co_qualname: the last name, and the class where it can be told
+    if (
+        sys.version_info < (3, 11) and "." in wanted
+    ):  # no co_qualname: the last name, and the class where it can be told
         return code.co_name == wanted.rpartition(".")[2] and _holds(code, wanted)
     return False
 
@@ -289,7 +365,9 @@ def searches(breakpoint, filename):
     if breakpoint.in_own_files or sources.is_standard(filename):
         return False
     known = breakpoint.library_files.get(filename)
-    if known is None:  # thousands of files are imported, and each of their functions asks: one look at the bytes ends most questions
+    if (
+        known is None
+    ):  # thousands of files are imported, and each of their functions asks: one look at the bytes ends most questions
         word = max(breakpoint.text.split(), key=len, default="")
         known = breakpoint.library_files[filename] = bool(word) and word.encode() in (sources.read(filename) or b"")
     return known
@@ -328,6 +406,8 @@ def is_first_instruction(frame, line):
 
     code = frame.f_code
     for begin, end, number in code.co_lines():
-        if number == line and not (opcodes.PROLOGUE and all(op in opcodes.PROLOGUE for op in opcodes.operations(code.co_code, begin, end))):
+        if number == line and not (
+            opcodes.PROLOGUE and all(op in opcodes.PROLOGUE for op in opcodes.operations(code.co_code, begin, end))
+        ):
             return begin <= frame.f_lasti < end and frame.f_lasti <= begin + 2 * 4
     return True

@@ -198,7 +198,9 @@ def _locations(instructions, current):
                 out += _signed(line - current)
             else:
                 out.append(0x80 | 14 << 3 | some - 1)
-                out += _signed(line - current) + _varint(end_line - line) + _varint(column + 1) + _varint(end_column + 1)
+                out += (
+                    _signed(line - current) + _varint(end_line - line) + _varint(column + 1) + _varint(end_column + 1)
+                )
             current = line
     return bytes(out)
 
@@ -244,6 +246,10 @@ def stack_depths(instructions, effect):
             if instruction.op in opcodes.NO_FALL_THROUGH:
                 break
             # The compiler adds RETURN_GENERATOR after counting: its caller's value takes the place that POP_TOP frees.
-            depth += 1 if instruction.op == opcodes.RETURN_GENERATOR else effect(instruction.op, arg if instruction.op >= 90 else 0, 0)
+            depth += (
+                1
+                if instruction.op == opcodes.RETURN_GENERATOR
+                else effect(instruction.op, arg if instruction.op >= 90 else 0, 0)
+            )
             instruction = following.get(id(instruction))
     return depths

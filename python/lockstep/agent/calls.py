@@ -39,5 +39,7 @@ def counts():
 def operation(agent, args):
     on = not args.get("off", False)
     if not count(agent, on):
-        raise Refused("unsupported", "the extension counts calls, and there is none for this Python", "another --python")
+        raise Refused(
+            "unsupported", "the extension counts calls, and there is none for this Python", "another --python"
+        )
     return {"calls_counted": on}

@@ -72,7 +72,9 @@ class Channel:
             try:
                 self._connect(path)
                 self._sequence += 1
-                self.open = self._write(self._line({"event": "hello", "seq": self._sequence, "time": time.time(), **hello}))
+                self.open = self._write(
+                    self._line({"event": "hello", "seq": self._sequence, "time": time.time(), **hello})
+                )
             except OSError:
                 self.open = False
             return self.open
@@ -106,9 +108,17 @@ class Channel:
     @staticmethod
     def _too_large(message, size):
         if "id" in message:
-            error = {"code": "too_large", "message": f"the answer has {size} bytes", "hint": "ask for less: a slice, a smaller limit"}
+            error = {
+                "code": "too_large",
+                "message": f"the answer has {size} bytes",
+                "hint": "ask for less: a slice, a smaller limit",
+            }
             return {"id": message["id"], "ok": False, "error": error}
-        kept = {key: value for key, value in message.items() if not isinstance(value, (dict, list)) or key in ("location", "thread")}
+        kept = {
+            key: value
+            for key, value in message.items()
+            if not isinstance(value, (dict, list)) or key in ("location", "thread")
+        }
         return {**kept, "truncated": True}
 
     def event(self, name, fields):
@@ -137,7 +147,13 @@ class Channel:
         self._rest += data
         if len(self._rest) > MOST_MESSAGE and b"\n" not in self._rest:
             self._rest, self._skipping = b"", True
-            self.send({"id": None, "ok": False, "error": {"code": "too_large", "message": "a request of more than 1 MiB", "hint": ""}})
+            self.send(
+                {
+                    "id": None,
+                    "ok": False,
+                    "error": {"code": "too_large", "message": "a request of more than 1 MiB", "hint": ""},
+                }
+            )
             return []
         *lines, self._rest = self._rest.split(b"\n")
         if lines and self._skipping:
@@ -148,7 +164,13 @@ class Channel:
                 try:
                     messages.append(self.loads(line))
                 except ValueError as error:
-                    self.send({"id": None, "ok": False, "error": {"code": "bad_request", "message": str(error), "hint": "one JSON object a line"}})
+                    self.send(
+                        {
+                            "id": None,
+                            "ok": False,
+                            "error": {"code": "bad_request", "message": str(error), "hint": "one JSON object a line"},
+                        }
+                    )
         return messages
 
     def hang_up(self):
@@ -192,7 +214,9 @@ class Trace:
         self._sequence = 0
         if folder:
             try:
-                self._fd = os.open(os.path.join(folder, "trace.jsonl"), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._fd = os.open(
+                    os.path.join(folder, "trace.jsonl"), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+                )
             except OSError:
                 pass
 
@@ -203,7 +227,10 @@ class Trace:
         now = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}+00:00"
         try:
-            os.write(self._fd, self._dumps({"time": stamp, "seq": self._sequence, "source": "agent", "kind": kind, **fields}) + b"\n")
+            os.write(
+                self._fd,
+                self._dumps({"time": stamp, "seq": self._sequence, "source": "agent", "kind": kind, **fields}) + b"\n",
+            )
         except OSError:
             pass
 

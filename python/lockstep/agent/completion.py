@@ -72,4 +72,8 @@ def complete(agent, stop, args):
         names = scope
     fitting = [name for name in names if name.startswith(begun) and (begun.startswith("_") or not name.startswith("_"))]
     fitting.sort(key=lambda name: (name not in frame.f_locals if not path else False, name))
-    return {"completions": [{"name": name, "kind": _kind(names[name])} for name in fitting[:MOST]], "start": len(line) - len(begun), "total": len(fitting)}
+    return {
+        "completions": [{"name": name, "kind": _kind(names[name])} for name in fitting[:MOST]],
+        "start": len(line) - len(begun),
+        "total": len(fitting),
+    }

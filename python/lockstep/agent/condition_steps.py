@@ -37,7 +37,11 @@ def _add_steps(node, code, steps):
         good = _add_steps(node.operand, code, steps)
         steps.append((_NOT, 0, None))
         return good
-    if kind == "UnaryOp" and type(node.op).__name__ == "USub" and type(getattr(node.operand, "value", None)) in (int, float):
+    if (
+        kind == "UnaryOp"
+        and type(node.op).__name__ == "USub"
+        and type(getattr(node.operand, "value", None)) in (int, float)
+    ):
         steps.append((_CONSTANT, 0, -node.operand.value))
         return True
     if kind == "BoolOp":

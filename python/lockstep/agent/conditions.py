@@ -67,9 +67,13 @@ def inlined(expression, writer, position):
 
 def _is_simple(inner, used):
     """No variables of its own (:=), no functions inside (lambda, comprehensions)."""
-    return (not inner.co_cellvars and not inner.co_freevars and len(inner.co_varnames) == len(used)
-            and not any(type(constant) is _code_type for constant in inner.co_consts)
-            and not (_NEW and inner.co_exceptiontable))
+    return (
+        not inner.co_cellvars
+        and not inner.co_freevars
+        and len(inner.co_varnames) == len(used)
+        and not any(type(constant) is _code_type for constant in inner.co_consts)
+        and not (_NEW and inner.co_exceptiontable)
+    )
 
 
 def _load(name, writer, position):
@@ -79,7 +83,11 @@ def _load(name, writer, position):
     if _NEW:
         cells = (*code.co_cellvars, *code.co_freevars)
         if name in cells:
-            plus = [*code.co_varnames, *(cell for cell in code.co_cellvars if cell not in code.co_varnames), *code.co_freevars]
+            plus = [
+                *code.co_varnames,
+                *(cell for cell in code.co_cellvars if cell not in code.co_varnames),
+                *code.co_freevars,
+            ]
             return Instruction(opcodes.LOAD_DEREF, plus.index(name), None, position)
     else:
         cells = (*code.co_cellvars, *code.co_freevars)
@@ -122,7 +130,9 @@ def _body(inner, writer, position):
         if _NEW and op == opcodes.RESUME:
             new = Instruction(opcodes.NOP)
         elif op == opcodes.RETURN_VALUE:
-            new = Instruction(opcodes.JUMP_FORWARD, 0, end) if index + 1 < len(instructions) else Instruction(opcodes.NOP)
+            new = (
+                Instruction(opcodes.JUMP_FORWARD, 0, end) if index + 1 < len(instructions) else Instruction(opcodes.NOP)
+            )
         elif op == opcodes.LOAD_FAST:
             new = _load(inner.co_varnames[arg], writer, position)
         elif op == opcodes.LOAD_CONST:

@@ -68,9 +68,15 @@ class Endings:
         frames.reverse()
         agent.engine.enter()
         try:
-            agent.stop(frames[0][0], "exception", frames=frames, not_run_yet=False, line=frames[0][1],
-                       description=f"{type(error).__name__} was not caught: {values.clip(str(error), 200)}",
-                       exception=values.describe_exception(error, locate))
+            agent.stop(
+                frames[0][0],
+                "exception",
+                frames=frames,
+                not_run_yet=False,
+                line=frames[0][1],
+                description=f"{type(error).__name__} was not caught: {values.clip(str(error), 200)}",
+                exception=values.describe_exception(error, locate),
+            )
         except SystemExit:
             pass
         finally:
@@ -87,9 +93,16 @@ class Endings:
         from . import why
 
         table = [one.describe(agent.engine) for one in agent.table.values()]
-        reasons = {str(one.id): why.explain(agent, one, ended=gone)
-                   for one in list(agent.table.values())[:200] if not one.hit_count or one.state != "done"}
-        final = {"breakpoints": table, "why": reasons, "checkpoints": agent.features.checkpoint_list() if agent.features else []}
+        reasons = {
+            str(one.id): why.explain(agent, one, ended=gone)
+            for one in list(agent.table.values())[:200]
+            if not one.hit_count or one.state != "done"
+        }
+        final = {
+            "breakpoints": table,
+            "why": reasons,
+            "checkpoints": agent.features.checkpoint_list() if agent.features else [],
+        }
         if agent.features is not None and agent.features.gate is not None:
             final["gate"] = agent.features.gate.status()
         from . import operations

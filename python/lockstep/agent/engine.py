@@ -132,7 +132,11 @@ class Engine:
             elif breakpoint.kind == "text":
                 if breakpoint.file is None and not breakpoints.searches(breakpoint, code.co_filename):
                     continue
-                found += [(breakpoint, line, False) for line in breakpoints.text_lines(breakpoint, code.co_filename) if line in site.lines]
+                found += [
+                    (breakpoint, line, False)
+                    for line in breakpoints.text_lines(breakpoint, code.co_filename)
+                    if line in site.lines
+                ]
             else:
                 line = breakpoint.line
                 if line is None:  # waited for the file
@@ -210,14 +214,21 @@ class Engine:
     def update(self, breakpoint):
         """A breakpoint was added, removed or switched."""
         base = os.path.basename(breakpoint.path or breakpoint.file or "")
-        if breakpoint.path is not None and sources.script is not None and sources.canonical(sources.script) == breakpoint.path:
+        if (
+            breakpoint.path is not None
+            and sources.script is not None
+            and sources.canonical(sources.script) == breakpoint.path
+        ):
             base = os.path.basename(sources.script)
         if breakpoint.kind == "text" and breakpoint.file is None:
+
             def wants(filename):
                 return breakpoints.searches(breakpoint, filename)
         else:
+
             def wants(filename):
                 return breakpoints.matches_file(breakpoint, filename)
+
         sites, functions, frames = self.live_code(wants, base)
         for site in sites:
             if self.settle(site):

@@ -16,7 +16,9 @@ class MonitoringEngine(NativeEngine):
     def free_tool():
         """A tool number that no one uses; None when all are taken."""
         monitoring = sys.monitoring
-        return next((tool for tool in (monitoring.DEBUGGER_ID, 4, 3, 5, 1, 2) if monitoring.get_tool(tool) is None), None)
+        return next(
+            (tool for tool in (monitoring.DEBUGGER_ID, 4, 3, 5, 1, 2) if monitoring.get_tool(tool) is None), None
+        )
 
     def __init__(self, agent, tool):
         super().__init__(agent)
@@ -43,7 +45,9 @@ class MonitoringEngine(NativeEngine):
         if self.agent.pausing:
             return
         self._monitoring.set_events(self.tool, self._monitoring.events.PY_START)
-        if _TAKES_APART:  # every function reports its next start, where its pairs are put together again; those that run, here
+        if (
+            _TAKES_APART
+        ):  # every function reports its next start, where its pairs are put together again; those that run, here
             self._monitoring.restart_events()
             for code in {frame.f_code for _, frame in self.all_frames()}:
                 self._native.join_pairs_in(code)

@@ -24,7 +24,7 @@ class RewritingEngine(NativeEngine):
 
     def watch_new_code(self, wanted, names):
         if wanted:
-            from . import rewrite  # noqa: F401: with the first breakpoint, rather than in the middle of the program's imports
+            from . import rewrite  # noqa: F401  with the first breakpoint, rather than in the middle of the program's imports
         super().watch_new_code(wanted, names)
 
     def new_index(self):
@@ -43,7 +43,9 @@ class RewritingEngine(NativeEngine):
     def place(self, site, functions, frames):
         from . import rewrite
 
-        placed = [rewrite.Placed(point.index, point.line, point.entry, point.breakpoint.condition) for point in site.points]
+        placed = [
+            rewrite.Placed(point.index, point.line, point.entry, point.breakpoint.condition) for point in site.points
+        ]
         if placed:
             # Constants of the current form: nested functions may carry breakpoints of their own there.
             base = site.original.replace(co_consts=tuple(site.current.co_consts[: len(site.original.co_consts)]))
@@ -104,7 +106,9 @@ class RewritingEngine(NativeEngine):
             point.breakpoint.how = "traced"
             if not point.breakpoint.message:
                 point.breakpoint.message = "the function is running: its thread is traced until it returns"
-        threads = [ident] if ident is not None else [one for one in sys._current_frames() if one != self.agent.own_thread]
+        threads = (
+            [ident] if ident is not None else [one for one in sys._current_frames() if one != self.agent.own_thread]
+        )
         for thread in threads:
             self._native.watch_frame(thread, frame)
 

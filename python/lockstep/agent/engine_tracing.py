@@ -21,7 +21,9 @@ class _Step:
 def _only_yields(frame):
     """Whether it gives a value and will go on. Python 3.13 stands behind the yield then, where nothing else can stand right after one."""
     code, at = frame.f_code.co_code, frame.f_lasti
-    return code[at] in opcodes.YIELDS or (sys.version_info >= (3, 11) and at >= 2 and code[at - 2] in opcodes.YIELDS[:1])
+    return code[at] in opcodes.YIELDS or (
+        sys.version_info >= (3, 11) and at >= 2 and code[at - 2] in opcodes.YIELDS[:1]
+    )
 
 
 class TracingEngine(Engine):
@@ -111,7 +113,9 @@ class TracingEngine(Engine):
                 point.breakpoint.how = "traced"
                 lines.setdefault(point.line, []).append(point)
         self._lines[id(code)] = (code, lines)
-        if code.co_name == "<module>" and self.agent.table.is_interesting(code):  # its functions are known before they run
+        if code.co_name == "<module>" and self.agent.table.is_interesting(
+            code
+        ):  # its functions are known before they run
             for inner in sources.walk(code):
                 self._lines_of(inner)
         return lines
@@ -185,7 +189,11 @@ class TracingEngine(Engine):
             if step is None:
                 return
             mode = step.mode
-            if mode == PAUSE or mode == STEP or (frame is step.target and (mode == NEXT or (mode == UNTIL and frame.f_lineno > step.line))):
+            if (
+                mode == PAUSE
+                or mode == STEP
+                or (frame is step.target and (mode == NEXT or (mode == UNTIL and frame.f_lineno > step.line)))
+            ):
                 self._steps.pop(ident, None)
                 self.agent.arrivals.on_step(frame, "pause" if mode == PAUSE else "step", step.value, int(step.returned))
         finally:

@@ -87,7 +87,11 @@ def run(text, frame, extra=None):
             exec(statements, globals_)
         value = eval(expression, globals_) if expression is not None else None
         assigned = [name for name in _stored(statements) if name in globals_] if statements is not None else []
-        return value, expression is not None, assigned or sorted(set(globals_) - before if statements is not None else ())
+        return (
+            value,
+            expression is not None,
+            assigned or sorted(set(globals_) - before if statements is not None else ()),
+        )
     scope = _Scope(variables, globals_, extra)
     nested = _Nested(scope)
     dict.__setitem__(nested, "__builtins__", builtins if builtins is not None else sys.modules["builtins"])
@@ -100,7 +104,13 @@ def run(text, frame, extra=None):
         for name, item in list(nested.items()):  # `global x; x = 1`
             if name not in ("__builtins__", "__name__"):
                 globals_[name] = item
-        if scope.assigned and not _PROXIES and variables is not globals_ and native.module is not None and type(frame).__name__ == "frame":
+        if (
+            scope.assigned
+            and not _PROXIES
+            and variables is not globals_
+            and native.module is not None
+            and type(frame).__name__ == "frame"
+        ):
             native.module.locals_to_fast(frame)
     return value, expression is not None, list(scope.assigned)
 

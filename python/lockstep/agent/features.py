@@ -123,13 +123,25 @@ class Features:
                 frame = _visible(frame)
                 forward = getattr(type(module), "forward", None) or getattr(type(module), "__call__", None)
                 code = getattr(forward, "__code__", None)
-                data = {"module": name, "output": path, "class": type(module).__qualname__, "stats": stats,
-                        "value": values.describe(value), "fits": one.when or "nan"}
+                data = {
+                    "module": name,
+                    "output": path,
+                    "class": type(module).__qualname__,
+                    "stats": stats,
+                    "value": values.describe(value),
+                    "fits": one.when or "nan",
+                }
                 if code is not None:
                     data["forward"] = {"file": sources.absolute(code.co_filename), "line": code.co_firstlineno}
-                self.agent.arrivals.hit(one, frame, "data", what=_words(f"the output of {path} ({data['class']})", data["value"], stats, one),
-                               data=data, not_run_yet=False,
-                               extra={"_output": value, "_module": module, "_result": output})
+                self.agent.arrivals.hit(
+                    one,
+                    frame,
+                    "data",
+                    what=_words(f"the output of {path} ({data['class']})", data["value"], stats, one),
+                    data=data,
+                    not_run_yet=False,
+                    extra={"_output": value, "_module": module, "_result": output},
+                )
                 break
 
     # -- checkpoints ----------------------------------------------------------------------------------------------------
@@ -140,7 +152,10 @@ class Features:
             package._set_off(False)
 
     def checkpoint_list(self):
-        return [{"name": name, "hits": hits, "location": where} for name, (hits, where, _) in list(self._checkpoints.items())[:1000]]
+        return [
+            {"name": name, "hits": hits, "location": where}
+            for name, (hits, where, _) in list(self._checkpoints.items())[:1000]
+        ]
 
     def checkpoint(self, name, tensor, step, tags, named, frame, skip):
         agent = self.agent
@@ -169,14 +184,20 @@ class Features:
 
     def _checkpoint_break(self, one, name, number, tensor, step, tags, named, frame):
         one.reached_before += 1
-        context = {**{key: str(value) for key, value in tags.items()}, **({"step": str(step), "timestep": str(step)} if step is not None else {})}
+        context = {
+            **{key: str(value) for key, value in tags.items()},
+            **({"step": str(step), "timestep": str(step)} if step is not None else {}),
+        }
         for key, value in (one.context or {}).items():
             if context.get(key) != str(value):
                 return
         held = {**({"tensor": tensor} if tensor is not None else {}), **named}
         if not held:
-            held = {key: value for key, value in list(frame.f_locals.items())
-                    if not key.startswith("_") and tensors.framework_of(value) is not None}
+            held = {
+                key: value
+                for key, value in list(frame.f_locals.items())
+                if not key.startswith("_") and tensors.framework_of(value) is not None
+            }
         if one.condition_code is not None:
             from . import evaluate
 
@@ -194,9 +215,21 @@ class Features:
                 return
             what = _words(f"{found[0]} of {name}", values.describe(found[1]), found[2], one)
         shown = {key: values.describe(value, stats=True) for key, value in list(held.items())[:20]}
-        self.agent.arrivals.hit(one, frame, "checkpoint", what=what, not_run_yet=False, extra={"_" + key: value for key, value in held.items()},
-                       checkpoint={"name": name, "hit": number, "step": step, "context": {key: str(value) for key, value in tags.items()},
-                                   "values": shown})
+        self.agent.arrivals.hit(
+            one,
+            frame,
+            "checkpoint",
+            what=what,
+            not_run_yet=False,
+            extra={"_" + key: value for key, value in held.items()},
+            checkpoint={
+                "name": name,
+                "hit": number,
+                "step": step,
+                "context": {key: str(value) for key, value in tags.items()},
+                "values": shown,
+            },
+        )
 
     # -- captures -------------------------------------------------------------------------------------------------------
     def capture(self, one, value, frame):
@@ -209,8 +242,14 @@ class Features:
         where = (sources.absolute(code.co_filename), frame.f_lineno, sources.qualified_name(code))
         session.offer(one.capture_name, value, role="variable", where=where)
         described = values.describe(value, stats=True)
-        self.agent.output("capture", f"{one.capture_name}: {described['text']}", breakpoint=one.id, location=stops.location(frame),
-                          value=described, run=session.path)
+        self.agent.output(
+            "capture",
+            f"{one.capture_name}: {described['text']}",
+            breakpoint=one.id,
+            location=stops.location(frame),
+            value=described,
+            run=session.path,
+        )
 
     # -- bounds ---------------------------------------------------------------------------------------------------------
     def watch_bounds(self, enabled, stop):
@@ -227,8 +266,11 @@ def _words(subject, described, stats, one):
         found = f"{stats['nan']} NaN and {stats['inf']} infinities"
     else:
         count = described["tensor"]["count"]
-        found = ", ".join(f"{name} {count if name == 'count' else stats[name]:.6g}" for name in _WHEN_NAMES
-                          if name in one.when_code.co_names and (name == "count" or name in stats))
+        found = ", ".join(
+            f"{name} {count if name == 'count' else stats[name]:.6g}"
+            for name in _WHEN_NAMES
+            if name in one.when_code.co_names and (name == "count" or name in stats)
+        )
     return f"{subject} has {found or one.when}; {described['text']}"
 
 

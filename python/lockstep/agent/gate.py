@@ -15,7 +15,14 @@ from .picture import _bytes
 FLOOR_FACTOR = 6.0  # as src/compare/noise_floor.h has it: an error this many floors high is no rounding
 MEMORY = 12  # good stages whose error may be inherited
 MOST_EARLY = 32  # outputs of the reference that the candidate comes to later
-_UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float8_e4m3fn": 2.0**-4, "float8_e5m2": 2.0**-3}
+_UNITS = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+    "float8_e4m3fn": 2.0**-4,
+    "float8_e5m2": 2.0**-3,
+}
 
 
 class Alone(Exception):
@@ -32,7 +39,9 @@ class Wire:
     def __init__(self, agent, folder, reference):
         self._agent = agent
         names = ("to_candidate", "to_reference") if reference else ("to_reference", "to_candidate")
-        self._out, self._in = (os.open(os.path.join(folder, name), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC) for name in names)
+        self._out, self._in = (
+            os.open(os.path.join(folder, name), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC) for name in names
+        )
         for end in (self._out, self._in):
             try:
                 import fcntl
@@ -76,7 +85,9 @@ class Wire:
     def take(self, gate):
         """(message, the bytes that belong to it, which the next message takes the place of)"""
         while (end := self._rest.find(b"\n")) < 0:
-            self._rest += self._when_there(gate, lambda: os.read(self._in, 4096))  # values that follow are not read twice
+            self._rest += self._when_there(
+                gate, lambda: os.read(self._in, 4096)
+            )  # values that follow are not read twice
         message = self._agent.channel.loads(bytes(self._rest[:end]))
         del self._rest[: end + 1]
         size = message.get("bytes", 0)
@@ -172,8 +183,13 @@ class Gate:
             self.mode = "off"
             from .features import _visible
 
-            self.agent.stop(_visible(frame), "place", not_run_yet=False, extra={"_output": value, "_module": module},
-                            description=f"waits at the {what} of {name}, call {hit}: the other side stands")
+            self.agent.stop(
+                _visible(frame),
+                "place",
+                not_run_yet=False,
+                extra={"_output": value, "_module": module},
+                description=f"waits at the {what} of {name}, call {hit}: the other side stands",
+            )
             return value
         if found is None:
             return value
@@ -238,8 +254,14 @@ class Gate:
     # -- the comparison, on the candidate's side ------------------------------------------------------------------------
     def _judge(self, name, hit, value, framework, module, message, data, alone=False):
         about = tensors.brief(value, framework)
-        found = {"name": name, "hit": hit, "reference": {"shape": message["shape"], "dtype": message["dtype"]},
-                 "candidate": {"shape": about["shape"], "dtype": about["dtype"]}, "kind": "values", "alone": alone}
+        found = {
+            "name": name,
+            "hit": hit,
+            "reference": {"shape": message["shape"], "dtype": message["dtype"]},
+            "candidate": {"shape": about["shape"], "dtype": about["dtype"]},
+            "kind": "values",
+            "alone": alone,
+        }
         error = difference(data, message["shape"], floats_of(value, framework), about["shape"])
         unit = max(_UNITS.get(message["dtype"], 2.0**-24), _UNITS.get(about["dtype"], 2.0**-24))
         if error is None:
@@ -247,16 +269,21 @@ class Gate:
         else:
             floor = rounding_floor(unit, _reduction(module, about["shape"])) + max(self._recent, default=0.0)
             relative = error["relative"]
-            beyond = not error["identical"] and (relative != relative or relative > FLOOR_FACTOR * floor or relative > max(1e-3, unit * 2e4))
+            beyond = not error["identical"] and (
+                relative != relative or relative > FLOOR_FACTOR * floor or relative > max(1e-3, unit * 2e4)
+            )
             found.update(error, floor=floor, beyond=beyond)
             found["_reference"] = (data, message["shape"])
             if not beyond:
-                self._recent = [*self._recent[1 - MEMORY:], relative]
+                self._recent = [*self._recent[1 - MEMORY :], relative]
         self.compared += 1
         if error is not None and error["relative"] == error["relative"]:
             self.worst = max(self.worst, error["relative"])
-        found["stop"] = (found["beyond"] and self.mode == "divergence") or self.mode == "next" or bool(
-            self.place and names_module(self.place, name))
+        found["stop"] = (
+            (found["beyond"] and self.mode == "divergence")
+            or self.mode == "next"
+            or bool(self.place and names_module(self.place, name))
+        )
         return found
 
     def _stop(self, name, found, value, module, frame, what, replacement):
@@ -268,13 +295,29 @@ class Gate:
             extra["_reference"] = restored(value, tensors.framework_of(value), *replacement)
         data = {**found, "module": name, "value": values.describe(value, stats=True)}
         beyond = found["beyond"]
-        words = "the shapes differ" if found["kind"] == "shape" else f"relative error {found['relative']:.3g}, noise floor {found['floor']:.3g}"
-        self.agent.stop(_visible(frame), "divergence" if beyond else "place", not_run_yet=False, extra=extra, data=data,
-                        description=f"{what} of {name}, call {found['hit']}: {words}")
+        words = (
+            "the shapes differ"
+            if found["kind"] == "shape"
+            else f"relative error {found['relative']:.3g}, noise floor {found['floor']:.3g}"
+        )
+        self.agent.stop(
+            _visible(frame),
+            "divergence" if beyond else "place",
+            not_run_yet=False,
+            extra=extra,
+            data=data,
+            description=f"{what} of {name}, call {found['hit']}: {words}",
+        )
 
     def status(self):
-        return {"mode": self.mode, "compared": self.compared, "passed": self.passed, "worst": self.worst, "last": self.last,
-                "substituted": self.substituted}
+        return {
+            "mode": self.mode,
+            "compared": self.compared,
+            "passed": self.passed,
+            "worst": self.worst,
+            "last": self.last,
+            "substituted": self.substituted,
+        }
 
 
 def _pattern(text):
@@ -331,7 +374,9 @@ def difference(theirs, their_shape, ours, our_shape):
     numpy = sys.modules.get("numpy")
     if numpy is None:
         import numpy
-    one, other = (numpy.frombuffer(values, "<f4").reshape(shape) for values, shape in ((theirs, their_shape), (ours, our_shape)))
+    one, other = (
+        numpy.frombuffer(values, "<f4").reshape(shape) for values, shape in ((theirs, their_shape), (ours, our_shape))
+    )
     squeezed = [[size for size in shape if size != 1] for shape in (their_shape, our_shape)]
     axes = _laid_out(list(their_shape), list(our_shape))
     if axes is not None:
@@ -348,13 +393,22 @@ def difference(theirs, their_shape, ours, our_shape):
         apart[same] = 0
         if not numpy.isfinite(apart).all():
             at = numpy.unravel_index(int(numpy.argmin(numpy.isfinite(apart))), apart.shape)
-            return {"relative": float("nan"), "max_abs": float("inf"), "identical": False, "where": [int(i) for i in at]}
+            return {
+                "relative": float("nan"),
+                "max_abs": float("inf"),
+                "identical": False,
+                "where": [int(i) for i in at],
+            }
         size = float(numpy.sqrt(numpy.mean(numpy.square(numpy.where(numpy.isfinite(one), one, 0), dtype="f8"))))
         error = float(numpy.sqrt(numpy.mean(numpy.square(apart, dtype="f8"))))
         absolute = numpy.abs(apart)
         at = numpy.unravel_index(int(absolute.argmax()), apart.shape)
-    return {"relative": error / size if size else (0.0 if error == 0 else float("inf")), "max_abs": float(absolute.max()), "identical": False,
-            "where": [int(i) for i in at]}
+    return {
+        "relative": error / size if size else (0.0 if error == 0 else float("inf")),
+        "max_abs": float(absolute.max()),
+        "identical": False,
+        "where": [int(i) for i in at],
+    }
 
 
 def restored(like, framework, data, shape):
@@ -363,7 +417,9 @@ def restored(like, framework, data, shape):
 
     array = numpy.frombuffer(data, "<f4").reshape(shape)
     axes = _laid_out(list(shape), [int(size) for size in like.shape])
-    array = numpy.ascontiguousarray(array.transpose(axes) if axes is not None else array.reshape([int(size) for size in like.shape]))
+    array = numpy.ascontiguousarray(
+        array.transpose(axes) if axes is not None else array.reshape([int(size) for size in like.shape])
+    )
     if framework == "torch":
         return sys.modules["torch"].from_numpy(array.copy()).to(device=like.device, dtype=like.dtype)
     if framework == "mlx":

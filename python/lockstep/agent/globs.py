@@ -65,7 +65,9 @@ def _match(text, at, parts, begin):
         if part == "*":
             star, back = index, at
             index += 1
-        elif part is not None and (part == "?" or part == text[at] or (isinstance(part, tuple) and _in_class(text[at], part))):
+        elif part is not None and (
+            part == "?" or part == text[at] or (isinstance(part, tuple) and _in_class(text[at], part))
+        ):
             at += 1
             index += 1
         elif star >= 0:

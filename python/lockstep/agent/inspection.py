@@ -23,7 +23,11 @@ def local_variables(frame, most, pattern=None):
     """[(name, value, kind)]"""
     code = frame.f_code
     found = []
-    arguments = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)])
+    arguments = set(
+        code.co_varnames[
+            : code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+        ]
+    )
     held, free = frame.f_locals, frozenset(code.co_freevars)  # each look at them makes them anew
     is_module = held is frame.f_globals
     for name, value in list(held.items()):
@@ -49,8 +53,13 @@ def variables(agent, stop, args):
     pattern = (lambda name: fits(wanted, name)) if wanted else None
     if scope == "global":
         skipped = (type(sys), type, type(variables), type(len))
-        names = [(name, value, "global") for name, value in list(frame.f_globals.items())
-                 if not (name.startswith("__") and name.endswith("__")) and not isinstance(value, skipped) and (pattern is None or pattern(name))]
+        names = [
+            (name, value, "global")
+            for name, value in list(frame.f_globals.items())
+            if not (name.startswith("__") and name.endswith("__"))
+            and not isinstance(value, skipped)
+            and (pattern is None or pattern(name))
+        ]
     elif scope == "local":
         names = local_variables(frame, 100_000, pattern)
     else:
@@ -113,12 +122,19 @@ def _keep(stop, value):
 def stack(agent, stop, args):
     limit, start = integer(args, "limit", 50, 1, 1000), integer(args, "from", 0, 0)
     frames = stop.frames()
-    known, shown = {}, []  # what is told of a line is the same in every frame that stands there: a deep recursion costs one look
+    known, shown = (
+        {},
+        [],
+    )  # what is told of a line is the same in every frame that stands there: a deep recursion costs one look
     for index, (frame, line) in enumerate(frames[start : start + limit], start):
         key = (frame.f_code, line, id(frame.f_globals)) if hasattr(frame.f_code, "co_qualname") else (index,)
         told = known.get(key)
         if told is None:
-            told = known[key] = (stops.location(frame, line), stops.frame_kind(frame), sources.is_library(frame.f_code.co_filename))
+            told = known[key] = (
+                stops.location(frame, line),
+                stops.frame_kind(frame),
+                sources.is_library(frame.f_code.co_filename),
+            )
         shown.append({"index": index, "location": told[0], "kind": told[1], "library": told[2]})
     return {"frames": shown, "total": len(frames)}
 
@@ -128,10 +144,20 @@ def location(agent, stop, args):
     frame, line = _frame(stop, args)
     where = stops.location(frame, line, stop.thread)
     top = integer(args, "frame", 0) == 0
-    note = "this line has not run yet" if stop.not_run_yet and top else "this line was running" if stop.reason == "exception" or not top else \
-        "the call in this line is running"
-    return {"location": where, "not_run_yet": stop.not_run_yet and top, "note": note,
-            "code": stops.code_around(where["file"], where["line"], around), "stop": stop.event}
+    note = (
+        "this line has not run yet"
+        if stop.not_run_yet and top
+        else "this line was running"
+        if stop.reason == "exception" or not top
+        else "the call in this line is running"
+    )
+    return {
+        "location": where,
+        "not_run_yet": stop.not_run_yet and top,
+        "note": note,
+        "code": stops.code_around(where["file"], where["line"], around),
+        "stop": stop.event,
+    }
 
 
 class _Printed:
@@ -173,7 +199,10 @@ def run_code(agent, stop, text, frame, stats=True, keep=False):
     except SyntaxError as error:
         if error.filename != "<debugger>":
             raise _raised(agent, stop, text, error) from None
-        raise Refused("bad_expression", f"{error.msg} (line {error.lineno}, column {error.offset}): {(error.text or '').rstrip()[:200]}") from None
+        raise Refused(
+            "bad_expression",
+            f"{error.msg} (line {error.lineno}, column {error.offset}): {(error.text or '').rstrip()[:200]}",
+        ) from None
     except values.Interrupted:
         raise
     except BaseException as error:
@@ -184,22 +213,44 @@ def run_code(agent, stop, text, frame, stats=True, keep=False):
     result["took_us"] = int((time.perf_counter() - began) * 1e6)
     if printed.parts:
         result["printed"] = "".join(printed.parts)
-    agent.trace.write("evaluation", {"step_type": "evaluation", "expression": values.clip(text, 4000), "result": result["value"],
-                                     "location": stop.event["location"], "took_us": result["took_us"]})
+    agent.trace.write(
+        "evaluation",
+        {
+            "step_type": "evaluation",
+            "expression": values.clip(text, 4000),
+            "result": result["value"],
+            "location": stop.event["location"],
+            "took_us": result["took_us"],
+        },
+    )
     return result
 
 
 def _raised(agent, stop, text, error):
     described = values.describe_exception(error, endings.locate)
-    agent.trace.write("evaluation", {"step_type": "evaluation", "expression": values.clip(text, 4000), "error": described,
-                                     "location": stop.event["location"]})
+    agent.trace.write(
+        "evaluation",
+        {
+            "step_type": "evaluation",
+            "expression": values.clip(text, 4000),
+            "error": described,
+            "location": stop.event["location"],
+        },
+    )
     hint = "vars, which lists the names known here" if isinstance(error, NameError) else ""
     return Refused("raised", f"{described['type']}: {described['message']}", hint, exception=described)
 
 
 def evaluation(agent, stop, args):
     frame, _ = _frame(stop, args)
-    return run_code(agent, stop, text(args, "expression", needed=True), frame, bool(args.get("stats", True)), bool(args.get("keep", False)))
+    return run_code(
+        agent,
+        stop,
+        text(args, "expression", needed=True),
+        frame,
+        bool(args.get("stats", True)),
+        bool(args.get("keep", False)),
+    )
 
 
 def set_value(agent, stop, args):

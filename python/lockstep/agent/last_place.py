@@ -23,7 +23,9 @@ class LastPlace:
 
             if faulthandler.is_enabled():
                 return
-            self._crash = os.open(os.path.join(self._folder, "crash.txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._crash = os.open(
+                os.path.join(self._folder, "crash.txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+            )
             faulthandler.enable(self._crash)
         except (ImportError, OSError):
             pass
@@ -37,8 +39,13 @@ class LastPlace:
         stack = []
         while frame is not None and len(stack) < 10:
             if not sources.is_machinery(frame.f_code.co_filename):
-                stack.append({"file": sources.absolute(frame.f_code.co_filename), "line": frame.f_lineno or 0,
-                              "function": sources.qualified_name(frame.f_code)})
+                stack.append(
+                    {
+                        "file": sources.absolute(frame.f_code.co_filename),
+                        "line": frame.f_lineno or 0,
+                        "function": sources.qualified_name(frame.f_code),
+                    }
+                )
             frame = frame.f_back
         if not stack or stack == self._written:
             return
@@ -46,8 +53,12 @@ class LastPlace:
         data = self._dumps({"time": time.time(), "location": stack[0], "stack": stack})
         try:
             if self._file is None:
-                self._file = os.open(os.path.join(self._folder, "last.json"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._file = os.open(
+                    os.path.join(self._folder, "last.json"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
+                )
             self._size = max(self._size, len(data))
-            os.pwrite(self._file, data.ljust(self._size), 0)  # whole at any moment: one write, and blanks over what was longer
+            os.pwrite(
+                self._file, data.ljust(self._size), 0
+            )  # whole at any moment: one write, and blanks over what was longer
         except OSError:
             pass

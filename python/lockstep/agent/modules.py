@@ -82,7 +82,12 @@ class ModuleWatch:
         return list(self._interest)
 
     def known_names(self):
-        return {entry[1] for naming in self._namings.values() for entry in list(naming._names.values()) if entry[1] is not None}
+        return {
+            entry[1]
+            for naming in self._namings.values()
+            for entry in list(naming._names.values())
+            if entry[1] is not None
+        }
 
     def call(self, names, function, module, args, kwargs):
         agent = self._features.agent

@@ -18,8 +18,14 @@ def _candidates(told):
     here = os.path.dirname(os.path.abspath(__file__))
     package = os.path.dirname(here)
     root = os.path.dirname(os.path.dirname(package))
-    for folder in (here, package, os.path.join(root, "build", "lib"), os.path.join(os.path.dirname(root), "lib"),
-                   os.path.join(root, "lib"), os.path.join(os.path.dirname(root), "lib", "lockstep")):
+    for folder in (
+        here,
+        package,
+        os.path.join(root, "build", "lib"),
+        os.path.join(os.path.dirname(root), "lib"),
+        os.path.join(root, "lib"),
+        os.path.join(os.path.dirname(root), "lib", "lockstep"),
+    ):
         yield os.path.join(folder, name)
 
 
@@ -60,7 +66,12 @@ def library_path():
     here = os.path.dirname(os.path.abspath(__file__))
     package = os.path.dirname(here)
     root = os.path.dirname(os.path.dirname(package))
-    for folder in (package, os.path.join(root, "build", "lib"), os.path.join(os.path.dirname(root), "lib"), os.path.join(root, "lib")):
+    for folder in (
+        package,
+        os.path.join(root, "build", "lib"),
+        os.path.join(os.path.dirname(root), "lib"),
+        os.path.join(root, "lib"),
+    ):
         path = os.path.join(folder, "liblockstep_capture.so")
         if os.path.exists(path):
             return path

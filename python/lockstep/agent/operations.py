@@ -27,11 +27,22 @@ def threads(agent, args):
 def status(agent, args):
     current = agent.current
     stop = agent.stops.get(current)
-    return {"state": "exited" if agent.finished else "stopped" if stop is not None else "running", **threads(agent, args),
-            "current": current, "stop": stop.event if stop is not None else None, "engine": agent.engine.name,
-            "native": native.module is not None, "native_reason": native.reason, "python": sys.version.split()[0], "pid": agent.pid,
-            "uptime": time.time() - agent.started, "breakpoints": len(agent.table), "evaluations": agent.evaluations,
-            "script": agent.script, "pausing": list(agent.pausing)}
+    return {
+        "state": "exited" if agent.finished else "stopped" if stop is not None else "running",
+        **threads(agent, args),
+        "current": current,
+        "stop": stop.event if stop is not None else None,
+        "engine": agent.engine.name,
+        "native": native.module is not None,
+        "native_reason": native.reason,
+        "python": sys.version.split()[0],
+        "pid": agent.pid,
+        "uptime": time.time() - agent.started,
+        "breakpoints": len(agent.table),
+        "evaluations": agent.evaluations,
+        "script": agent.script,
+        "pausing": list(agent.pausing),
+    }
 
 
 def set_break(agent, args):
@@ -73,8 +84,13 @@ def _named(agent, args):
                 file, line = head, int(tail)
     if not found and file is not None and line is not None:
         path = sources.canonical(breakpoints.find_file(file)[0])
-        found = [one for one in agent.table.values() if one.kind != "data" and line in (one.line, one.requested_line)
-                 and (one.path == path or any(sources.canonical(place["file"]) == path for place in one.places))]
+        found = [
+            one
+            for one in agent.table.values()
+            if one.kind != "data"
+            and line in (one.line, one.requested_line)
+            and (one.path == path or any(sources.canonical(place["file"]) == path for place in one.places))
+        ]
     if not found:
         raise Refused("not_found", "no such breakpoint", "breaks")
     return found
@@ -134,9 +150,14 @@ def source(agent, args, stop=None):
         first, last = max(1, line - around), min(len(lines), line + around)
     canonical = sources.canonical(path)
     executable = sources.executable_lines(path)
-    return {"file": sources.absolute(path), "first": first, "lines": [text[:400] for text in lines[first - 1 : last]], "total": len(lines),
-            "executable": sorted(one for one in executable if first <= one <= last),
-            "breakpoints": sorted({one.line for one in agent.table.values() if one.path == canonical and one.line})}
+    return {
+        "file": sources.absolute(path),
+        "first": first,
+        "lines": [text[:400] for text in lines[first - 1 : last]],
+        "total": len(lines),
+        "executable": sorted(one for one in executable if first <= one <= last),
+        "breakpoints": sorted({one.line for one in agent.table.values() if one.path == canonical and one.line}),
+    }
 
 
 def _source_here(agent, stop, args):
@@ -164,11 +185,24 @@ def files(agent, args):
         if wanted and not fits(wanted, file):
             continue
         total, run = counts.get(path, [0, 0])
-        found.append({"file": file, "module": name, "functions_run": run, "functions": max(total, run), "library": sources.is_library(file)})
+        found.append(
+            {
+                "file": file,
+                "module": name,
+                "functions_run": run,
+                "functions": max(total, run),
+                "library": sources.is_library(file),
+            }
+        )
         if agent.calls_counted:
             found[-1]["calls"] = counted.get(path, 0)
     found.sort(key=lambda one: (-one.get("calls", 0), -one["functions_run"]))
-    return {"files": found[:limit], "total": len(found), "truncated": len(found) > limit, "calls_counted": agent.calls_counted}
+    return {
+        "files": found[:limit],
+        "total": len(found),
+        "truncated": len(found) > limit,
+        "calls_counted": agent.calls_counted,
+    }
 
 
 def files_by_name(most):
@@ -229,7 +263,9 @@ def checkpoints(agent, args):
 
 def terminate(agent, args):
     if args.get("force"):
-        agent.trace.write("exit", {"how": "terminated", "code": 1, "end_time": time.time(), "total_steps": agent.stop_count})
+        agent.trace.write(
+            "exit", {"how": "terminated", "code": 1, "end_time": time.time(), "total_steps": agent.stop_count}
+        )
         agent.channel.event("exited", {"how": "terminated", "code": 1})
         os._exit(1)
     integer(args, "code", 0, 0, 255)
@@ -261,9 +297,35 @@ def nothing(agent, args):
     return {}
 
 
-ANY = {"status": status, "threads": threads, "break": set_break, "breaks": list_breaks, "remove": remove, "clear": clear, "enable": enable,
-       "pause": pause, "files": files, "count": calls.operation, "why": why, "checkpoints": checkpoints, "terminate": terminate, "bounds": bounds,
-       "loaded": loaded, "gate": gate, "exceptions": exceptions, "disconnect": nothing, "ping": nothing}
-STOPPED = {"eval": inspection.evaluation, "set": inspection.set_value, "vars": inspection.variables, "stack": inspection.stack,
-           "location": inspection.location, "summary": inspection.summary, "source": _source_here,
-           "complete": completion.complete, "picture": picture.picture}
+ANY = {
+    "status": status,
+    "threads": threads,
+    "break": set_break,
+    "breaks": list_breaks,
+    "remove": remove,
+    "clear": clear,
+    "enable": enable,
+    "pause": pause,
+    "files": files,
+    "count": calls.operation,
+    "why": why,
+    "checkpoints": checkpoints,
+    "terminate": terminate,
+    "bounds": bounds,
+    "loaded": loaded,
+    "gate": gate,
+    "exceptions": exceptions,
+    "disconnect": nothing,
+    "ping": nothing,
+}
+STOPPED = {
+    "eval": inspection.evaluation,
+    "set": inspection.set_value,
+    "vars": inspection.variables,
+    "stack": inspection.stack,
+    "location": inspection.location,
+    "summary": inspection.summary,
+    "source": _source_here,
+    "complete": completion.complete,
+    "picture": picture.picture,
+}

@@ -143,7 +143,11 @@ def describe(value):
 def shown(value, opened=False):
     """A part as a line shows it: a tensor's single number as that number; of a lazy one only where it was opened."""
     framework = tensors.framework_of(value)
-    if (framework in ("torch", "numpy") or (framework == "mlx" and opened)) and len(value.shape) == 0 and not (framework == "torch" and value.device.type == "meta"):
+    if (
+        (framework in ("torch", "numpy") or (framework == "mlx" and opened))
+        and len(value.shape) == 0
+        and not (framework == "torch" and value.device.type == "meta")
+    ):
         about = values.describe(value, 1)
         try:
             about["text"] = str(value.item())

@@ -54,7 +54,11 @@ def picture(agent, stop, args):
     value = _value_of(agent, stop, code, frame)
     framework = tensors.framework_of(value)
     if framework not in ("torch", "mlx", "numpy"):
-        raise Refused("bad_request", f"a {type(value).__name__} is no tensor that can be shown", "expected a tensor of torch, MLX or NumPy")
+        raise Refused(
+            "bad_request",
+            f"a {type(value).__name__} is no tensor that can be shown",
+            "expected a tensor of torch, MLX or NumPy",
+        )
     shape = [int(size) for size in value.shape]
     if 0 in shape or (framework == "torch" and value.device.type == "meta"):
         raise Refused("bad_request", "the tensor holds no values")
@@ -83,5 +87,14 @@ def picture(agent, stop, args):
             data.append(_bytes(framework, value[tuple(index)] if index else value))
     import binascii
 
-    return {"tiles": shown, "tiles_left_out": tiles - shown, "channels": channels, "height": -(-height // step), "width": -(-width // step), "step": step,
-            "shape": shape, "dtype": tensors.brief(value, framework)["dtype"], "floats": binascii.b2a_base64(b"".join(data), newline=False).decode("ascii")}
+    return {
+        "tiles": shown,
+        "tiles_left_out": tiles - shown,
+        "channels": channels,
+        "height": -(-height // step),
+        "width": -(-width // step),
+        "step": step,
+        "shape": shape,
+        "dtype": tensors.brief(value, framework)["dtype"],
+        "floats": binascii.b2a_base64(b"".join(data), newline=False).decode("ascii"),
+    }

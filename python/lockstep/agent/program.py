@@ -20,9 +20,17 @@ def _options(text):
 
 
 def main(began):
-    environment = {name: os.environ.pop(name, "") for name in (
-        "LOCKSTEP_AGENT_SOCKET", "LOCKSTEP_AGENT_TOKEN", "LOCKSTEP_AGENT_SESSION", "LOCKSTEP_AGENT_OPTIONS", "LOCKSTEP_AGENT_NATIVE",
-        "LOCKSTEP_AGENT_TWIN")}
+    environment = {
+        name: os.environ.pop(name, "")
+        for name in (
+            "LOCKSTEP_AGENT_SOCKET",
+            "LOCKSTEP_AGENT_TOKEN",
+            "LOCKSTEP_AGENT_SESSION",
+            "LOCKSTEP_AGENT_OPTIONS",
+            "LOCKSTEP_AGENT_NATIVE",
+            "LOCKSTEP_AGENT_TWIN",
+        )
+    }
     arguments = sys.argv[1:]
     if not arguments or (arguments[0] == "-m" and len(arguments) < 2):
         sys.stderr.write("lockstep: usage: bootstrap.py SCRIPT ARGS... or bootstrap.py -m MODULE ARGS...\n")
@@ -41,7 +49,9 @@ def main(began):
         agent = Agent(environment, options, began)
     except Exception as error:  # without a debugger the program still runs
         if type(error).__name__ == "NobodyListens" and options.get("on_disconnect") == "terminate":
-            sys.stderr.write(f"lockstep: the program does not run without the debugger, as --on-disconnect terminate says: {error}\n")
+            sys.stderr.write(
+                f"lockstep: the program does not run without the debugger, as --on-disconnect terminate says: {error}\n"
+            )
             sys.exit(1)
         sys.stderr.write(f"lockstep: not debugged: {type(error).__name__}: {error}\n")
     sys.meta_path.append(_PackageFinder)
@@ -81,14 +91,18 @@ def _script(path, arguments):
         import runpy
 
         _, spec, code = runpy._get_main_module_details()
-        return code, _fresh_main(__file__=code.co_filename, __spec__=spec, __loader__=spec.loader, __package__=spec.parent, __doc__=None)
+        return code, _fresh_main(
+            __file__=code.co_filename, __spec__=spec, __loader__=spec.loader, __package__=spec.parent, __doc__=None
+        )
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = os.path.dirname(os.path.realpath(full))
     elif sys.path and sys.path[0] == sources.own_folder():
         del sys.path[0]
     external = sys.modules["_frozen_importlib_external"]
     loader = external.SourceFileLoader("__main__", full)
-    namespace = _fresh_main(__file__=full, __spec__=None, __loader__=loader, __package__=None, __cached__=None, __doc__=None)
+    namespace = _fresh_main(
+        __file__=full, __spec__=None, __loader__=loader, __package__=None, __cached__=None, __doc__=None
+    )
     try:
         with open(full, "rb") as file:
             source = file.read()
@@ -117,8 +131,14 @@ def _module(name, arguments):
         sys.stderr.write(f"{sys.executable}: {error}\n")
         sys.exit(1)
     sys.argv[0] = spec.origin
-    namespace = _fresh_main(__file__=spec.origin, __spec__=spec, __loader__=spec.loader, __package__=spec.parent, __doc__=None,
-                            __cached__=spec.cached)
+    namespace = _fresh_main(
+        __file__=spec.origin,
+        __spec__=spec,
+        __loader__=spec.loader,
+        __package__=spec.parent,
+        __doc__=None,
+        __cached__=spec.cached,
+    )
     return code, namespace
 
 
@@ -153,7 +173,9 @@ def _run(agent, code, namespace):
         raise
     except BaseException as error:
         if agent is not None and agent.endings.status is not None and isinstance(error, KeyboardInterrupt):
-            agent.endings.note("terminated", agent.endings.status, error)  # how the form without the extension ends a running program
+            agent.endings.note(
+                "terminated", agent.endings.status, error
+            )  # how the form without the extension ends a running program
             sys.exit(agent.endings.status)
         error.__traceback__ = _without_ours(error.__traceback__)
         if agent is not None:

@@ -22,7 +22,11 @@ class _Running:
 def dispatch(agent, message):
     """In the agent's thread: answers at once, or hands the request to the stopped thread."""
     if not isinstance(message, dict) or not isinstance(message.get("op"), str):
-        _fail(agent, message.get("id") if isinstance(message, dict) else None, Refused("bad_request", "no op", "expected {id, op, args}"))
+        _fail(
+            agent,
+            message.get("id") if isinstance(message, dict) else None,
+            Refused("bad_request", "no op", "expected {id, op, args}"),
+        )
         return
     number, name, args = message.get("id"), message["op"], message.get("args") or {}
     try:
@@ -42,7 +46,15 @@ def dispatch(agent, message):
     except Refused as error:
         _fail(agent, number, error)
     except Exception as error:
-        _fail(agent, number, Refused("internal", f"{name}: {type(error).__name__}: {error}", "status, or restart; this is a bug of the debugger"))
+        _fail(
+            agent,
+            number,
+            Refused(
+                "internal",
+                f"{name}: {type(error).__name__}: {error}",
+                "status, or restart; this is a bug of the debugger",
+            ),
+        )
     if name == "disconnect":
         agent.endings.told_to_leave = True
         agent.dead = False
@@ -50,8 +62,13 @@ def dispatch(agent, message):
 
 
 def _fail(agent, number, error):
-    agent.channel.send({"id": number, "ok": False,
-                        "error": {"code": error.code, "message": values.clip(error.message), "hint": error.hint, **error.more}})
+    agent.channel.send(
+        {
+            "id": number,
+            "ok": False,
+            "error": {"code": error.code, "message": values.clip(error.message), "hint": error.hint, **error.more},
+        }
+    )
 
 
 def _to_stopped(agent, number, name, args):
@@ -123,8 +140,16 @@ def check_deadlines(agent, now):
                 continue
             running.answered = True
             del deadlines[key]
-        _fail(agent, running.request, Refused("timeout", "the evaluation takes too long and sits in C code",
-                                              "it goes on; ask again later, or terminate", still_running=True))
+        _fail(
+            agent,
+            running.request,
+            Refused(
+                "timeout",
+                "the evaluation takes too long and sits in C code",
+                "it goes on; ask again later, or terminate",
+                still_running=True,
+            ),
+        )
 
 
 def serve_stopped(agent, stop):
@@ -143,8 +168,14 @@ def serve_stopped(agent, stop):
             _settle(stop, running)
         except values.Interrupted:  # wherever it came: once only
             _settle(stop, running)
-            answer = {"ok": False, "error": {"code": "timeout", "message": "the evaluation took too long and was interrupted",
-                                             "hint": "a larger timeout"}}
+            answer = {
+                "ok": False,
+                "error": {
+                    "code": "timeout",
+                    "message": "the evaluation took too long and was interrupted",
+                    "hint": "a larger timeout",
+                },
+            }
         stop.busy = None
         if running is None or not running.answered:
             agent.channel.send({"id": number, **answer})
@@ -154,10 +185,19 @@ def _answer(agent, stop, name, args):
     try:
         return {"ok": True, "result": operations.STOPPED[name](agent, stop, args)}
     except Refused as error:
-        return {"ok": False, "error": {"code": error.code, "message": values.clip(error.message), "hint": error.hint, **error.more}}
+        return {
+            "ok": False,
+            "error": {"code": error.code, "message": values.clip(error.message), "hint": error.hint, **error.more},
+        }
     except Exception as error:
-        return {"ok": False, "error": {"code": "internal", "message": f"{name}: {type(error).__name__}: {error}",
-                                       "hint": "status, or restart; this is a bug of the debugger"}}
+        return {
+            "ok": False,
+            "error": {
+                "code": "internal",
+                "message": f"{name}: {type(error).__name__}: {error}",
+                "hint": "status, or restart; this is a bug of the debugger",
+            },
+        }
 
 
 def _settle(stop, running):
@@ -172,11 +212,16 @@ def _settle(stop, running):
 def _resume(agent, stop, step):
     ident = stop.thread
     agent.trace.write("resume", {"step_type": step.command if step is not None else "continue", "thread": ident})
-    agent.channel.event("continued", {"thread": stops.describe_thread(agent, ident, "running"), "command": step.command if step else "continue"})
+    agent.channel.event(
+        "continued",
+        {"thread": stops.describe_thread(agent, ident, "running"), "command": step.command if step else "continue"},
+    )
     if step is not None and step.mode:
         frame = stop.frame
         if isinstance(frame, stops.EntryFrame):
             mode = engine.STEP if step.mode in (engine.STEP, engine.NEXT) else step.mode
-            agent.engine.attach(ident, engine.NEXT if step.mode == engine.NEXT else mode, None, step.line, frame.f_code.co_filename)
+            agent.engine.attach(
+                ident, engine.NEXT if step.mode == engine.NEXT else mode, None, step.line, frame.f_code.co_filename
+            )
         elif stop.reason != "exception":
             agent.engine.attach(ident, step.mode, stops.visible(frame), step.line)

@@ -55,7 +55,12 @@ class _Writer:
         name, const = self.name(HOOK), self.const(value)
         self.extra_stack = max(self.extra_stack, 6)
         if _NEW:
-            parts = [(opcodes.LOAD_GLOBAL, name << 1 | 1), (opcodes.LOAD_CONST, const), (opcodes.PRECALL, 1), (opcodes.CALL, 1)]
+            parts = [
+                (opcodes.LOAD_GLOBAL, name << 1 | 1),
+                (opcodes.LOAD_CONST, const),
+                (opcodes.PRECALL, 1),
+                (opcodes.CALL, 1),
+            ]
         else:
             parts = [(opcodes.LOAD_GLOBAL, name), (opcodes.LOAD_CONST, const), (opcodes.CALL_FUNCTION, 1)]
         parts.append((opcodes.POP_TOP, 0))
@@ -101,14 +106,22 @@ class _Writer:
         self.tail += handling
         test = Instruction(opcodes.POP_JUMP_IF_FALSE, 0, done, position, handler)
         counted = Instruction(opcodes.NOP, 0, None, position, handler)
-        return [*self.count(placed.index, counted, position, handler), counted, *body, test,
-                *self.call_hook(~placed.index, position, handler), done]
+        return [
+            *self.count(placed.index, counted, position, handler),
+            counted,
+            *body,
+            test,
+            *self.call_hook(~placed.index, position, handler),
+            done,
+        ]
 
 
 def _prologue_end(instructions):
     """Index of the first instruction after the function's entry."""
     for index, instruction in enumerate(instructions):
-        if instruction.op not in opcodes.PROLOGUE or (instruction.op == opcodes.POP_TOP and not _after_generator(instructions, index)):
+        if instruction.op not in opcodes.PROLOGUE or (
+            instruction.op == opcodes.POP_TOP and not _after_generator(instructions, index)
+        ):
             return index
     return len(instructions)
 
@@ -144,7 +157,13 @@ def places(writer, line, entry):
     position = {id(instruction): index for index, instruction in enumerate(instructions)}
     for index, instruction in enumerate(instructions):
         target = instruction.target
-        if target is None or id(target) in starts or target.line != line or position[id(target)] > index or position[id(target)] < begin:
+        if (
+            target is None
+            or id(target) in starts
+            or target.line != line
+            or position[id(target)] > index
+            or position[id(target)] < begin
+        ):
             continue
         starts.add(id(target))
         found.append((target, True))

@@ -95,15 +95,24 @@ def is_library(filename):
     global _libraries
     if _libraries is None or _libraries[0] != len(sys.path):
         _libraries = (len(sys.path), _library_folders())
-    return filename.startswith("<") or "/site-packages/" in filename or "/dist-packages/" in filename or \
-        canonical(filename).startswith(_libraries[1]) or _is_linked_from_standard(filename)
+    return (
+        filename.startswith("<")
+        or "/site-packages/" in filename
+        or "/dist-packages/" in filename
+        or canonical(filename).startswith(_libraries[1])
+        or _is_linked_from_standard(filename)
+    )
 
 
 def is_standard(filename):
     if "/site-packages/" in filename or "/dist-packages/" in filename:
         return False
     path = canonical(filename)
-    return filename.startswith("<") or _is_linked_from_standard(filename) or (path.startswith(os.path.dirname(canonical(os.__file__)) + os.sep) and "site-packages" not in path)
+    return (
+        filename.startswith("<")
+        or _is_linked_from_standard(filename)
+        or (path.startswith(os.path.dirname(canonical(os.__file__)) + os.sep) and "site-packages" not in path)
+    )
 
 
 def read(filename):

@@ -68,8 +68,13 @@ def location(frame, line=None, thread=None):
         owner = frame.f_locals.get("self") if code.co_argcount and code.co_varnames[0] == "self" else None
         if owner is not None and not isinstance(owner, type):
             function = f"{type(owner).__qualname__}.{function}"
-    where = {"file": sources.absolute(code.co_filename), "line": line or 0, "function": function,
-             "module": name if isinstance(name, str) else None, "text": sources.line_text(code.co_filename, line or 0).strip()[:300]}
+    where = {
+        "file": sources.absolute(code.co_filename),
+        "line": line or 0,
+        "function": function,
+        "module": name if isinstance(name, str) else None,
+        "text": sources.line_text(code.co_filename, line or 0).strip()[:300],
+    }
     if thread is not None:
         where["thread"] = thread
     return where
@@ -129,6 +134,8 @@ def looks_for_a_module(frame):
     """In a finder that the import system asks: it holds the lock of all imports, and whatever else imports would wait for this thread."""
     if not _imp.lock_held():
         return False
-    while frame is not None and not (frame.f_code.co_name == "_find_spec" and sources.is_machinery(frame.f_code.co_filename)):
+    while frame is not None and not (
+        frame.f_code.co_name == "_find_spec" and sources.is_machinery(frame.f_code.co_filename)
+    ):
         frame = frame.f_back
     return frame is not None

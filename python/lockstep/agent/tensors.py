@@ -6,8 +6,23 @@ from . import native
 
 MOST_VALUES = 100  # shown in full
 EDGE = 10  # values from each end
-_DTYPES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "int16", "int32", "int64", "uint8",
-           "uint16", "uint32", "uint64", "bool")
+_DTYPES = (
+    "float64",
+    "float32",
+    "float16",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+)
 _CODES = {name: code for code, name in enumerate(_DTYPES)}
 _CODES["float8_e4m3"] = _CODES["float8_e4m3fn"]
 
@@ -19,7 +34,7 @@ def _kind(module, name):
 
 
 def framework_of(value):
-    """"torch", "numpy", "mlx", "dlpack", or None for what is no tensor."""
+    """ "torch", "numpy", "mlx", "dlpack", or None for what is no tensor."""
     cls = type(value)
     torch = _kind("torch", "Tensor")
     if torch is not None and issubclass(cls, torch):
@@ -132,14 +147,32 @@ def _torch_statistics(torch, tensor):
     nan, inf = int(torch.isnan(values).sum()), int(torch.isinf(values).sum())
     if finite.numel() == 0:
         return _no_finite(nan, inf)
-    return {"min": float(finite.min()), "max": float(finite.max()), "mean": float(finite.mean()),
-            "std": float(finite.std(unbiased=False)), "rms": float(finite.square().mean().sqrt()),
-            "absmax": float(finite.abs().max()), "nan": nan, "inf": inf, "zero": int((finite == 0).sum())}
+    return {
+        "min": float(finite.min()),
+        "max": float(finite.max()),
+        "mean": float(finite.mean()),
+        "std": float(finite.std(unbiased=False)),
+        "rms": float(finite.square().mean().sqrt()),
+        "absmax": float(finite.abs().max()),
+        "nan": nan,
+        "inf": inf,
+        "zero": int((finite == 0).sum()),
+    }
 
 
 def _no_finite(nan, inf):
     none = float("nan")
-    return {"min": none, "max": none, "mean": none, "std": none, "rms": none, "absmax": none, "nan": nan, "inf": inf, "zero": 0}
+    return {
+        "min": none,
+        "max": none,
+        "mean": none,
+        "std": none,
+        "rms": none,
+        "absmax": none,
+        "nan": nan,
+        "inf": inf,
+        "zero": 0,
+    }
 
 
 def _fill_numpy(about, array):
@@ -158,7 +191,11 @@ def _fill_numpy(about, array):
     plain = array.dtype.isnative and not any(stride % size for stride in array.strides)
     if code is not None and plain and _statistics_ready():
         about["stats"] = native.module.statistics(
-            array.__array_interface__["data"][0], code, tuple(array.shape), tuple(stride // size for stride in array.strides))
+            array.__array_interface__["data"][0],
+            code,
+            tuple(array.shape),
+            tuple(stride // size for stride in array.strides),
+        )
     if about.get("stats") is None and array.dtype.kind in "fiub":
         values = array.astype("float64")
         finite = values[numpy.isfinite(values)]
@@ -166,9 +203,17 @@ def _fill_numpy(about, array):
         if finite.size == 0:
             about["stats"] = _no_finite(nan, inf)
         else:
-            about["stats"] = {"min": float(finite.min()), "max": float(finite.max()), "mean": float(finite.mean()),
-                              "std": float(finite.std()), "rms": float(numpy.sqrt((finite**2).mean())),
-                              "absmax": float(abs(finite).max()), "nan": nan, "inf": inf, "zero": int((finite == 0).sum())}
+            about["stats"] = {
+                "min": float(finite.min()),
+                "max": float(finite.max()),
+                "mean": float(finite.mean()),
+                "std": float(finite.std()),
+                "rms": float(numpy.sqrt((finite**2).mean())),
+                "absmax": float(abs(finite).max()),
+                "nan": nan,
+                "inf": inf,
+                "zero": int((finite == 0).sum()),
+            }
 
 
 def _fill_mlx(about, array):
@@ -199,8 +244,16 @@ def _fill_mlx(about, array):
         kept = mx.where(good, values, 0.0)
         mean = float(kept.sum()) / many
         rms = (float((kept * kept).sum()) / many) ** 0.5
-        about["stats"] = {"min": low, "max": high, "mean": mean, "std": max(rms * rms - mean * mean, 0.0) ** 0.5, "rms": rms,
-                          "absmax": max(abs(low), abs(high)), "nan": nan, "inf": inf}
+        about["stats"] = {
+            "min": low,
+            "max": high,
+            "mean": mean,
+            "std": max(rms * rms - mean * mean, 0.0) ** 0.5,
+            "rms": rms,
+            "absmax": max(abs(low), abs(high)),
+            "nan": nan,
+            "inf": inf,
+        }
 
 
 def _put_edges(about, tensor, number, shape):
@@ -238,5 +291,8 @@ def _put_edges(about, tensor, number, shape):
             index[axis] = position
             return number(tensor[tuple(index)])
 
-        edges[f"axis{axis}"] = {"first": [along(i) for i in range(take)], "last": [along(i) for i in range(size - take, size)]}
+        edges[f"axis{axis}"] = {
+            "first": [along(i) for i in range(take)],
+            "last": [along(i) for i in range(size - take, size)],
+        }
     about["edges"] = edges

@@ -87,8 +87,15 @@ def _describe_container(about, value, depth, stats):
         return about
     items = []
     if isinstance(value, dict):
-        for number, (key, item) in enumerate(list(value.items())[:MOST_ITEMS] if size <= 10000 else _first(value.items())):
-            items.append([clip(key if type(key) is str else safe_repr(key, 100), 100), describe(item, depth - 1, stats and number < 4)])
+        for number, (key, item) in enumerate(
+            list(value.items())[:MOST_ITEMS] if size <= 10000 else _first(value.items())
+        ):
+            items.append(
+                [
+                    clip(key if type(key) is str else safe_repr(key, 100), 100),
+                    describe(item, depth - 1, stats and number < 4),
+                ]
+            )
     else:
         sequence = value[:MOST_ITEMS] if isinstance(value, (list, tuple)) else _first(value)
         for index, item in enumerate(sequence):
@@ -113,9 +120,13 @@ def _first(items):
 def describe_exception(error, locate, depth=0):
     """locate(traceback) → location of its innermost frame."""
     cls = type(error)
-    about = {"type": cls.__name__, "qualified": f"{cls.__module__}.{cls.__qualname__}", "message": _message(error),
-             "location": locate(error.__traceback__) if error.__traceback__ is not None else None,
-             "traceback": traceback_lines(error)}
+    about = {
+        "type": cls.__name__,
+        "qualified": f"{cls.__module__}.{cls.__qualname__}",
+        "message": _message(error),
+        "location": locate(error.__traceback__) if error.__traceback__ is not None else None,
+        "traceback": traceback_lines(error),
+    }
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None and depth < 3 and cause is not error:
         about["cause"] = describe_exception(cause, locate, depth + 1)
@@ -137,5 +148,5 @@ def traceback_lines(error, most=40):
                 lines.append("    " + text.strip())
         step = step.tb_next
     if len(lines) > most - 1:
-        lines = lines[: most // 2] + ["..."] + lines[-(most // 2 - 2):]
+        lines = lines[: most // 2] + ["..."] + lines[-(most // 2 - 2) :]
     return lines + [f"{type(error).__name__}: {_message(error)}"]

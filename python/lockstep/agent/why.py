@@ -27,14 +27,26 @@ def _causes(agent, one, ended):
         yield _cause("disabled", "the breakpoint is switched off", hint="switch it on with enable")
     reached = one.reached(agent.engine)
     if one.errors:
-        yield _cause("condition_error", f"its condition raised {one.errors} times: {one.last_error['type']}: {one.last_error['message']}",
-                     errors=one.errors, last_error=one.last_error)
+        yield _cause(
+            "condition_error",
+            f"its condition raised {one.errors} times: {one.last_error['type']}: {one.last_error['message']}",
+            errors=one.errors,
+            last_error=one.last_error,
+        )
     if one.condition and reached > one.errors:
-        yield _cause("condition_false", f"the line was reached {reached} times and the condition `{one.condition}` was false {reached - one.errors} times",
-                     times=reached - one.errors, condition=one.condition)
+        yield _cause(
+            "condition_false",
+            f"the line was reached {reached} times and the condition `{one.condition}` was false {reached - one.errors} times",
+            times=reached - one.errors,
+            condition=one.condition,
+        )
     elif one.hits_wanted and one.hit_count:
-        yield _cause("hits_not_reached", f"it was hit {one.hit_count} times; it stops from hit {one.hits_wanted} on", hit_count=one.hit_count,
-                     hits_wanted=one.hits_wanted)
+        yield _cause(
+            "hits_not_reached",
+            f"it was hit {one.hit_count} times; it stops from hit {one.hits_wanted} on",
+            hit_count=one.hit_count,
+            hits_wanted=one.hits_wanted,
+        )
     if one.kind == "line":
         yield from _line_causes(one, agent, reached)
     elif one.kind in ("function", "text") and not one.points:
@@ -51,13 +63,23 @@ def _causes(agent, one, ended):
         elif one.kind == "checkpoint":
             skipped = agent.features.skipped(wanted)
             if skipped:
-                yield _cause("skipped", f"{skipped} checkpoints of that name have skip=True, which only records", times=skipped)
+                yield _cause(
+                    "skipped", f"{skipped} checkpoints of that name have skip=True, which only records", times=skipped
+                )
             if one.context and one.reached_before:
-                yield _cause("condition_false", f"the context {one.context} did not fit {one.reached_before} times", times=one.reached_before,
-                             condition=str(one.context))
+                yield _cause(
+                    "condition_false",
+                    f"the context {one.context} did not fit {one.reached_before} times",
+                    times=one.reached_before,
+                    condition=str(one.context),
+                )
         elif one.kind == "data":
-            yield _cause("condition_false", f"no output of {wanted} fitted yet: {reached or agent.features.looked(one)} were looked at",
-                         times=agent.features.looked(one), condition=one.when or "nan")
+            yield _cause(
+                "condition_false",
+                f"no output of {wanted} fitted yet: {reached or agent.features.looked(one)} were looked at",
+                times=agent.features.looked(one),
+                condition=one.when or "nan",
+            )
     elif one.points and not reached:
         yield from _not_reached(one)
     gone = ended or agent.endings.exit
@@ -66,17 +88,23 @@ def _causes(agent, one, ended):
         text = "the program ended before the breakpoint was reached"
         if gone["how"] == "exception" and error is not None:
             place = error.get("location") or {}
-            text = f"the program ended first: {error['type']}: {error['message']}" + (f" at {place['file']}:{place['line']}" if place else "")
+            text = f"the program ended first: {error['type']}: {error['message']}" + (
+                f" at {place['file']}:{place['line']}" if place else ""
+            )
         elif gone["how"] == "sys_exit":
             text = f"the program called sys.exit({gone['code']}) first"
-        yield _cause("ended_first", text, **{key: gone[key] for key in ("how", "code", "exception", "location") if key in gone})
+        yield _cause(
+            "ended_first", text, **{key: gone[key] for key in ("how", "code", "exception", "location") if key in gone}
+        )
     if agent.endings.forks:
         yield _cause("in_child_process", "the program forked; what runs in its children is not debugged")
 
 
 def _line_causes(one, agent, reached):
     path, loaded = one.path or one.file, {}
-    if not one.points:  # else its code was there: thousands of names need not be looked at, for each breakpoint, at the end
+    if (
+        not one.points
+    ):  # else its code was there: thousands of names need not be looked at, for each breakpoint, at the end
         loaded = {sources.canonical(file): (file, name) for file, name in sources.loaded_files().items()}
         if agent.script:
             loaded.setdefault(sources.canonical(agent.script), (agent.script, "__main__"))
@@ -99,8 +127,15 @@ def _other_copies(one, path, loaded):
     if copy is not None:
         root, package = _project(path)
         command = f"{sys.executable} -m pip install -e {root}"
-        yield _cause("other_copy", f"another copy is imported: {copy}, not {path}", imported=copy, asked=path, package=package, command=command,
-                     hint=f"make the program use your copy: {command}; or break in the file that runs")
+        yield _cause(
+            "other_copy",
+            f"another copy is imported: {copy}, not {path}",
+            imported=copy,
+            asked=path,
+            package=package,
+            command=command,
+            hint=f"make the program use your copy: {command}; or break in the file that runs",
+        )
     exists = "" if os.path.exists(path) else " and does not exist"
     ran = ": files of that name that were: " + ", ".join(same[:5]) if same else "; no file of that name was"
     yield _cause("never_executed", f"{path} was never executed{exists}{ran}", file=path, same_name=same[:20])
@@ -140,8 +175,12 @@ def _not_reached(one):
         if native.module is not None and sys.version_info < (3, 12):
             runs = native.module.code_has_run(point.code)
     called = "was not called" if runs is False else "the line was not reached"
-    yield _cause("not_reached", f"the file was loaded, but {called if runs is False else called}: {place['function']}",
-                 function=place["function"], function_runs=runs)
+    yield _cause(
+        "not_reached",
+        f"the file was loaded, but {called if runs is False else called}: {place['function']}",
+        function=place["function"],
+        function_runs=runs,
+    )
 
 
 def _name_causes(agent, one):
@@ -154,7 +193,11 @@ def _name_causes(agent, one):
             if not name.startswith("<"):
                 names.add(name)
         similar = sorted(names, key=lambda name: _distance(name, last))[:5]
-        yield _cause("no_such_function", f"no function {one.function} has been loaded yet; similar: {', '.join(similar)}", similar=similar)
+        yield _cause(
+            "no_such_function",
+            f"no function {one.function} has been loaded yet; similar: {', '.join(similar)}",
+            similar=similar,
+        )
     else:
         file = f" of {one.file}" if one.file else ""
         yield _cause("no_such_text", f"no statement{file} begins with {one.text!r}", similar=_similar_lines(agent, one))

@@ -76,6 +76,6 @@ if os.environ.get("LOCKSTEP_PRUNE") and os.environ.get("LOCKSTEP_RUN"):
         _start_pruning()
     except Exception as error:
         sys.stderr.write(f"lockstep: what the program needs is not known: {error}\n")
-import importlib.util  # noqa: E402  after the recorder, so that a broken one cannot stop us here
+import importlib.util  # noqa: F401  after the recorder, so that a broken one cannot stop us here
 
 _run_next_sitecustomize()

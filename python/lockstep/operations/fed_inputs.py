@@ -45,7 +45,7 @@ class FedInputs:
         try:
             new = tuple(opened(name, value, self._instead) for name, value in named(args, {}, parameters))
             return new, {name: opened(name, value, self._instead) for name, value in kwargs.items()}
-        except Exception as error:  # noqa: BLE001: a container that cannot be copied
+        except Exception as error:  # noqa: BLE001  a container that cannot be copied
             self.taken = []
             _session.warn_once("feed", f"the call is given its own inputs: {error}")
             return args, kwargs
@@ -58,7 +58,7 @@ class FedInputs:
             new = restored(array, "float32", *entry)
             if tuple(new.shape) != tuple(array.shape):
                 raise ValueError(f"its shape is {tuple(array.shape)}, the given one's {tuple(new.shape)}")
-        except Exception as error:  # noqa: BLE001: the call happens with its own input, and says so
+        except Exception as error:  # noqa: BLE001  the call happens with its own input, and says so
             _session.warn_once(("feed", path), f"{path} is not given the reference's values: {error}")
             return array
         self.taken.append(path)

@@ -67,7 +67,12 @@ class Values:
         view = view_of(held)
         packed = numpy.ascontiguousarray(view.keep)
         offset = tape.append(packed.__array_interface__["data"][0], packed.nbytes)
-        line = {"dtype": DTYPES[view.dtype], "shape": list(view.shape), **({"complex": True} if numpy.iscomplexobj(held) else {}), **sums_of(view)}
+        line = {
+            "dtype": DTYPES[view.dtype],
+            "shape": list(view.shape),
+            **({"complex": True} if numpy.iscomplexobj(held) else {}),
+            **sums_of(view),
+        }
         return {**line, "offset": offset} if offset is not None else line
 
 
@@ -99,7 +104,9 @@ def _flattened(path, value, depth=0):
         inner = value.items()
     elif isinstance(value, (list, tuple)):
         inner = enumerate(value)
-    elif type(value).__module__.startswith("flax") or any(base.__module__.startswith("flax") for base in type(value).__mro__):
+    elif type(value).__module__.startswith("flax") or any(
+        base.__module__.startswith("flax") for base in type(value).__mro__
+    ):
         inner = [(key, item) for key, item in vars(value).items() if not key.startswith("_")]
     else:
         return
@@ -122,7 +129,7 @@ def scope(tape):
                 depth[0] += 1
                 try:
                     _note(tape, jax, self.name, args, params, output)
-                except Exception as error:  # noqa: BLE001: the program goes on, the tape says that it is not whole
+                except Exception as error:  # noqa: BLE001  the program goes on, the tape says that it is not whole
                     tape.truncated = True
                     from .. import _session
 
@@ -158,7 +165,13 @@ def _note(tape, jax, name, args, params, output):
     if not outputs or all(tape.values.known(one) is not None for one in outputs):
         return
     args = [_plain_scalar(tape, one) for one in args]
-    if len(outputs) == 1 and outputs[0].ndim == 0 and outputs[0].dtype.kind in "fiub" and args and all(map(_is_plain, args)):
+    if (
+        len(outputs) == 1
+        and outputs[0].ndim == 0
+        and outputs[0].dtype.kind in "fiub"
+        and args
+        and all(map(_is_plain, args))
+    ):
         tape.values.is_number(outputs[0])  # put on the device, or into another dtype
         return
     kind, names, args, arguments = _described(tape, name, args, params, outputs)
@@ -220,7 +233,14 @@ def _product(args, params):
     batch = len(left_batch)
     in_front = tuple(left_batch) == tuple(right_batch) == tuple(range(batch))
     one_sum = len(left_sum) == len(right_sum) == 1 and left_sum[0] == left.ndim - 1
-    if in_front and one_sum and right_sum[0] == batch and right.ndim == batch + 2 and (left.ndim == right.ndim or batch == 0) and left.ndim >= 2:
+    if (
+        in_front
+        and one_sum
+        and right_sum[0] == batch
+        and right.ndim == batch + 2
+        and (left.ndim == right.ndim or batch == 0)
+        and left.ndim >= 2
+    ):
         return "matmul", _TWO, args, {}
     letters = iter("abcdefghijklmnopqrstuvwxyz")
     of_left = [next(letters) for _ in range(left.ndim)]

@@ -53,7 +53,14 @@ _MLX_PARAMETERS = {
     "embedding": ("weight", "indices"),
 }
 # Keywords that mean the same.
-KEYWORDS = {"axis": "dim", "keepdims": "keepdim", "attn_mask": "mask", "is_causal": "causal", "dropout_p": "dropout", "axes": "dims"}
+KEYWORDS = {
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "attn_mask": "mask",
+    "is_causal": "causal",
+    "dropout_p": "dropout",
+    "axes": "dims",
+}
 
 _SAME = {
     "__add__": "add", "__radd__": "add", "__iadd__": "add", "add_": "add",

@@ -60,7 +60,12 @@ class Values:
         for extent in view.shape:
             size *= extent
         offset = tape.append(view.pointer, size)
-        line = {"dtype": DTYPES[view.dtype], "shape": list(view.shape), **({"complex": True} if array.dtype == mx.complex64 else {}), **sums_of(view)}
+        line = {
+            "dtype": DTYPES[view.dtype],
+            "shape": list(view.shape),
+            **({"complex": True} if array.dtype == mx.complex64 else {}),
+            **sums_of(view),
+        }
         return {**line, "offset": offset} if offset is not None else line
 
 
@@ -122,7 +127,12 @@ def scope(tape):
         replaced = {}
         for module in (mx, *(getattr(mx, part, None) for part in ("fast", "linalg", "random", "fft"))):
             for name, original in list(vars(module).items()) if module is not None else ():
-                if callable(original) and not isinstance(original, type) and not name.startswith("_") and name not in _NO_OPERATION:
+                if (
+                    callable(original)
+                    and not isinstance(original, type)
+                    and not name.startswith("_")
+                    and name not in _NO_OPERATION
+                ):
                     replaced[id(original)] = (original, wrapped(name, original, False))
                     replace(module, name, replaced[id(original)][1])
         for name, original in list(vars(mx.array).items()):
@@ -169,7 +179,12 @@ def _note(tape, name, args, kwargs, output, method):
 
     try:
         written = None
-        if method and args and isinstance(args[0], mx.array) and (name == "__setitem__" or (name.startswith("__i") and name != "__invert__")):
+        if (
+            method
+            and args
+            and isinstance(args[0], mx.array)
+            and (name == "__setitem__" or (name.startswith("__i") and name != "__invert__"))
+        ):
             written = args[0]
         kind, names, args, kwargs = described("mlx", name, args, kwargs)
         tape.operation(kind, names, args, kwargs, output, written)

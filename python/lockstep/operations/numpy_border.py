@@ -52,7 +52,7 @@ def scope(tape):
             kind, names, args, kwargs = described("numpy", original.__name__, args, kwargs)
             kwargs = {key: value for key, value in kwargs.items() if key not in ("out", "dtype", "casting")}
             tape.operation(kind, names, args, kwargs, output)
-        except Exception as error:  # noqa: BLE001: the program goes on, the tape says that it is not whole
+        except Exception as error:  # noqa: BLE001  the program goes on, the tape says that it is not whole
             tape.truncated = True
             from .. import _session
 
@@ -62,7 +62,12 @@ def scope(tape):
 
     replaced = {}
     for name, original in list(vars(numpy).items()):
-        if callable(original) and not isinstance(original, type) and not name.startswith("_") and name not in _NO_OPERATION:
+        if (
+            callable(original)
+            and not isinstance(original, type)
+            and not name.startswith("_")
+            and name not in _NO_OPERATION
+        ):
             replaced[id(original)] = (original, _Wrapped(original, note))
     torch = sys.modules.get("torch")
     if torch is not None:  # the one constructor that torch's own mode does not see

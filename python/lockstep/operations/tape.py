@@ -15,7 +15,11 @@ _budget = int(os.environ.get("LOCKSTEP_OPERATIONS_BUDGET", str(8 << 30)))
 _package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-_MACHINERY = tuple(f"/{folder}/{name}/" for folder in ("site-packages", "dist-packages") for name in ("torch", "mlx", "jax", "jaxlib", "flax"))
+_MACHINERY = tuple(
+    f"/{folder}/{name}/"
+    for folder in ("site-packages", "dist-packages")
+    for name in ("torch", "mlx", "jax", "jaxlib", "flax")
+)
 
 
 def is_machinery(filename):
@@ -71,7 +75,14 @@ class Tape:
     def end_call(self, output, uncompiled=False):
         outputs = []
         opened("", output, lambda path, array: (outputs.append([path.lstrip("."), self.value_of(array)]), array)[1])
-        self._write({"end": True, "outputs": outputs, "truncated": self.truncated, **({"uncompiled": True} if uncompiled else {})})
+        self._write(
+            {
+                "end": True,
+                "outputs": outputs,
+                "truncated": self.truncated,
+                **({"uncompiled": True} if uncompiled else {}),
+            }
+        )
         self._lines.flush()
         self._bytes.flush()
         self.values = None

@@ -78,10 +78,16 @@ class Values:
         kept = view.keep  # on the CPU, real, not negated: what the view points into
         size = DTYPE_BYTES[view.dtype]
         storage = kept.untyped_storage()
-        line = {"dtype": DTYPES[view.dtype], "shape": list(view.shape), **({"complex": True} if tensor.is_complex() else {})}
+        line = {
+            "dtype": DTYPES[view.dtype],
+            "shape": list(view.shape),
+            **({"complex": True} if tensor.is_complex() else {}),
+        }
         line.update(self._sums(view, kept, storage, storage.data_ptr() == self._address(tensor)))
         whole = storage.nbytes() <= 4 * size * max(kept.numel(), 1)
-        if storage.data_ptr() == self._address(tensor) and (whole or self._memory.get(storage.data_ptr(), [None])[0] is not None):
+        if storage.data_ptr() == self._address(tensor) and (
+            whole or self._memory.get(storage.data_ptr(), [None])[0] is not None
+        ):
             memory = self._memory.setdefault(storage.data_ptr(), [None, 0])
             if memory[0] is None:
                 memory[0] = tape.append(storage.data_ptr(), storage.nbytes())
@@ -98,7 +104,12 @@ def store_packed(view, array, tape):
     numpy = sys.modules["numpy"]
     packed = numpy.ascontiguousarray(view.keep)
     offset = tape.append(packed.__array_interface__["data"][0], packed.nbytes)
-    line = {"dtype": DTYPES[view.dtype], "shape": list(view.shape), **({"complex": True} if numpy.iscomplexobj(array) else {}), **sums_of(view)}
+    line = {
+        "dtype": DTYPES[view.dtype],
+        "shape": list(view.shape),
+        **({"complex": True} if numpy.iscomplexobj(array) else {}),
+        **sums_of(view),
+    }
     return {**line, "offset": offset} if offset is not None else line
 
 
@@ -115,7 +126,9 @@ def scope(tape):
         def __torch_function__(self, function, types, args=(), kwargs=None):
             kwargs = kwargs or {}
             output = function(*args, **kwargs)
-            if (sys._getframe(1).f_globals.get("__name__") or "").startswith("lockstep."):  # reading what is recorded is no operation
+            if (sys._getframe(1).f_globals.get("__name__") or "").startswith(
+                "lockstep."
+            ):  # reading what is recorded is no operation
                 return output
             try:
                 _note(tape, function, args, kwargs, output)
@@ -147,5 +160,7 @@ def _note(tape, function, args, kwargs, output):
     elif isinstance(kwargs.get("out"), tensor):
         written = kwargs["out"]
         kwargs = {key: value for key, value in kwargs.items() if key != "out"}
-    kind, names, args, kwargs = described("torch", name.rstrip("_") if written is not None and not name.startswith("__") else name, args, kwargs)
+    kind, names, args, kwargs = described(
+        "torch", name.rstrip("_") if written is not None and not name.startswith("__") else name, args, kwargs
+    )
     tape.operation(kind, names, args, kwargs, output, written)

@@ -213,7 +213,9 @@ class Recorder:
 
     def _offer_inputs(self, name, kind, args, kwargs, call):
         """One tensor alone carries the module's name; of several each carries its parameter's behind it."""
-        count = sum(1 for value in (*args, *kwargs.values()) if is_tensor(value) or isinstance(value, (tuple, list, dict)))
+        count = sum(
+            1 for value in (*args, *kwargs.values()) if is_tensor(value) or isinstance(value, (tuple, list, dict))
+        )
         if count == 1:
             args = tuple(self.open(name, value, "input", call) for value in args)
             return args, {key: self.open(name, value, "input", call) for key, value in kwargs.items()}
@@ -226,7 +228,9 @@ class Recorder:
 
     def open(self, name, value, role, call):
         """Records the tensors in a value, however they are packed; returns it, or a copy with replaced tensors."""
-        return opened(name, value, lambda one, tensor: self._offer(one, tensor, role, call.step, call.tags, call.place, call.hit))
+        return opened(
+            name, value, lambda one, tensor: self._offer(one, tensor, role, call.step, call.tags, call.place, call.hit)
+        )
 
     def offer_stage(self, name, value, step, tags):
         return self._offer(name, value, "checkpoint", step, tags)

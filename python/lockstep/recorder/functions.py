@@ -38,7 +38,9 @@ def install(recorder):
         file = getattr(module, "__file__", None)
         return os.path.abspath(file) if isinstance(file, str) else None
 
-    after_each_import(lambda name: wanted(name) or _may_be_files(globs), lambda module: wrap_module(module, recorder, wanted, file_of))
+    after_each_import(
+        lambda name: wanted(name) or _may_be_files(globs), lambda module: wrap_module(module, recorder, wanted, file_of)
+    )
     for module in list(sys.modules.values()):
         if isinstance(module, types.ModuleType) and wanted(module.__name__, file_of(module)):
             wrap_module(module, recorder, wanted, file_of)
@@ -82,7 +84,11 @@ def _is_framework_module(cls):
 
 def _wrapped(function, recorder, skip=False):
     """`skip`: the first argument is the object or the class."""
-    if getattr(function, "_lockstep", False) or inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+    if (
+        getattr(function, "_lockstep", False)
+        or inspect.isgeneratorfunction(function)
+        or inspect.iscoroutinefunction(function)
+    ):
         return function
 
     @functools.wraps(function)
@@ -91,7 +97,9 @@ def _wrapped(function, recorder, skip=False):
             if recorder.is_traced():
                 return function(*args, **kwargs)
             return recorder.call_function(function, args, kwargs, skip, with_inputs=False)
-        return function(*args, **kwargs) if recorder.is_traced() else recorder.call_function(function, args, kwargs, skip)
+        return (
+            function(*args, **kwargs) if recorder.is_traced() else recorder.call_function(function, args, kwargs, skip)
+        )
 
     call._lockstep = True
     return call

@@ -4,7 +4,9 @@ import gc
 import re
 import weakref
 
-_MOST_SEARCHES = 32  # of all objects for a module's parents; after that, programs that make modules as they go are named by class
+_MOST_SEARCHES = (
+    32  # of all objects for a module's parents; after that, programs that make modules as they go are named by class
+)
 
 
 class Framework:
@@ -126,7 +128,9 @@ class ModuleNames:
     def _name_inside(self, module, parent):
         """A module that its parent got after it was named, holds in a plain list or dict, or makes as it goes."""
         parent_name = self._names[id(parent)][1] or self._unnamed.get(id(parent)) or type(parent).__name__
-        path = next((path for path, inner in self._walk(parent) if inner is module), None) or self._plain_path(module, parent)
+        path = next((path for path, inner in self._walk(parent) if inner is module), None) or self._plain_path(
+            module, parent
+        )
         name = f"{parent_name}.{path or type(module).__name__}"
         for inner_path, inner in self._walk(module):
             # What the new module has taken in was in its place before: a layer that was wrapped is now a part of it.

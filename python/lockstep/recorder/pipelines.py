@@ -108,7 +108,9 @@ class Stages:
         # One may be for the first steps and another for the rest.
         self._denoisers = [part for name, part in parts.items() if name.startswith(_DENOISERS) and part is not None]
         self._is_qwen = type(owner).__name__.startswith("QwenImage")
-        self._true_guidance = self._is_qwen or "true_cfg_scale" in signature.parameters  # two passes a step, not one batch
+        self._true_guidance = (
+            self._is_qwen or "true_cfg_scale" in signature.parameters
+        )  # two passes a step, not one batch
         self._text_calls = 0
         self._target_tokens = None  # behind them stand those of condition pictures, whose predictions are left
         self._restore = []
@@ -219,7 +221,8 @@ class Stages:
         labels = ["prompt_embeds", "prompt_embeds_mask"] if self._is_qwen else []
         labels += [f"encode_prompt.{index}" for index in range(len(labels), len(result))]
         return tuple(
-            self._stage(f"{prefix}{label}", value) if core.is_tensor(value) else value for label, value in zip(labels, result)
+            self._stage(f"{prefix}{label}", value) if core.is_tensor(value) else value
+            for label, value in zip(labels, result)
         )
 
     def _condition_images(self, images):

@@ -14,7 +14,9 @@ class _LayerLike(type):
 
     def __subclasscheck__(cls, other):
         call = getattr(other, "__call__", None)
-        return hasattr(call, "__code__") and not other.__module__.startswith(("builtins", "functools", "typing", "lockstep"))
+        return hasattr(call, "__code__") and not other.__module__.startswith(
+            ("builtins", "functools", "typing", "lockstep")
+        )
 
     def __instancecheck__(cls, value):
         return cls.__subclasscheck__(type(value)) and hasattr(value, "__dict__")

@@ -25,7 +25,9 @@ def patch(module, recorder):
             if recorder.operations is not None and os.environ.get("TORCH_COMPILE_DISABLE") == "1":
                 recorder.operations.uncompiled = True
                 return recorder.call(names, original, self, args, kwargs)
-            _session.warn_once("compiled", "modules inside what torch.compile made are not recorded; try TORCH_COMPILE_DISABLE=1")
+            _session.warn_once(
+                "compiled", "modules inside what torch.compile made are not recorded; try TORCH_COMPILE_DISABLE=1"
+            )
         return recorder.call(names, original, self, args, kwargs)
 
     __call__._lockstep = True
@@ -37,7 +39,9 @@ def _children(module):
 
 
 def _weights(module):
-    return [(name, weight) for name, weight in (*module._parameters.items(), *module._buffers.items()) if weight is not None]
+    return [
+        (name, weight) for name, weight in (*module._parameters.items(), *module._buffers.items()) if weight is not None
+    ]
 
 
 def _is_traced():
