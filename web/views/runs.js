@@ -15,11 +15,9 @@ export function open(box, address) {
     if (now.id === shown) return inner?.address?.(now);
     inner?.close?.(), shown = now.id, inner = null;
     box.replaceChildren();
-    if (!now.id) inner = new RunList(box, now);
-    else {
-      const {RunView} = await import("./run.js");
-      if (shown === now.id) inner = new RunView(box, now);
-    }
+    if (!now.id) return void (inner = new RunList(box, now));
+    const {RunView} = await import("./run.js");
+    if (shown === now.id && !inner) inner = new RunView(box, now);  // back and forward may have shown it meanwhile
   };
   show(address);
   return {address: show, close: () => inner?.close?.(), again: () => inner?.load?.()};
