@@ -31,12 +31,12 @@ struct Facts {
   uint64_t total_bytes;
 };
 
-struct Lent {            // host memory that the leaf may read
-  const void* data;      // page_bytes > 0: a multiple of it
-  size_t bytes;          // likewise
-  size_t first;          // bytes before the first that is meant
-  size_t count;          // elements that are meant
-  int dtype;             // lockstep::DType
+struct Lent {                    // host memory that the leaf may read
+  const void* data;              // page_bytes > 0: a multiple of it
+  size_t bytes;                  // likewise
+  size_t first;                  // bytes before the first that is meant
+  size_t count;                  // elements that are meant
+  int dtype;                     // lockstep::DType
   void (*release)(void* owner);  // called once, when the memory is no longer read
   void* owner;
 };

@@ -1,5 +1,5 @@
-// The backend of Apple's MLX: its own kernels in its own lazy graph, on Metal, or slowly on the CPU where the tests run.
-// Nothing of MLX is linked: see library.h.
+// The backend of Apple's MLX: its own kernels in its own lazy graph, on Metal, or slowly on the CPU where the tests
+// run. Nothing of MLX is linked: see library.h.
 #pragma once
 #include <memory>
 

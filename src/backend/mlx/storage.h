@@ -9,8 +9,8 @@
 
 namespace lockstep::mlx {
 
-// Bytes of living storages. MLX computes later and reuses memory as it likes: what tensors stand for is what a rehearsal
-// can know.
+// Bytes of living storages. MLX computes later and reuses memory as it likes: what tensors stand for is what a
+// rehearsal can know.
 class Account {
  public:
   void add(uint64_t bytes);

@@ -47,7 +47,10 @@ std::optional<mx::array> seen_keys(const AttentionTask& task, bool segments) {
 
 mx::array attend(const AttentionTask& task, const mx::array& q, const mx::array& k, const mx::array& v,
                  const std::optional<mx::array>& mask) {
-  return mx::fast::scaled_dot_product_attention(q, k, v, task.scale, mask ? "array" : task.causal ? "causal" : "",
+  return mx::fast::scaled_dot_product_attention(q, k, v, task.scale,
+                                                mask          ? "array"
+                                                : task.causal ? "causal"
+                                                              : "",
                                                 mask);
 }
 

@@ -32,8 +32,16 @@ Arrays cos_of(const Arrays& in) {
 Arrays sin_of(const Arrays& in) {
   return {mx::sin(f32(in[0]))};
 }
+// MLX's CPU form multiplies by log2(e) before it takes the fraction, and so loses a bit for each doubling of |x|: the
+// whole part comes off first, in two steps that round once.
 Arrays exp_of(const Arrays& in) {
-  return {mx::exp(f32(in[0]))};
+  const mx::array x = f32(in[0]);
+  if (on_gpu()) return {mx::exp(x)};
+  const mx::array whole = mx::round(mx::multiply(x, number(std::numbers::log2e)), 0);
+  const mx::array most = mx::subtract(x, mx::multiply(whole, number(0.693359375)));  // exact: ln 2 to nine bits
+  const mx::array rest = mx::add(most, mx::multiply(whole, number(2.12194440054690583e-4)));
+  const mx::array fine = mx::multiply(mx::exp(rest), mx::power(number(2), whole));
+  return {mx::where(mx::less(mx::abs(x), number(87)), fine, mx::exp(x))};
 }
 Arrays clamped(const Arrays& in) {
   return {mx::clip(f32(in[0]), mx::array(-1.0f), mx::array(1.0f))};
@@ -49,8 +57,8 @@ mx::array silu(const mx::array& x) {
 }
 mx::array gelu_tanh(const mx::array& x) {
   const mx::array cube = mx::multiply(mx::multiply(x, x), x);
-  const mx::array inner =
-      mx::multiply(number(std::numbers::sqrt2 * std::numbers::inv_sqrtpi), mx::add(x, mx::multiply(number(0.044715), cube)));
+  const mx::array inner = mx::multiply(number(std::numbers::sqrt2 * std::numbers::inv_sqrtpi),
+                                       mx::add(x, mx::multiply(number(0.044715), cube)));
   return mx::multiply(mx::multiply(number(0.5), x), mx::add(number(1), mx::tanh(inner)));
 }
 mx::array gelu_erf(const mx::array& x) {

@@ -26,7 +26,8 @@ void drop_slot(Slot* slot) {
 Outcome upload(Slot* slot, const void* data, int dtype, size_t count) {
   return guarded([&] {
     const mx::Dtype type = type_of(dtype);
-    mx::array value(mx::allocator::malloc(std::max<size_t>(count, 1) * mx::size_of(type)), {mx::safe_cast(count)}, type);
+    mx::array value(mx::allocator::malloc(std::max<size_t>(count, 1) * mx::size_of(type)), {mx::safe_cast(count)},
+                    type);
     if (count) std::memcpy(value.data<std::byte>(), data, count * mx::size_of(type));
     replace(*slot, std::move(value));
   });

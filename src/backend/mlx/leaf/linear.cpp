@@ -48,9 +48,9 @@ mx::array product(const LinearTask& task) {
   if (task.bits) {
     // MLX's CPU form multiplies quantised weights ten times faster in f32 than in the short floats.
     const mx::Dtype inner = on_gpu() ? type : mx::float32;
-    const mx::array y = mx::quantized_matmul(mx::astype(x, inner), read(*task.weight),
-                                             mx::astype(read(*task.scales), inner),
-                                             mx::astype(read(*task.biases), inner), true, task.group_size, task.bits);
+    const mx::array y =
+        mx::quantized_matmul(mx::astype(x, inner), read(*task.weight), mx::astype(read(*task.scales), inner),
+                             mx::astype(read(*task.biases), inner), true, task.group_size, task.bits);
     return bias ? mx::add(y, mx::astype(*bias, inner)) : y;
   }
   const mx::array weight = mx::transpose(mx::astype(read(*task.weight), type));  // [K, N]

@@ -74,7 +74,8 @@ void layer_norm(const View& x, const View* weight, const View* bias, const View*
   const mx::Dtype type = type_of(out.dtype);
   const auto wide = [](const View* view) { return view ? std::optional(f32(read(*view))) : std::nullopt; };
   const mx::array normal = mx::fast::layer_norm(f32(read(x)), wide(weight), wide(bias), eps);
-  if (scale && shift) return write(out, fused(modulated, type, {normal, for_rows(read(*scale), x), for_rows(read(*shift), x)}));
+  if (scale && shift)
+    return write(out, fused(modulated, type, {normal, for_rows(read(*scale), x), for_rows(read(*shift), x)}));
   if (scale) return write(out, fused(modulated_by_scale, type, {normal, for_rows(read(*scale), x)}));
   if (shift) return write(out, fused(shifted, type, {normal, for_rows(read(*shift), x)}));
   write(out, normal);

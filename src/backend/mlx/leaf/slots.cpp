@@ -161,8 +161,8 @@ void write(const View& view, mx::array value) {
   }
   mx::Strides strides;
   for (int i = 0; i < view.rank; ++i) strides.push_back(view.strides[i]);
-  const mx::array places =
-      mx::reshape(mx::as_strided(mx::arange(0, mx::safe_cast(row.size())), shape, strides, static_cast<size_t>(view.offset)), {-1});
+  const mx::array places = mx::reshape(
+      mx::as_strided(mx::arange(0, mx::safe_cast(row.size())), shape, strides, static_cast<size_t>(view.offset)), {-1});
   replace(*view.slot, mx::scatter(row, places, mx::reshape(value, {-1, 1}), 0));
 }
 
