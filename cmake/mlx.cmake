@@ -25,5 +25,6 @@ target_include_directories(lockstep_mlx PRIVATE ${CMAKE_SOURCE_DIR}/src)
 # Headers of an imported target are the system's: warnings in them are not ours.
 target_link_libraries(lockstep_mlx PRIVATE mlx)
 add_dependencies(lockstep lockstep_mlx)
-install(TARGETS lockstep_mlx LIBRARY DESTINATION lib/lockstep)
+# Tied to a folder of this machine, so it is installed only when it is asked for: cmake --install build --component mlx.
+install(TARGETS lockstep_mlx LIBRARY DESTINATION lib/lockstep COMPONENT mlx EXCLUDE_FROM_ALL)
 message(STATUS "MLX ${MLX_VERSION} of ${mlx_folder}")

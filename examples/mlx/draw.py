@@ -1,6 +1,6 @@
 """The official pipeline with its transformer replaced by the MLX port: the smallest program whose picture can be compared.
 
-python draw.py models/tiny picture.png [--mistake rope|eps]
+python draw.py models/tiny picture.png [--mistake rope|gelu]
 """
 
 import argparse
@@ -36,7 +36,7 @@ if __name__ == "__main__":
     arguments.add_argument("--seed", type=int, default=7)
     arguments.add_argument("--steps", type=int, default=4)
     arguments.add_argument("--size", type=int, default=64)
-    arguments.add_argument("--mistake", default="", choices=["", "rope", "eps"])
+    arguments.add_argument("--mistake", default="", choices=["", "rope", "gelu"])
     given = arguments.parse_args()
     pipe = QwenImagePipeline.from_pretrained(given.model, torch_dtype=torch.float32)
     pipe.transformer = Ported(pipe.transformer, f"{given.model}/transformer", given.mistake)

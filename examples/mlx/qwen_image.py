@@ -42,18 +42,19 @@ def rotate(x, table, mistake=""):
 
 
 class Gelu(nn.Module):
-    def __init__(self, width, hidden):
+    def __init__(self, width, hidden, mistake):
         super().__init__()
         self.proj = nn.Linear(width, hidden)
+        self.activation = nn.gelu if mistake == "gelu" else nn.gelu_approx  # with erf, or with tanh
 
     def __call__(self, x):
-        return nn.gelu_approx(self.proj(x))
+        return self.activation(self.proj(x))
 
 
 class FeedForward(nn.Module):
-    def __init__(self, width):
+    def __init__(self, width, mistake):
         super().__init__()
-        self.net = [Gelu(width, 4 * width), nn.Identity(), nn.Linear(4 * width, width)]
+        self.net = [Gelu(width, 4 * width, mistake), nn.Identity(), nn.Linear(4 * width, width)]
 
     def __call__(self, x):
         return self.net[2](self.net[0](x))
@@ -67,9 +68,8 @@ class Attention(nn.Module):
         for name in ("to_q", "to_k", "to_v", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out"):
             setattr(self, name, nn.Linear(whole, whole))
         self.to_out = [nn.Linear(whole, whole)]
-        eps = 1e-5 if mistake == "eps" else 1e-6  # nn.RMSNorm's own default is 1e-5
         for name in ("norm_q", "norm_k", "norm_added_q", "norm_added_k"):
-            setattr(self, name, nn.RMSNorm(self.width, eps=eps))
+            setattr(self, name, nn.RMSNorm(self.width, eps=1e-6))
 
     def __call__(self, image, text, tables):
         def apart(x):
@@ -105,7 +105,7 @@ class Block(nn.Module):
         self.img_mod = [nn.Identity(), nn.Linear(width, 6 * width)]
         self.txt_mod = [nn.Identity(), nn.Linear(width, 6 * width)]
         self.attn = Attention(config, mistake)
-        self.img_mlp, self.txt_mlp = FeedForward(width), FeedForward(width)
+        self.img_mlp, self.txt_mlp = FeedForward(width, mistake), FeedForward(width, mistake)
 
     def __call__(self, image, text, time, tables):
         def six(modulation):  # shift, scale, gate for attention, then for the feed-forward
