@@ -8,7 +8,7 @@ foreach(line IN LISTS layer_lines)
   string(STRIP "${CMAKE_MATCH_2}" may_include)
   string(REPLACE " " ";" may_include "${may_include}")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${layer}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/src/cli/main\\.cpp$|/src/backend/cuda/leaf/")  # the leaf: cmake/cuda.cmake
+  list(FILTER sources EXCLUDE REGEX "/src/cli/main\\.cpp$|/src/backend/(cuda|mlx)/leaf/")  # the leaves: cmake/cuda.cmake, cmake/mlx.cmake
   set(scope PUBLIC)
   if(sources)
     add_library(lockstep_${layer} STATIC ${sources})

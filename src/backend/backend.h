@@ -81,7 +81,7 @@ class Backend {
   virtual void torch_cuda_normals(uint64_t seed, Tensor& out);
 };
 
-// "reference", "cpu", "cuda" or "cuda:N". threads, for "cpu", 0: all the machine offers to this process.
+// "reference", "cpu", "cuda", "cuda:N" or "mlx". threads, for "cpu", 0: all the machine offers to this process.
 std::unique_ptr<Backend> make_backend(std::string_view name, int threads = 0);
 
 }  // namespace lockstep

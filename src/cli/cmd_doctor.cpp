@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "backend/cuda/report.h"
+#include "backend/mlx/report.h"
 #include "base/number_text.h"
 #include "base/text.h"
 #include "cli/app.h"
@@ -30,6 +31,12 @@ std::string cuda_text(const CudaReport& cuda) {
   return text;
 }
 
+std::string mlx_text(const MlxReport& mlx) {
+  if (!mlx.usable) return "not usable: " + mlx.why;
+  return mlx.version +
+         (mlx.gpu ? " on " + mlx.device + ", " + text_from_bytes(mlx.total_bytes) : ", its CPU form (slow: for tests)");
+}
+
 void print_text(const App& app) {
   const Terminal terminal(app.global);
   const auto line = [&](const std::string& name, const std::string& value) {
@@ -50,6 +57,7 @@ void print_text(const App& app) {
   line("memory",
        fmt::format("{}, {} available", text_from_bytes(memory.total_bytes), text_from_bytes(memory.available_bytes)));
   line("CUDA", cuda_text(cuda_report()));
+  line("MLX", mlx_text(mlx_report()));
   line("python", python.path.empty() ? "not found: recording Python programs needs one"
                                      : python.version + " (" + python.path + ")");
   for (const auto& [name, version] : library_versions()) line(name, version);
@@ -65,6 +73,7 @@ Json doctor_json() {
   for (const auto& [name, there] : cpu.features) features[name] = there;
   for (const auto& [name, version] : library_versions()) libraries[name] = version;
   const CudaReport cuda = cuda_report();
+  const MlxReport mlx = mlx_report();
   Json devices = Json::array();
   for (const CudaDeviceReport& device : cuda.devices)
     devices.push_back({{"name", device.name},
@@ -89,6 +98,14 @@ Json doctor_json() {
             {"cublaslt", cuda.cublaslt},
             {"cudnn", cuda.cudnn},
             {"devices", devices}}},
+          {"mlx",
+           {{"usable", mlx.usable},
+            {"why", mlx.why},
+            {"version", mlx.version},
+            {"device", mlx.device},
+            {"gpu", mlx.gpu},
+            {"total_bytes", mlx.total_bytes},
+            {"leaf", mlx.leaf}}},
           {"python", python.path.empty() ? Json() : Json{{"path", python.path}, {"version", python.version}}},
           {"libraries", libraries}};
 }

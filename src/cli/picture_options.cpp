@@ -150,7 +150,7 @@ void add_picture_options(CLI::App& cli, const PictureCommand& command, PictureOp
   cli.add_option("--latents", options.latents, "start from saved noise (.npy or .safetensors)");
   cli.add_option(
       "--device", options.device,
-      "auto (a GPU if there is one, else the CPU), cpu, cuda, cuda:N or reference; weights that do not fit a "
+      "auto (a GPU if there is one, else the CPU), cpu, cuda, cuda:N, mlx or reference; weights that do not fit a "
       "GPU's memory are streamed to it");
   cli.add_option("--dtype", options.dtype, "f32 or bf16");
   cli.add_option("--quantize", options.quantize,

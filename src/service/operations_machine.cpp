@@ -32,7 +32,7 @@ std::vector<Operation> machine_operations() {
   return {{.name = "doctor",
            .help = "what this machine offers: CPU features, memory, libraries, versions",
            .arguments = {},
-           .result = "version:string compiler:string cpu:object memory:object cuda:object python:any libraries:object",
+           .result = "version:string compiler:string cpu:object memory:object cuda:object mlx:object python:any libraries:object",
            .reads = true,
            .slow = true,
            .examples = {"lockstep doctor"},

@@ -137,7 +137,7 @@ std::vector<Argument> create_arguments() {
       {.name = "quantize",
        .help = "bits of the transformer's weights, or fp8",
        .choices = {"2", "3", "4", "6", "8", "fp8"}},
-      {.name = "device", .help = "auto (the server's own), cpu, reference, cuda or cuda:N"},
+      {.name = "device", .help = "auto (the server's own), cpu, reference, cuda, cuda:N or mlx"},
       {.name = "vae_tiling", .type = kBool, .help = "encode and decode in tiles"},
       {.name = "max_prompt_tokens", .type = kInteger, .help = "longer prompts are cut", .least = 1, .most = 1024},
       {.name = "resolution", .type = kInteger, .help = "edit: side of the working area", .least = 32, .most = 4096},

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "backend/cuda/report.h"
+#include "backend/mlx/report.h"
 #include "base/base64.h"
 #include "base/escape.h"
 #include "io/image.h"
@@ -186,6 +187,10 @@ std::string device_from(FieldReader& reader) {
     const std::string name = fmt::format("cuda:{}", i);
     if (device == name || (device == "cuda" && i == 0)) return name;
     all += ", " + name;
+  }
+  if (mlx_report().usable) {
+    if (device == "mlx") return device;
+    all += ", mlx";
   }
   refuse_parameter("device", "this machine has no such device", {.expected = all, .got = device.substr(0, 40)});
 }

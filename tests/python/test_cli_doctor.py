@@ -24,6 +24,17 @@ def test_doctor_agrees_with_the_system():
     assert facts["libraries"]["oneDNN"].split(".")[0] in run("doctor").stdout
 
 
+def test_doctor_says_what_mlx_it_found_or_why_not(tmp_path, monkeypatch):
+    mlx = run_json("doctor")[1]["mlx"]
+    assert mlx["version"][0].isdigit() if mlx["usable"] else mlx["why"]
+    monkeypatch.setenv("LOCKSTEP_MLX_LEAF", str(tmp_path / "none.so"))
+    mlx = run_json("doctor")[1]["mlx"]
+    assert not mlx["usable"] and "none.so" in mlx["why"]
+    assert f"MLX             not usable: {mlx['why']}" in run("doctor").stdout
+    refused = run("generate", "--prompt", "x", "--device", "mlx", "--steps", 2, "--output", "x.png", cwd=tmp_path)
+    assert refused.returncode == 3 and "none.so" in refused.stderr and "--device cpu" in refused.stderr
+
+
 def every_command():
     """All commands, found by walking the help."""
     waiting, found = [[]], []

@@ -122,7 +122,7 @@ def test_sizes_are_floored_to_16_and_said(tmp_path):
         (["--steps", "1"], 2, ["2 steps or more"]),
         (["--width", "8"], 2, ["16 to 16384"]),
         (["--dtype", "int4"], 2, ["f32 or bf16"]),
-        (["--device", "tpu"], 2, ["cpu, cuda, cuda:N or reference"]),
+        (["--device", "tpu"], 2, ["cpu, cuda, cuda:N, mlx or reference"]),
         (["--noise", "torch-cuda", "--device", "cpu"], 2, ["--device cuda", "--noise torch"]),
         (["--threads", "-3"], 2, ["threads"]),
         (["--output", "x.bmp"], 2, [".png"]),

@@ -137,6 +137,14 @@ mapfile -t programs < <(programs_in build 'test_*')
 run_programs unit "${programs[@]}"
 stop_if_red "unit tests"
 
+heading "kernels on MLX"
+if [ -e build/bin/liblockstep_mlx.so ] || [ -e build/bin/liblockstep_mlx.dylib ]; then
+  LOCKSTEP_TEST_BACKEND=mlx run_programs mlx build/bin/test_backend
+else
+  sed -n 's/^-- skipped: the MLX part/   skipped: the MLX part/p' "$LOGS/build-release.log"
+fi
+stop_if_red "kernels on MLX"
+
 heading "the same under AddressSanitizer and UndefinedBehaviorSanitizer"
 cmake --preset asan >"$LOGS/configure-asan.log" 2>&1
 mapfile -t targets < <(test_targets build-asan)

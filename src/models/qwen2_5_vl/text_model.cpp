@@ -171,6 +171,7 @@ Tensor TextModel::forward(const Input& input, const Ctx& component) const {
     check_interrupt("generate");
     const int index = static_cast<int>(i);
     x = layers_[i].forward(x, rope, input.cache, index, ctx.at("layers", index));
+    ctx.backend().flush();
   }
   if (input.cache) input.cache->length += x.dim(1);
   return norm_.forward(x, ctx / "norm");  // [1, S, D]

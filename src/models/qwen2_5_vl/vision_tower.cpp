@@ -100,6 +100,7 @@ Tensor VisionTower::forward(const Tensor& patches, std::span<const PatchGrid> gr
                                  static_cast<int64_t>(i)) != config_.full_attention.end();
     x = blocks_[i].forward(x, rope, whole ? plan.picture_ends : plan.window_ends,
                            ctx.at("blocks", static_cast<int>(i)));
+    backend.flush();
   }
   const Ctx merger = ctx / "merger";
   const Tensor normed = merger_norm_.forward(x, merger / "ln_q").reshape({groups, merged * config_.width});

@@ -151,6 +151,7 @@ Tensor QwenImageTransformer::forward(const Input& input, const Ctx& ctx) const {
     };
     x = blocks_[static_cast<size_t>(i)].forward(x, {temb, ahead(0), ahead(1)}, targets, rope,
                                                 mask.defined() ? &mask : nullptr, ctx.at("transformer_blocks", i));
+    backend.flush();
   }
   const int64_t batch = x.img.dim(0);
   const Tensor out_mod =  // [B, 2D]: scale first here

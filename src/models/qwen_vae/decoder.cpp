@@ -41,6 +41,7 @@ Tensor VaeDecoder::forward(const Tensor& z, const Ctx& ctx) const {
     for (size_t r = 0; r < levels_[i].resnets.size(); ++r) {
       check_interrupt("generate");
       x = levels_[i].resnets[r].forward(x, block.at("resnets", static_cast<int>(r)));
+      ctx.backend().flush();
     }
     if (levels_[i].upsampler.defined()) {
       const Ctx upsampler = block.at("upsamplers", 0);
