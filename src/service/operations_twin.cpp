@@ -59,6 +59,12 @@ void set_gate(Session& session, const Json& wanted) {
   if (session.live()) session.ask("gate", wanted, kAnswerSecs);
 }
 
+// Both are told how to go on, and that it is the same turn: what one has said in an earlier one is for nobody.
+void set_gates(const Sides& sides, Json wanted) {
+  wanted["turn"] = static_cast<int64_t>(now_secs() * 1e6);
+  for (Session* one : {sides.reference.get(), sides.candidate.get()}) set_gate(*one, wanted);
+}
+
 // What was compared so far; of a candidate that has ended, what it said last.
 Json comparison_of(const Sides& sides) {
   if (sides.candidate->live())
@@ -188,14 +194,14 @@ Json go_on_together(Service& service, const Json& arguments, CallControl& contro
   const bool until = arguments["until_divergence"].get<bool>();
   const std::string at = text_argument(arguments, "at");
   const std::string mode = until ? "divergence" : !at.empty() ? "meet" : "off";
-  for (Session* one : {sides.reference.get(), sides.candidate.get()}) set_gate(*one, {{"mode", mode}, {"place", at}});
+  set_gates(sides, {{"mode", mode}, {"place", at}});
   return resume_both(sides, "continue", arguments["max_wait"].get<double>(), control);
 }
 
 Json next_together(Service& service, const Json& arguments, CallControl& control) {
   const Sides sides = sides_of(service, arguments);
   const bool call = arguments["call"].get<bool>();
-  for (Session* one : {sides.reference.get(), sides.candidate.get()}) set_gate(*one, {{"mode", call ? "next" : "off"}});
+  set_gates(sides, {{"mode", call ? "next" : "off"}});
   return resume_both(sides, call ? "continue" : "next", arguments["max_wait"].get<double>(), control);
 }
 
@@ -205,7 +211,7 @@ Json substitute(Service& service, const Json& arguments, CallControl& control) {
   if (arguments.contains("name")) wanted = {{"substitute", arguments["name"]}};
   sides.candidate->ask("gate", wanted, kAnswerSecs);
   if (!arguments["run"].get<bool>()) return both(sides);
-  for (Session* one : {sides.reference.get(), sides.candidate.get()}) set_gate(*one, {{"mode", "divergence"}});
+  set_gates(sides, {{"mode", "divergence"}});
   return resume_both(sides, "continue", arguments["max_wait"].get<double>(), control);
 }
 
