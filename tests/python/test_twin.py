@@ -136,6 +136,21 @@ def test_a_side_that_ends_lets_the_other_go_on(home):
         home.debug("twin", "status", "--twin", "nobody")
 
 
+@pytest.mark.parametrize("side", ["reference", "candidate"])
+def test_a_breakpoint_of_one_side_holds_the_other_and_both_go_on(home, side):
+    """What the held side had said before was taken for an answer later, and a KeyError came up in the program."""
+    twin(home, WRONG)
+    line = next(n for n, text in enumerate(WRONG.splitlines(), 1) if "return x + h" in text)
+    home.debug("break", f"{side}.py:{line}", "--hits", "2", "--session", f"candidate-{side}")
+    held = together(home, "continue", "--until-divergence")
+    other = "candidate" if side == "reference" else "reference"
+    assert held[side]["stop"]["reason"] == "breakpoint" and "the other side stands" in held[other]["stop"]["description"]
+    home.debug("clear", "--session", f"candidate-{side}")
+    found = together(home, "continue", "--until-divergence")
+    assert all("blocks.2.lin, call 0" in text for text in stops(found)), stops(found)
+    assert found["comparison"]["compared"] == 8 and found["comparison"]["passed"] == 0
+
+
 def test_a_port_to_mlx_is_held_to_torch(home):
     pytest.importorskip("mlx.core")
     pytest.importorskip("numpy")
