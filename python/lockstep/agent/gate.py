@@ -232,12 +232,13 @@ class Gate:
         self.compared += 1
         if error is not None and error["relative"] == error["relative"]:
             self.worst = max(self.worst, error["relative"])
+        substituted = self._substitutes(own_name)
         found["stop"] = (
-            (found["beyond"] and self.mode == "divergence")
+            (found["beyond"] and self.mode == "divergence" and not substituted)  # that it parts there is known
             or self.mode == "next"
             or bool(self.place and names_module(self.place, name))
         )
-        if error is not None and (found["stop"] or self.replace_once or self._substitutes(own_name)):
+        if error is not None and (found["stop"] or self.replace_once or substituted):
             found["_reference"] = (bytes(data), message["shape"])  # the reference goes on and lays down others
         return found
 
