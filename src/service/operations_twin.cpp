@@ -194,7 +194,12 @@ Json go_on_together(Service& service, const Json& arguments, CallControl& contro
   const bool until = arguments["until_divergence"].get<bool>();
   const std::string at = text_argument(arguments, "at");
   const std::string mode = until ? "divergence" : !at.empty() ? "meet" : "off";
-  set_gates(sides, {{"mode", mode}, {"place", at}});
+  Json wanted{{"mode", mode}, {"place", at}};
+  if (arguments.contains("call")) {
+    if (at.empty()) fail(Code::kBadInput, "twin", "a call of which module?", {.hint = "at with call"});
+    wanted["call"] = arguments["call"];
+  }
+  set_gates(sides, wanted);
   return resume_both(sides, "continue", arguments["max_wait"].get<double>(), control);
 }
 
@@ -380,10 +385,17 @@ std::vector<Operation> twin_operations() {
                       .help = "stop both at the first module whose outputs part beyond the noise floor",
                       .standard = false},
                      {.name = "at", .help = "stop both at the next module or checkpoint of this name (a glob)"},
+                     {.name = "call",
+                      .type = kInteger,
+                      .help = "with at: only at its call of this number, from 0; a transformer's is the step",
+                      .least = 0,
+                      .most = 1e9,
+                      .value = "N"},
                      max_wait_argument(60)},
        .result = kTwinFields,
        .examples = {"lockstep debug twin continue --until-divergence",
-                    "lockstep debug twin continue --at 'blocks.7.attn'"},
+                    "lockstep debug twin continue --at 'blocks.7.attn'",
+                    "lockstep debug twin continue --at transformer --call 3"},
        .call = &go_on_together},
       {.name = "debug twin next",
        .help = "run both to the next line of their functions, or to the next module call of both",

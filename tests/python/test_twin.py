@@ -134,6 +134,8 @@ def test_equal_programs_end_together_and_places_are_the_same(home):
     at = together(home, "continue", "--at", "*.blocks.1.norm")
     assert all("blocks.1.norm, call 0: relative error 0" in text for text in stops(at))
     assert all("blocks.1.lin, call 0" in text for text in stops(together(home, "next", "--call")))
+    step = together(home, "continue", "--at", "*.blocks.1.norm", "--call", "1")
+    assert all("blocks.1.norm, call 1" in text for text in stops(step)), stops(step)
     done = together(home, "continue", "--until-divergence")
     assert [done[side]["end"]["exit_code"] for side in ("reference", "candidate")] == [0, 0]
     assert done["comparison"]["worst"] == 0 and done["comparison"]["passed"] == 0

@@ -26,6 +26,7 @@ class Gate:
         self.mode = "off"  # off, divergence, next, meet
         self.hold = False  # to stand where it waits for the other side
         self.place = None  # glob: stop at the next place of this name
+        self.call = None  # only at this call of it, from 0
         self.compared = self.passed = 0
         self.worst = 0.0
         self.substituted = []  # globs of names whose values are the reference's from now on
@@ -70,7 +71,7 @@ class Gate:
         import _thread
 
         framework = tensors.framework_of(value)
-        if self.mode == "off" or not likeness.has_values(value, framework):
+        if not likeness.has_values(value, framework):
             return value
         ident = _thread.get_ident()
         if self._thread is None:
@@ -236,7 +237,7 @@ class Gate:
         found["stop"] = (
             (found["beyond"] and self.mode == "divergence" and not substituted)  # that it parts there is known
             or self.mode == "next"
-            or bool(self.place and names_module(self.place, name))
+            or bool(self.place and names_module(self.place, name) and self.call in (None, hit))
         )
         if error is not None and (found["stop"] or self.replace_once or substituted):
             found["_reference"] = (bytes(data), message["shape"])  # the reference goes on and lays down others

@@ -289,6 +289,7 @@ def gate(agent, args):
         one.hold = True
     elif mode is not None:
         one.mode, one.place, one.hold = mode, place or None, False
+        one.call = integer(args, "call", 0, 0, 1 << 31) if "call" in args else None
         one.turn = integer(args, "turn", one.turn, 0, 1 << 62)
     if name:
         one.substituted.append(name)
