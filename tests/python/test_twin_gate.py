@@ -83,6 +83,7 @@ def test_both_stop_at_the_first_place_that_parts(meeting):
     for side in (reference, candidate):
         assert [stop[:3] for stop in side.stops] == [("divergence", "Model.b", 0)]
     assert candidate.gate.last["relative"] == pytest.approx(0.005, rel=1e-3)
+    assert candidate.gate.last == reference.gate.last
     assert "relative error 0.005" in candidate.stops[0][3]
     assert np.array_equal(candidate.stops[0][4]["_reference"], np.float32(X) * 2)
 

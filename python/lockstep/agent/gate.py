@@ -151,7 +151,7 @@ class Gate:
         if self.reference:
             if not laid:
                 self._send_values(turn, value, framework, about)
-            verdict, _ = wire.take(self, turn)
+            verdict = wire.take(self, turn)[0]["verdict"]
             self.compared += 1
             self._parted = not verdict["identical"]
             return verdict
@@ -160,7 +160,8 @@ class Gate:
             data = self._shelf.look(4 * _count(message["shape"]))
         found = self._judge(own_name, name, hit, value, framework, module, message, data)
         self._parted = not found["identical"]
-        wire.send(self, turn, {key: item for key, item in found.items() if not key.startswith("_")})
+        verdict = {key: item for key, item in found.items() if not key.startswith("_")}
+        wire.send(self, turn, {"verdict": verdict})
         return found
 
     def _passes(self, turn, there, value, framework):
