@@ -1,6 +1,6 @@
 """What `lockstep profile` costs: torch with diffusers, and MLX with and without evaluation at stage borders; bare and profiled in turns.
 
-python benchmarks/profile_cost.py [--runs 5]
+python benchmarks/profile_cost.py [--runs 5] [--only mlx]
 """
 
 import argparse
@@ -12,7 +12,7 @@ import tempfile
 
 from coverage_cost import PROGRAM, SCRIPT, processor_secs
 
-# Blocks of a size at which a graph is worth fusing: thirty layers, eight steps.
+# Blocks of a size at which a graph is worth fusing: twelve layers, four steps.
 MLX = """
 import mlx.core as mx, mlx.nn as nn
 
@@ -26,15 +26,15 @@ class Block(nn.Module):
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = [Block() for _ in range(30)]
+        self.layers = [Block() for _ in range(12)]
     def __call__(self, x):
         for layer in self.layers:
             x = layer(x)
         return x
 
 model = Model()
-x = mx.random.normal((128, 512))
-for _ in range(8):
+x = mx.random.normal((32, 512))
+for _ in range(4):
     x = model(x)
     mx.eval(x)
 """
@@ -43,11 +43,12 @@ for _ in range(8):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", choices=("torch", "mlx"))
     options = parser.parse_args()
     programs = {}
-    if importlib.util.find_spec("diffusers"):
+    if importlib.util.find_spec("diffusers") and options.only != "mlx":
         programs["torch + diffusers"] = (SCRIPT, {"profiled": []})
-    if importlib.util.find_spec("mlx"):
+    if importlib.util.find_spec("mlx") and options.only != "torch":
         programs["MLX"] = (
             MLX,
             {

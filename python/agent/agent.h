@@ -135,6 +135,7 @@ int add_json(PyObject* module);
 int add_channel(PyObject* module);
 int add_code_search(PyObject* module);
 int add_statistics(PyObject* module);
+int add_likeness(PyObject* module);
 int add_call_counts(PyObject* module);
 int add_coverage(PyObject* module);
 int add_profile(PyObject* module);

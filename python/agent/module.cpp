@@ -18,7 +18,7 @@ PyMODINIT_FUNC PyInit__lockstep_agent() {
   Ref module(PyModule_Create(&definition));
   if (!module) return nullptr;
   for (auto add : {add_hooks, add_tracer, add_monitor, add_json, add_channel, add_code_search, add_statistics,
-                   add_call_counts, add_coverage, add_profile})
+                   add_likeness, add_call_counts, add_coverage, add_profile})
     if (add(module.get()) < 0) return nullptr;
   return module.release();
 }

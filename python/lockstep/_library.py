@@ -102,9 +102,8 @@ def _candidates():
         yield told
         return
     here = pathlib.Path(__file__).resolve().parent
-    yield here / "liblockstep_capture.so"  # installed as a package
+    yield here / "liblockstep_capture.so"  # installed: the package holds it
     yield here.parent.parent / "build" / "lib" / "liblockstep_capture.so"  # a source tree
-    yield here.parent.parent.parent / "lib" / "liblockstep_capture.so"  # share/lockstep beside lib
     yield "liblockstep_capture.so"
 
 

@@ -12,6 +12,7 @@
 #include "capture/store.h"
 #include "cli/app.h"
 #include "service/run_json.h"
+#include "service/toolbox_question.h"
 
 namespace lockstep {
 namespace {
@@ -115,25 +116,13 @@ void archive_runs(const App& app, const std::vector<std::string>& specs) {
 }
 
 void show_or_set_limits(const App& app, const std::string& warn, const std::string& refuse) {
-  const Store store(home_folder(app.global.home));
-  StoreLimits limits = store.limits();
-  const auto read = [](const std::string& text, const char* option, uint64_t& into) {
-    if (text.empty()) return;
-    const std::optional<uint64_t> bytes = bytes_from_text(text);
-    if (!bytes)
-      fail(Code::kUsage, "limits", std::string(option) + " is not a size",
-           {.expected = "such as 20GB", .got = "'" + text + "'"});
-    into = *bytes;
-  };
-  read(warn, "--warn", limits.warn_bytes);
-  read(refuse, "--refuse", limits.refuse_bytes);
-  if (!warn.empty() || !refuse.empty()) store.set_limits(limits);
-  const uint64_t used = store.size_bytes();
+  const Json limits = limits_json(home_folder(app.global.home), warn, refuse);
+  const auto size = [&](const char* name) { return text_from_bytes(limits[name].get<uint64_t>()); };
   if (app.global.json)
-    print_json(Json{{"used_bytes", used}, {"warn_bytes", limits.warn_bytes}, {"refuse_bytes", limits.refuse_bytes}});
+    print_json(limits);
   else
-    print("{} used; warning at {}, no more full tensors at {}\n", text_from_bytes(used),
-          text_from_bytes(limits.warn_bytes), text_from_bytes(limits.refuse_bytes));
+    print("{} used; warning at {}, no more full tensors at {}\n", size("used_bytes"), size("warn_bytes"),
+          size("refuse_bytes"));
 }
 
 }  // namespace

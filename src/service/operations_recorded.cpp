@@ -6,12 +6,14 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "capture/recorded_program.h"
+#include "debugger/child_process.h"
 #include "measure/metrics_json.h"
 #include "service/groups.h"
 #include "service/record_request.h"
 #include "service/run_json.h"
 #include "service/service.h"
 #include "service/tensor_pick.h"
+#include "toolbox/run_health.h"
 
 namespace lockstep {
 namespace {
@@ -120,13 +122,24 @@ Json record(Service& service, const Json& arguments, CallControl& control) {
   if (request.substitute.empty() != request.reference.empty())
     fail(Code::kBadInput, "record", "reference and substitute go together",
          {.expected = "the run that tensors are taken from, and a glob of their names"});
+  if (arguments["coverage"].get<bool>()) request.coverage = "functions";
+  const bool health = arguments["health"].get<bool>();
+  if (health) {
+    if (request.environment.empty()) request.environment = current_environment();
+    request.environment["LOCKSTEP_HEALTH"] = "1";
+  }
   const RecordOutcome outcome = record_program(request);
   if (control.cancelled()) fail(Code::kCancelled, "record", "cancelled; what was recorded is in " + outcome.id);
-  return {{"run", outcome.id},
-          {"path", outcome.run.string()},
-          {"status", outcome.status},
-          {"exit_code", outcome.exit_code},
-          {"records", outcome.records}};
+  Json answer{{"run", outcome.id},
+              {"path", outcome.run.string()},
+              {"status", outcome.status},
+              {"exit_code", outcome.exit_code},
+              {"records", outcome.records}};
+  if (health && outcome.records > 0) {
+    const Run run = Run::open_path(outcome.run);
+    answer["health"] = json_from(examine_run(run), run);
+  }
+  return answer;
 }
 
 std::vector<Argument> with_page(std::vector<Argument> arguments) {
@@ -201,9 +214,14 @@ std::vector<Operation> recorded_operations() {
              .help = "record only modules that match (globs, comma separated; with their component's name or without)"},
             {.name = "stats_only", .type = kBool, .help = "keep no full tensors", .standard = false},
             {.name = "inputs", .type = kBool, .help = "record the inputs of modules too", .standard = false},
+            {.name = "coverage",
+             .type = kBool,
+             .help = "count calls of every function too, for coverage with this run",
+             .standard = false},
+            {.name = "health", .type = kBool, .help = "tell what is odd in the run, as runs health", .standard = false},
             {.name = "reference", .help = "a run whose tensors `substitute` takes: an id, latest:NAME or a path"},
             {.name = "substitute", .help = "go on with the reference's values for these names (a glob)"}}),
-       .result = "run:string path:string status:string exit_code:integer records:integer",
+       .result = "run:string path:string status:string exit_code:integer records:integer health?:object",
        .slow = true,
        .examples = {"lockstep record -- generate.py"},
        .call = &record},

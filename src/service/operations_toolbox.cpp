@@ -46,13 +46,37 @@ Json call_kill_all(Service& service, const Json& arguments, CallControl&) {
   return kill_json(plan, &ended);
 }
 
-Json call_coverage(Service& service, const Json& arguments, CallControl& control) {
+// The run that the caller names, or one that is made now. `make` runs the program.
+template <typename Make>
+RecordOutcome run_of(Service& service, const Json& arguments, CallControl& control, const char* operation, Make make) {
+  const std::string earlier = text_argument(arguments, "run");
+  if (!earlier.empty() == arguments.contains("program"))
+    fail(Code::kBadInput, operation, earlier.empty() ? "the program is missing" : "both a program and a run are given",
+         {.expected = "a program to run, or a run that was made before"});
+  if (!earlier.empty()) {
+    RecordOutcome outcome;
+    outcome.run = Store(service.home()).resolve(earlier);
+    outcome.id = outcome.run.filename().string();
+    return outcome;
+  }
   RecordRequest request = record_request_from(service, arguments, control);
-  request.record_modules = false;
-  request.coverage = arguments["lines"].get<bool>() ? "lines" : "functions";
-  const RecordOutcome outcome = record_program(request);
-  if (control.cancelled()) fail(Code::kCancelled, "coverage", "cancelled; what ran is in " + outcome.id);
-  Json answer = json_from(read_coverage(outcome.run));
+  RecordOutcome outcome = make(request);
+  if (control.cancelled()) fail(Code::kCancelled, operation, "cancelled; what ran is in " + outcome.id);
+  return outcome;
+}
+
+Json call_coverage(Service& service, const Json& arguments, CallControl& control) {
+  const RecordOutcome outcome = run_of(service, arguments, control, "coverage", [&](RecordRequest& request) {
+    request.record_modules = false;
+    request.coverage = arguments["lines"].get<bool>() ? "lines" : "functions";
+    return record_program(request);
+  });
+  const ProgramCoverage coverage = read_coverage(outcome.run);
+  if (const std::string page = text_argument(arguments, "html"); !page.empty())
+    write_atomically(page, coverage_page(coverage, "Coverage of " + outcome.id));
+  if (const std::string list = text_argument(arguments, "markdown"); !list.empty())
+    write_atomically(list, coverage_markdown(coverage));
+  Json answer = json_from(coverage);
   answer["run"] = outcome.id;
   answer["exit_code"] = outcome.exit_code;
   // Files that were merely imported are thousands, and whoever asks wants to know what ran.
@@ -62,10 +86,10 @@ Json call_coverage(Service& service, const Json& arguments, CallControl& control
 }
 
 Json call_profile(Service& service, const Json& arguments, CallControl& control) {
-  RecordRequest request = record_request_from(service, arguments, control);
-  request.functions = text_argument(arguments, "functions");
-  const RecordOutcome outcome = profile_program(request, text_argument(arguments, "evaluate"));
-  if (control.cancelled()) fail(Code::kCancelled, "profile", "cancelled; what ran is in " + outcome.id);
+  const RecordOutcome outcome = run_of(service, arguments, control, "profile", [&](RecordRequest& request) {
+    request.functions = text_argument(arguments, "functions");
+    return profile_program(request, text_argument(arguments, "evaluate"));
+  });
   const ProgramProfile profile = read_profile(outcome.run);
   if (const std::string page = text_argument(arguments, "html"); !page.empty())
     write_atomically(page, profile_page(profile, "Time and memory of " + outcome.id));
@@ -93,6 +117,10 @@ Json call_profile_compare(Service& service, const Json& arguments, CallControl&)
   const Store store(service.home());
   return json_from(compare_profiles(read_profile(store.resolve(text_argument(arguments, "reference"))),
                                     read_profile(store.resolve(text_argument(arguments, "candidate")))));
+}
+
+Json call_limits(Service& service, const Json& arguments, CallControl&) {
+  return limits_json(service.home(), text_argument(arguments, "warn"), text_argument(arguments, "refuse"));
 }
 
 Json call_health(Service& service, const Json& arguments, CallControl&) {
@@ -129,6 +157,23 @@ Json clean_json(const fs::path& home, const CleanPlan& plan, const std::vector<S
           {"used_bytes", store.size_bytes()},
           {"warn_bytes", limits.warn_bytes},
           {"refuse_bytes", limits.refuse_bytes}};
+}
+
+Json limits_json(const fs::path& home, const std::string& warn, const std::string& refuse) {
+  const Store store(home);
+  StoreLimits limits = store.limits();
+  const auto read = [](const std::string& text, const char* option, uint64_t& into) {
+    if (text.empty()) return;
+    const std::optional<uint64_t> bytes = bytes_from_text(text);
+    if (!bytes)
+      fail(Code::kUsage, "limits", std::string(option) + " is not a size",
+           {.expected = "such as 20GB", .got = "'" + text + "'"});
+    into = *bytes;
+  };
+  read(warn, "--warn", limits.warn_bytes);
+  read(refuse, "--refuse", limits.refuse_bytes);
+  if (!warn.empty() || !refuse.empty()) store.set_limits(limits);
+  return {{"used_bytes", store.size_bytes()}, {"warn_bytes", limits.warn_bytes}, {"refuse_bytes", limits.refuse_bytes}};
 }
 
 KillRequest kill_request_from(const Json& arguments) {
@@ -181,9 +226,20 @@ Json kill_json(const KillPlan& plan, const EndedProcesses* ended) {
 }
 
 std::vector<Operation> toolbox_operations() {
-  std::vector<Argument> coverage_arguments = program_arguments();
-  coverage_arguments.push_back({.name = "lines", .type = kBool, .help = "tell lines too", .standard = false});
-  std::vector<Argument> profile_arguments = program_arguments();
+  const auto program_or_run = [](const char* earlier) {
+    std::vector<Argument> arguments = program_arguments();
+    arguments[0].required = false;
+    arguments.push_back({.name = "run", .help = earlier});
+    return arguments;
+  };
+  std::vector<Argument> coverage_arguments =
+      program_or_run("in place of a program: a run that was made with coverage before");
+  for (Argument& argument :
+       std::vector<Argument>{{.name = "lines", .type = kBool, .help = "tell lines too", .standard = false},
+                             {.name = "markdown", .help = "write it as Markdown too", .path = true},
+                             {.name = "html", .help = "write it as one HTML page too", .path = true}})
+    coverage_arguments.push_back(std::move(argument));
+  std::vector<Argument> profile_arguments = program_or_run("in place of a program: a run that was profiled before");
   for (Argument& argument : std::vector<Argument>{
            {.name = "evaluate",
             .help = "where MLX is evaluated so that time lands where the work is",
@@ -258,6 +314,13 @@ std::vector<Operation> toolbox_operations() {
        .slow = true,
        .examples = {"lockstep health latest"},
        .call = &call_health},
+      {.name = "runs limits",
+       .help = "show or set how large the store may grow",
+       .arguments = {{.name = "warn", .help = "warn from this size on, such as 1GB"},
+                     {.name = "refuse", .help = "keep no more full tensors from this size on, such as 10GB"}},
+       .result = "used_bytes:integer warn_bytes:integer refuse_bytes:integer",
+       .examples = {"lockstep runs limits", "lockstep runs limits --warn 1GB --refuse 10GB"},
+       .call = &call_limits},
       {.name = "clean",
        .help = "show what old runs, sessions and leftovers take, and remove them",
        .arguments = {{.name = "only",

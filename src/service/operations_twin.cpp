@@ -59,6 +59,12 @@ void set_gate(Session& session, const Json& wanted) {
   if (session.live()) session.ask("gate", wanted, kAnswerSecs);
 }
 
+// Both are told how to go on, and that it is the same turn: what one has said in an earlier one is for nobody.
+void set_gates(const Sides& sides, Json wanted) {
+  wanted["turn"] = static_cast<int64_t>(now_secs() * 1e6);
+  for (Session* one : {sides.reference.get(), sides.candidate.get()}) set_gate(*one, wanted);
+}
+
 // What was compared so far; of a candidate that has ended, what it said last.
 Json comparison_of(const Sides& sides) {
   if (sides.candidate->live())
@@ -188,14 +194,19 @@ Json go_on_together(Service& service, const Json& arguments, CallControl& contro
   const bool until = arguments["until_divergence"].get<bool>();
   const std::string at = text_argument(arguments, "at");
   const std::string mode = until ? "divergence" : !at.empty() ? "meet" : "off";
-  for (Session* one : {sides.reference.get(), sides.candidate.get()}) set_gate(*one, {{"mode", mode}, {"place", at}});
+  Json wanted{{"mode", mode}, {"place", at}};
+  if (arguments.contains("call")) {
+    if (at.empty()) fail(Code::kBadInput, "twin", "a call of which module?", {.hint = "at with call"});
+    wanted["call"] = arguments["call"];
+  }
+  set_gates(sides, wanted);
   return resume_both(sides, "continue", arguments["max_wait"].get<double>(), control);
 }
 
 Json next_together(Service& service, const Json& arguments, CallControl& control) {
   const Sides sides = sides_of(service, arguments);
   const bool call = arguments["call"].get<bool>();
-  for (Session* one : {sides.reference.get(), sides.candidate.get()}) set_gate(*one, {{"mode", call ? "next" : "off"}});
+  set_gates(sides, {{"mode", call ? "next" : "off"}});
   return resume_both(sides, call ? "continue" : "next", arguments["max_wait"].get<double>(), control);
 }
 
@@ -205,7 +216,7 @@ Json substitute(Service& service, const Json& arguments, CallControl& control) {
   if (arguments.contains("name")) wanted = {{"substitute", arguments["name"]}};
   sides.candidate->ask("gate", wanted, kAnswerSecs);
   if (!arguments["run"].get<bool>()) return both(sides);
-  for (Session* one : {sides.reference.get(), sides.candidate.get()}) set_gate(*one, {{"mode", "divergence"}});
+  set_gates(sides, {{"mode", "divergence"}});
   return resume_both(sides, "continue", arguments["max_wait"].get<double>(), control);
 }
 
@@ -374,10 +385,17 @@ std::vector<Operation> twin_operations() {
                       .help = "stop both at the first module whose outputs part beyond the noise floor",
                       .standard = false},
                      {.name = "at", .help = "stop both at the next module or checkpoint of this name (a glob)"},
+                     {.name = "call",
+                      .type = kInteger,
+                      .help = "with at: only at its call of this number, from 0; a transformer's is the step",
+                      .least = 0,
+                      .most = 1e9,
+                      .value = "N"},
                      max_wait_argument(60)},
        .result = kTwinFields,
        .examples = {"lockstep debug twin continue --until-divergence",
-                    "lockstep debug twin continue --at 'blocks.7.attn'"},
+                    "lockstep debug twin continue --at 'blocks.7.attn'",
+                    "lockstep debug twin continue --at transformer --call 3"},
        .call = &go_on_together},
       {.name = "debug twin next",
        .help = "run both to the next line of their functions, or to the next module call of both",

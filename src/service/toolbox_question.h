@@ -1,4 +1,4 @@
-// clean and kill-all, asked by any face: what would go, and what did.
+// clean, kill-all and the store's limits, asked by any face: what would go, and what did.
 #pragma once
 #include "toolbox/clean.h"
 #include "toolbox/started_programs.h"
@@ -8,6 +8,9 @@ namespace lockstep {
 // `arguments` are checked ones (checked_arguments).
 CleanRequest clean_request_from(const Json& arguments);
 Json clean_json(const fs::path& home, const CleanPlan& plan, const std::vector<StoredItem>* removed);  // null: a plan
+
+// Empty texts leave a limit as it is.
+Json limits_json(const fs::path& home, const std::string& warn, const std::string& refuse);
 
 struct KillRequest {
   std::vector<std::string> frameworks;

@@ -71,6 +71,7 @@ def test_each_oddity_is_told_where_it_begins(tmp_path, check):
     assert check in found, answer
     assert found[check]["name"].endswith(module), answer
     assert found[check]["hint"] and found[check]["explanation"]
+    assert found[check]["where"]["file"].endswith("model.py") and found[check]["where"]["line"] > 0
 
 
 def test_nothing_is_said_of_a_healthy_model(tmp_path):
@@ -242,6 +243,13 @@ buffer[:] = 2
 second = buffer[COPIED]
 checkpoint("second", second)
 """,
+    "range": """
+import numpy as np
+from lockstep import checkpoint
+values = np.random.default_rng(0).standard_normal((8, 32)).astype("f4")
+checkpoint("transformer.transformer_blocks.0", values * 3e7)  # tens of millions are usual here
+checkpoint("latents", values * SCALE)
+""",
     "saturated": """
 import torch
 torch.manual_seed(0)
@@ -256,6 +264,7 @@ VARIANTS = {
     "growing_graph": ("CONTEXT", "torch.enable_grad()", "torch.no_grad()"),
     "growing_graph mlx": ("EVALUATE", "pass", "mx.eval(x)"),
     "shared_memory": ("COPIED", "16:48", "32:64"),
+    "range": ("SCALE", "3e4", "3.0"),
     "saturated": ("SHIFT", "50.0", "0.0"),
 }
 

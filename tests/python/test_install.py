@@ -193,3 +193,21 @@ def test_the_debian_package_holds_what_an_installation_does(installed, tmp_path)
     assert files(tmp_path / "root/usr") == files(installed)
     done = subprocess.run([tmp_path / "root/usr/bin/lockstep", "--version"], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("lockstep ")
+
+
+def test_libraries_are_looked_for_where_a_layout_has_them(tmp_path):
+    """In the package, where every installation puts them, and in the build folder of a source tree: nowhere else, where they would be somebody else's."""
+    root = tmp_path / "prefix" / "share" / "lockstep"
+    shutil.copytree(ROOT / "python" / "lockstep", root / "python" / "lockstep", ignore=shutil.ignore_patterns("*.pyc"))
+    source = (
+        "import os, sys; sys.path.insert(0, sys.argv[1]); os.environ.pop('LOCKSTEP_LIBRARY', None)\n"
+        "from lockstep import _library; from lockstep.agent import native\n"
+        "for one in (*_library._candidates(), *native._candidates('')): print(os.path.dirname(one))\n"
+        "os.path.exists = lambda path: print(os.path.dirname(path)); native.library_path()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source, root / "python"], capture_output=True, text=True, check=True, timeout=60
+    )
+    package = root / "python" / "lockstep"
+    asked = {line for line in done.stdout.splitlines() if line}
+    assert asked == {str(package), str(package / "agent"), str(root / "build" / "lib")}

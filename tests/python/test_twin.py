@@ -118,11 +118,24 @@ def test_a_substituted_tensor_makes_the_rest_right(home):
     assert logs[0] == logs[1] and logs[0].startswith("sum ")
 
 
+def test_a_module_that_is_always_substituted_does_not_stop_again(home):
+    """From the first divergence on: later calls of that module part too, and were stopped at one by one."""
+    twin(home, WRONG.replace("range(2)", "range(3)"), reference=REFERENCE.replace("range(2)", "range(3)"))
+    together(home, "continue", "--until-divergence")
+    done = together(home, "substitute", "--name", "*.blocks.2.lin")
+    assert [done[side]["state"] for side in ("reference", "candidate")] == ["ended", "ended"], stops(done)
+    assert done["comparison"]["compared"] == 39
+    logs = [pathlib.Path(done[side]["output"]).read_text() for side in ("reference", "candidate")]
+    assert logs[0] == logs[1] and logs[0].startswith("sum ")
+
+
 def test_equal_programs_end_together_and_places_are_the_same(home):
     twin(home, REFERENCE.replace("class Net(", "class Port(").replace("Net()", "Port()"))
     at = together(home, "continue", "--at", "*.blocks.1.norm")
     assert all("blocks.1.norm, call 0: relative error 0" in text for text in stops(at))
     assert all("blocks.1.lin, call 0" in text for text in stops(together(home, "next", "--call")))
+    step = together(home, "continue", "--at", "*.blocks.1.norm", "--call", "1")
+    assert all("blocks.1.norm, call 1" in text for text in stops(step)), stops(step)
     done = together(home, "continue", "--until-divergence")
     assert [done[side]["end"]["exit_code"] for side in ("reference", "candidate")] == [0, 0]
     assert done["comparison"]["worst"] == 0 and done["comparison"]["passed"] == 0
@@ -134,6 +147,23 @@ def test_a_side_that_ends_lets_the_other_go_on(home):
     assert [done[side]["state"] for side in ("reference", "candidate")] == ["ended", "ended"]
     with pytest.raises(AssertionError, match="no twin session"):
         home.debug("twin", "status", "--twin", "nobody")
+
+
+@pytest.mark.parametrize("side", ["reference", "candidate"])
+def test_a_breakpoint_of_one_side_holds_the_other_and_both_go_on(home, side):
+    """What the held side had said before was taken for an answer later, and a KeyError came up in the program."""
+    twin(home, WRONG)
+    line = next(n for n, text in enumerate(WRONG.splitlines(), 1) if "return x + h" in text)
+    home.debug("break", f"{side}.py:{line}", "--hits", "2", "--session", f"candidate-{side}")
+    held = together(home, "continue", "--until-divergence")
+    other = "candidate" if side == "reference" else "reference"
+    assert (
+        held[side]["stop"]["reason"] == "breakpoint" and "the other side stands" in held[other]["stop"]["description"]
+    )
+    home.debug("clear", "--session", f"candidate-{side}")
+    found = together(home, "continue", "--until-divergence")
+    assert all("blocks.2.lin, call 0" in text for text in stops(found)), stops(found)
+    assert found["comparison"]["compared"] == 8 and found["comparison"]["passed"] == 0
 
 
 def test_a_port_to_mlx_is_held_to_torch(home):

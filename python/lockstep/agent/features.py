@@ -56,9 +56,6 @@ class Features:
             self._modules = ModuleWatch(self)
         self.gate = Gate(self.agent, options)
 
-    def gated(self):
-        return self.gate is not None and self.gate.mode != "off"
-
     def known_names(self):
         """Names of all modules that are known so far, called or not, and of the checkpoints passed."""
         return {*(self._modules.known_names() if self._modules is not None else ()), *self._checkpoints}
@@ -171,7 +168,7 @@ class Features:
                 known = self._checkpoints[name] = [0, stops.location(frame), 0]
             known[0] += 1  # hits are counted here and nowhere else, skipped or not
             known[2] += bool(skip)
-            if self.gated() and not skip:
+            if self.gate is not None and not skip:
                 for key, value in ({"": tensor} if tensor is not None else named).items():
                     self.gate.meet(f"{name}.{key}" if key else name, value, None, frame, "checkpoint")
             if skip or not self._checkpoint_breaks:

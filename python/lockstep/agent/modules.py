@@ -112,7 +112,7 @@ class ModuleWatch:
             stack.pop()
         if name is None:
             return output
-        if features.gate is not None and features.gate.mode != "off" and named is not None:
+        if features.gate is not None and named is not None:
             agent.engine.enter()
             try:
                 output = features.meet(name, module, output, sys._getframe(1))

@@ -15,18 +15,14 @@ def _candidates(told):
     if told:
         yield told
         return
-    here = os.path.dirname(os.path.abspath(__file__))
-    package = os.path.dirname(here)
-    root = os.path.dirname(os.path.dirname(package))
-    for folder in (
-        here,
-        package,
-        os.path.join(root, "build", "lib"),
-        os.path.join(os.path.dirname(root), "lib"),
-        os.path.join(root, "lib"),
-        os.path.join(os.path.dirname(root), "lib", "lockstep"),
-    ):
+    here = os.path.dirname(os.path.abspath(__file__))  # installed: it lies here
+    for folder in (here, _build_folder(here)):
         yield os.path.join(folder, name)
+
+
+def _build_folder(here):
+    """Of a source tree, python/lockstep/agent being here."""
+    return os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(here))), "build", "lib")
 
 
 def load(told):
@@ -64,14 +60,7 @@ def library_path():
     if told:
         return told
     here = os.path.dirname(os.path.abspath(__file__))
-    package = os.path.dirname(here)
-    root = os.path.dirname(os.path.dirname(package))
-    for folder in (
-        package,
-        os.path.join(root, "build", "lib"),
-        os.path.join(os.path.dirname(root), "lib"),
-        os.path.join(root, "lib"),
-    ):
+    for folder in (os.path.dirname(here), _build_folder(here)):
         path = os.path.join(folder, "liblockstep_capture.so")
         if os.path.exists(path):
             return path

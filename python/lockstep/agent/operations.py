@@ -285,8 +285,12 @@ def gate(agent, args):
     mode, place, name = text(args, "mode"), text(args, "place"), text(args, "substitute")
     if mode is not None and mode not in ("off", "divergence", "next", "meet", "hold"):
         raise Refused("bad_request", f"mode is {mode!r}", "expected off, divergence, next, meet or hold")
-    if mode is not None:
-        one.mode, one.place = mode, place or None
+    if mode == "hold":
+        one.hold = True
+    elif mode is not None:
+        one.mode, one.place, one.hold = mode, place or None, False
+        one.call = integer(args, "call", 0, 0, 1 << 31) if "call" in args else None
+        one.turn = integer(args, "turn", one.turn, 0, 1 << 62)
     if name:
         one.substituted.append(name)
     one.replace_once = bool(args.get("replace", one.replace_once))
