@@ -1,10 +1,12 @@
 """The page in the browser, on loopback: bytes, first view, selection to heat map, scrolling, reload, preview, and a report's size.
 
-./dev bench page            all rows
-./dev bench page --rounds 5
+./dev bench page                    all rows
+./dev bench page views --rounds 5   some of them: views, heat, scrolling, preview, report
 """
 
 import argparse
+import contextlib
+import http.server
 import json
 import os
 import pathlib
@@ -12,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 
 import numpy as np
 
@@ -100,30 +103,76 @@ PAINTED = """new Promise(done => {
 })"""
 
 
+EMPTY = b"""<!doctype html><title>empty</title><p id=ready>nothing
+<script>addEventListener("keydown", () => history.replaceState(null, "", "#answered"))</script>"""
+
+
+@contextlib.contextmanager
+def empty_page():
+    """What the browser itself takes: a page of one line, measured like the others."""
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            body = EMPTY if self.path == "/" else b""
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *words):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def interactive(started, address, ready, key, answered, look=None):
+    """In a browser that has never seen the page: milliseconds, and what `look` finds there."""
+    context = started.new_context(viewport={"width": 1280, "height": 860})
+    try:
+        page = context.new_page()
+        page.add_init_script(INTERACTIVE % json.dumps([ready, key, answered]))
+        with page.expect_console_message(lambda m: m.text.startswith("interactive ")) as told:
+            page.goto(address, wait_until="commit")
+        return float(told.value.text.split()[1]), look(page) if look else None
+    finally:
+        context.close()
+
+
+# What the page itself is: the values that it shows are beside it.
+SENT = "performance.getEntriesByType('resource').filter(r => r.name.includes('/web/')).reduce((a, r) => a + r.transferSize, performance.getEntriesByType('navigation')[0].transferSize)"
+ASKED = "performance.getEntriesByType('resource').map(r => r.name)"
+
+
 def first_view(started, home, base, rounds):
-    """Each time in a browser that has never seen the page."""
+    """All views by turns, so that what else the machine does meets all of them."""
     session = home.call_started(home.write("p.py", "x = 1\nprint(x)\n"))["id"]
-    sizes, outside = [], []
-    for words, route, ready, key, answered in VIEWS:
-        times = []
+    times, sizes, outside = {}, [], 0
+    with empty_page() as empty:
         for _ in range(rounds):
-            context = started.new_context(viewport={"width": 1280, "height": 860})
-            page = context.new_page()
-            page.on("request", lambda r: outside.append(r.url) if not r.url.startswith(base) else None)
-            page.add_init_script(INTERACTIVE % json.dumps([ready, key, answered]))
-            with page.expect_console_message(lambda m: m.text.startswith("interactive ")) as told:
-                page.goto(f"{base}/#token={home.token()}/{route.format(session=session)}", wait_until="commit")
-            times.append(float(told.value.text.split()[1]))
-            # What the page itself is: the values that it shows are beside it.
-            sizes.append(
-                page.evaluate(
-                    "performance.getEntriesByType('resource').filter(r => r.name.includes('/web/')).reduce((a, r) => a + r.transferSize, performance.getEntriesByType('navigation')[0].transferSize)"
+            floor, _ = interactive(started, empty, "#ready", "x", "address")
+            times.setdefault("", []).append(floor)
+            for words, route, ready, key, answered in VIEWS:
+                address = f"{base}/#token={home.token()}/{route.format(session=session)}"
+                secs, (sent, asked) = interactive(
+                    started, address, ready, key, answered, lambda page: (page.evaluate(SENT), page.evaluate(ASKED))
                 )
-            )
-            context.close()
-        row(f"interactive: {words}", statistics.median(times), "ms", 300, max(times))
+                times.setdefault(words, []).append(secs)
+                sizes.append(sent)
+                outside += sum(not url.startswith(base) for url in asked)
+    row("an empty page: what the browser takes itself", statistics.median(times[""]), "ms", 300, max(times[""]))
+    for words, *_ in VIEWS:
+        row(f"interactive: {words}", statistics.median(times[words]), "ms", 300, max(times[words]))
     row("everything sent for the first view, the largest", max(sizes) / 1000, "KB", 150)
-    row("requests that go outside", len(outside), "", 0)
+    row("requests that go outside", outside, "", 0)
     home.call("debug/terminate", session=session, force=True)
 
 
@@ -142,7 +191,7 @@ def heat(started, home, base, rounds):
     page.close()
 
 
-def scrolling(started, home, base):
+def scrolling(started, home, base, rounds):
     for route, words in (("runs/large?filter=*", "list of 10,000 tensors"), ("runs", "list of 1,000 runs")):
         page = started.new_page(viewport={"width": 1280, "height": 860})
         page.goto(f"{base}/#token={home.token()}/{route}")
@@ -182,7 +231,6 @@ DRAWN = """() => new Promise(done => {
 
 def preview(started, home, base, rounds):
     """From the moment that another client of the stream hears of a preview to the frame in which the page shows it."""
-    import threading
     import time
     import urllib.request
 
@@ -232,23 +280,28 @@ def preview(started, home, base, rounds):
     row("reload restores view and job", statistics.median(reloads), "ms", 500, max(reloads))
 
 
+PARTS = {"views": first_view, "heat": heat, "scrolling": scrolling, "preview": preview}
+
+
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}, report; none: all")
     parser.add_argument("--rounds", type=int, default=10)
-    rounds = parser.parse_args().rounds
+    options = parser.parse_args()
+    wanted = options.parts or [*PARTS, "report"]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        report_size(folder)
+        if "report" in wanted:
+            report_size(folder)
         home = Home(folder)
         prepare(home)
         home.ensure()
         base = f"http://127.0.0.1:{home.service()['port']}"
         try:
             with browser() as started:
-                first_view(started, home, base, rounds)
-                heat(started, home, base, rounds)
-                scrolling(started, home, base)
-                preview(started, home, base, rounds)
+                for name, part in PARTS.items():
+                    if name in wanted:
+                        part(started, home, base, options.rounds)
         finally:
             home.close()
     print(f"missed: {', '.join(FAILED)}" if FAILED else "all bars met")

@@ -7,7 +7,7 @@ import {barsFigure} from "../parts/bars.js";
 import {paintCells} from "../parts/canvas.js";
 import {copyText, failureCard, saveAs} from "../parts/failure.js";
 import {lineChart} from "../parts/lines.js";
-import {DTYPE, KEPT, MAX, MEAN, MIN, NAME, ODD, PASS, ROLE, SEQ, SHAPE, STD, STEP} from "./run.js";
+import {DTYPE, KEPT, MAX, MEAN, MIN, NAME, ODD, PASS, ROLE, SEQ, SHAPE, STD, STEP} from "../parts/run_rows.js";
 import "../parts/heat.js";
 
 const TYPES = {f32: "<f4", f64: "<f8", f16: "<f2", i8: "|i1", u8: "|u1", i16: "<i2", u16: "<u2", i32: "<i4", u32: "<u4", i64: "<i8", u64: "<u8", bool: "|b1"};
@@ -99,9 +99,14 @@ export class TensorView {
       shape.length ? el("figure", {class: "wide"}, el("div", {class: "filters"}, make("span", "Channels", "dim"), axis), chart) : ""));
     if (shape.length) channels();
   }
+  // More of the run is there than when the tensor was shown.
+  grew() {
+    if (this.run.overSteps(this.i).length !== this.steps) this.timeLine();
+  }
   // The same tensor at every step: its statistics as lines, and each of it small.
   timeLine() {
     const same = this.run.overSteps(this.i);
+    this.steps = same.length;
     if (same.length < 2) return;
     const rows = same.map(k => this.run.rows[k]), steps = rows.map(r => r[STEP]);
     const chart = lineChart(steps, [{name: "mean", values: rows.map(r => num(r[MEAN]))}, {name: "std", values: rows.map(r => num(r[STD])), colour: "--cand"}],
