@@ -1,7 +1,7 @@
 // Draw: what is wanted, what is being drawn, and what was drawn. Jobs live in the service, so a reload loses nothing.
 import {patch} from "../base/address.js";
 import {read, write} from "../base/api.js";
-import {button, el, make, options} from "../base/dom.js";
+import {afterPaint, button, el, make, options} from "../base/dom.js";
 import {onEvent} from "../base/events.js";
 import {viewKeys} from "../base/keys.js";
 import {secsText} from "../base/numbers.js";
@@ -41,7 +41,7 @@ class DrawView {
     box.append(el("div", {class: "columns draw"}, el("div", {class: "left"}, form), el("div", {class: "right"}, this.live, this.queue, this.gallery.box)));
     viewKeys([{keys: "p", words: "prompt", run: () => this.fields.prompt.focus()}, {keys: "j", words: "next picture", run: () => this.gallery.move(1)}, {keys: "k", words: "previous picture", run: () => this.gallery.move(-1)}, {keys: "a", words: "draw it again", run: () => this.gallery.act("again")}, {keys: "v", words: "vary it", run: () => this.gallery.act("vary")}]);
     this.offerDevices([]);
-    read("doctor").then(d => d.cuda.usable && this.offerDevices(d.cuda.devices), () => {});
+    afterPaint(() => read("doctor").then(d => d.cuda.usable && this.offerDevices(d.cuda.devices), () => {}));
     this.stop = onEvent(e => this.event(e)), this.load();
   }
   close() { this.stop(); }

@@ -1,7 +1,7 @@
 // One run: its program, the tree of its tensors, and the tensor that is chosen.
 import {linkTo, patch} from "../base/address.js";
 import {read} from "../base/api.js";
-import {el, make, options} from "../base/dom.js";
+import {afterPaint, el, make, options} from "../base/dom.js";
 import {viewKeys} from "../base/keys.js";
 import {bytesText, matcher, short, timeText} from "../base/numbers.js";
 import {failureCard} from "../parts/failure.js";
@@ -55,7 +55,7 @@ export class RunView {
     clearTimeout(this.timer);
     try {
       const fresh = await read("runs/tensors", {run: this.id, limit: this.rows.length ? MORE : FIRST, from: this.rows.length});
-      if (this.closed) return;
+      if (this.closed || fresh.from !== this.rows.length) return;  // asked twice: the other one took them
       this.problem.replaceChildren();
       const first = !this.answer, whole = this.rows.length + fresh.rows.length >= fresh.total;
       this.answer = fresh;
@@ -63,9 +63,9 @@ export class RunView {
       if (first || fresh.status !== this.status) this.status = fresh.status, this.tell();
       if (this.chosen === null && this.rows.length) {
         const wanted = this.rows.findIndex(r => String(r[SEQ]) === this.wanted), kept = this.rows.findIndex(r => r[KEPT]);
-        if (wanted >= 0 || whole || !this.wanted) this.choose(wanted >= 0 ? wanted : Math.max(0, kept), true, wanted >= 0);
+        if (wanted >= 0 || whole || (!this.wanted && kept >= 0)) this.choose(wanted >= 0 ? wanted : Math.max(0, kept), true, wanted >= 0);
       }
-      if (!whole) requestAnimationFrame(() => this.timer = setTimeout(() => this.load()));  // once these are on the screen
+      if (!whole) afterPaint(() => this.closed || this.load());
       else if (fresh.status === "running") this.timer = setTimeout(() => this.load(), 1000);
     } catch (error) {
       this.problem.replaceChildren(failureCard(error, () => this.load()));
@@ -86,6 +86,7 @@ export class RunView {
     this.head.replaceChildren(el("div", {class: "crumbs"}, el("a", {href: linkTo("runs")}, "Runs"), "/", make("span", a.run)), make("h1", a.name || a.run, "title"));
     const chips = el("div", {class: "chips"}, make("span", a.status, "chip"));
     this.head.append(chips);
+    await new Promise(afterPaint);
     try {
       const run = await read("runs/show", {run: this.id, limit: 1}), p = run.run.program || {};
       const words = Array.isArray(p.argv) ? p.argv.join(" ") : p.argv || p.script || "";

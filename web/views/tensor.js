@@ -1,7 +1,7 @@
 // A tensor of a run: heat map with slice pickers, histogram, statistics of each channel, its way over the steps, export.
 import {here, patch, windowOf, windowText} from "../base/address.js";
 import {floatsOf, read, readBytes} from "../base/api.js";
-import {button, el, facts, make, options} from "../base/dom.js";
+import {afterPaint, button, el, facts, make, options} from "../base/dom.js";
 import {num, short} from "../base/numbers.js";
 import {barsFigure} from "../parts/bars.js";
 import {paintCells} from "../parts/canvas.js";
@@ -44,6 +44,7 @@ export class TensorView {
   }
   show(i) {
     this.i = i;
+    this.seen = this.seen || new Promise(afterPaint);  // the tensors are on the screen before the values of one are asked for
     const r = this.row, shape = r[SHAPE];
     this.title.textContent = (r[ROLE] === "input" ? "→ " : "") + r[NAME];
     const words = [r[ROLE], r[STEP] < 0 ? "" : `step ${r[STEP]}`, r[PASS], `${r[DTYPE]} ${shape.join(" × ") || "scalar"}`];
@@ -63,6 +64,8 @@ export class TensorView {
   async look(window = {}) {
     const number = ++this.number, question = this.question;
     patch({slice: this.slice});
+    await this.seen;
+    if (number !== this.number) return;
     const heat = this.heat.show(async (part, cells, signal) => {
       const map = await readBytes("tensors/heat", {...question, ...part, height: cells, width: cells}, {signal});
       return {...map, cells: floatsOf(map, map.height * map.width)};
@@ -117,8 +120,8 @@ export class TensorView {
     many.filter((_, k) => k % every === 0).forEach(k => {
       const canvas = el("canvas", {}), r = this.run.rows[k], choose = button("", () => this.run.choose(k, true), {"aria-label": `step ${r[STEP]}`, "aria-pressed": String(k === this.i)});
       choose.append(canvas, make("span", `step ${r[STEP]}`, "dim")), small.append(choose);
-      const number = this.number;
-      readBytes("tensors/heat", {...this.question, seq: r[SEQ], height: 48, width: 48}).then(m => number === this.number && paintCells(canvas, floatsOf(m, m.height * m.width), m.width, m.height, num(m.limit)), () => {});
+      const number = this.number, question = this.question;
+      this.seen.then(() => readBytes("tensors/heat", {...question, seq: r[SEQ], height: 48, width: 48})).then(m => number === this.number && paintCells(canvas, floatsOf(m, m.height * m.width), m.width, m.height, num(m.limit)), () => {});
     });
   }
 }
