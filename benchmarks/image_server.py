@@ -61,7 +61,7 @@ class PipelineAlone:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "GOMP_SPINCOUNT": "10000"},
+            env={"GOMP_SPINCOUNT": "10000", **os.environ},
         )
 
     def secs(self, body):
