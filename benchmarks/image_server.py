@@ -6,8 +6,10 @@ as `--clients` says.
 
 import argparse
 import json
+import math
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -21,6 +23,7 @@ sys.path.insert(0, str(ROOT / "benchmarks" / "image_peers"))
 import image_load  # noqa: E402
 from diffusers_client import DiffusersServer  # noqa: E402
 from image_service import PROGRAM, EventStream, ImageServer  # noqa: E402
+from quiet_moments import QuietMoments  # noqa: E402
 
 PROMPTS = (
     "a red circle left of a blue square",
@@ -38,15 +41,28 @@ def resident(pid):
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
+def processor_secs(pid):
+    """Of all threads of a process, to the nanosecond."""
+    secs = 0
+    for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        try:
+            secs += int((thread / "schedstat").read_text().split()[0]) / 1e9
+        except OSError:  # it has ended
+            continue
+    return secs
+
+
 class PipelineAlone:
     """`generate` with its model loaded: the pipeline's own program, which draws the body of a request and says how long that took."""
 
     def __init__(self, threads):
+        # `lockstep generate` tells OpenMP to spin so long, and no longer.
         self.process = subprocess.Popen(
             [BENCH, "draw", str(ROOT / "models" / "tiny"), str(threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={"GOMP_SPINCOUNT": "10000", **os.environ},
         )
 
     def secs(self, body):
@@ -68,75 +84,125 @@ def served_secs(server, body):
     return secs
 
 
+def middle_of(values):
+    """The median and the bounds between which it lies with 95 %, by the order of the values alone."""
+    ordered, reach = sorted(values), 0.98 * math.sqrt(len(values))
+    middle = len(ordered) / 2
+    low, high = max(0, math.floor(middle - reach)), min(len(ordered) - 1, math.ceil(middle + reach))
+    return statistics.median(ordered), ordered[low], ordered[high]
+
+
+def pairs_of(server, alone, size, count, moments, most_secs):
+    """Seconds of both sides for the same picture, one directly after the other, who is first by lot."""
+    bodies = [{"prompt": prompt, "seed": 1, "size": size} for prompt in PROMPTS]
+    for body in bodies * 2:
+        alone.secs(body), served_secs(server, body)
+    pairs, spent = [], {"alone": 0, "served": 0}
+    sides = {
+        "alone": (alone.process.pid, alone.secs),
+        "served": (server.process.pid, lambda body: served_secs(server, body)),
+    }
+    until = time.monotonic() + most_secs
+    while len(pairs) < count and time.monotonic() < until:
+        took, used, body = {}, {}, bodies[len(pairs) % 2]
+        moments.begin()
+        for name in random.sample(sorted(sides), 2):
+            pid, draw = sides[name]
+            before = processor_secs(pid)
+            took[name] = draw(body)
+            used[name] = processor_secs(pid) - before
+        if not moments.was_quiet():
+            continue
+        pairs.append((took["alone"], took["served"]))
+        for name, secs in used.items():
+            spent[name] += secs
+    return pairs, spent
+
+
 def overhead(server, folder, options):
-    print("server over `generate`: the same picture, both models loaded, one after the other by turns")
-    alone = PipelineAlone(options.threads)
-    try:
-        for size in ("128x128", "256x256"):
-            bodies = [{"prompt": prompt, "seed": 1, "size": size} for prompt in PROMPTS]
-            for body in bodies:
-                alone.secs(body), served_secs(server, body)
-            pairs = []
-            for i in range(options.pictures):
-                sides = [lambda body: (alone.secs(body), "alone"), lambda body: (served_secs(server, body), "served")]
-                took = {
-                    name: secs for secs, name in (side(bodies[i % 2]) for side in (sides if i % 2 else sides[::-1]))
-                }
-                pairs.append((took["alone"], took["served"]))
-            plain = statistics.median(pair[0] for pair in pairs)
-            lower, extra, upper = statistics.quantiles(served - own for own, served in pairs)
-            told(f"{size}, 20 steps: generate", f"{plain * 1000:8.2f} ms, median of {len(pairs)}")
-            told(f"{size}, 20 steps: server", f"{statistics.median(pair[1] for pair in pairs) * 1000:8.2f} ms")
-            told(
-                f"{size}: difference, median of pairs",
-                f"{extra * 1000:8.2f} ms, {100 * extra / plain:+.2f} %",
-                "5 ms and 1 %",
-                extra <= 0.005 and extra <= 0.01 * plain,
-            )
-            told(f"{size}: half of the pairs lie within", f"{lower * 1000:+.2f} to {upper * 1000:+.2f} ms")
-    finally:
-        alone.close()
+    """Where a process's memory happens to lie makes it some percent faster or slower for its life: several of each."""
+    print(f"server over `generate`: the same picture, models loaded, pairs, {options.processes} processes of each side")
+    random.seed(1)
+    found = {size: ([], []) for size in options.sizes.split(",")}
+    moments = QuietMoments()
+    for _ in range(options.processes):
+        with tempfile.TemporaryDirectory() as other:
+            alone, served = PipelineAlone(options.threads), ImageServer(other, threads=options.server)
+            try:
+                for size, (pairs, spent) in found.items():
+                    count, most = options.pictures // options.processes, options.most_secs / options.processes
+                    more, secs = pairs_of(served, alone, size, count, moments, most / len(found))
+                    pairs.append(more)
+                    spent.append(secs)
+            finally:
+                alone.close(), served.close()
+    told("pairs", moments.words())
+    for size, (parts, spent) in found.items():
+        pairs = [pair for part in parts for pair in part]
+        plain = statistics.median(pair[0] for pair in pairs)
+        extra, low, high = middle_of([served - own for own, served in pairs])
+        told(f"{size}, 20 steps: generate", f"{plain * 1000:8.2f} ms, median of {len(pairs)}")
+        told(f"{size}, 20 steps: server", f"{statistics.median(pair[1] for pair in pairs) * 1000:8.2f} ms")
+        told(
+            f"{size}: difference, median of pairs",
+            f"{extra * 1000:8.2f} ms, {100 * extra / plain:+.2f} %",
+            "5 ms and 1 %",
+            extra <= 0.005 and extra <= 0.01 * plain,
+        )
+        told(f"{size}: it lies, with 95 %, within", f"{low * 1000:+.2f} to {high * 1000:+.2f} ms")
+        told(
+            f"{size}: of each process's pairs",
+            ", ".join(f"{statistics.median(b - a for a, b in part) * 1000:+.2f} ms" for part in parts if part),
+        )
+        own, theirs = (sum(secs[name] for secs in spent) / len(pairs) for name in ("alone", "served"))
+        told(
+            f"{size}: processor time of a picture, generate and server",
+            f"{own * 1000:.2f} and {theirs * 1000:.2f} ms, {100 * (theirs / own - 1):+.2f} %",
+        )
 
 
 def totals(server, name):
     return server.metric(f"{name}_sum"), server.metric(f"{name}_count")
 
 
+def followed_picture(server, size):
+    """Draws one with previews; bytes of the largest of them."""
+    body = {"prompt": PROMPTS[0], "size": size, "stream": True, "partial_images": 3, "steps": 12}
+    stream = EventStream(server, "/v1/images/generations", "POST", {**body, "output_format": "png"})
+    largest = 0
+    while event := stream.next():
+        if event["event"].endswith("partial_image"):
+            largest = max(largest, len(event["data"]["b64_json"]) * 3 // 4)
+    stream.close()
+    return largest
+
+
 def previews(server, folder, options):
     print("previews (each step of pictures that somebody follows)")
+    names = ("lockstep_preview_seconds", "lockstep_step_seconds")
     for size in ("128x128", "512x512"):
-        before = {name: totals(server, name) for name in ("lockstep_preview_seconds", "lockstep_step_seconds")}
-        largest = 0
-        for _ in range(options.rounds):
-            stream = EventStream(
-                server,
-                "/v1/images/generations",
-                "POST",
-                {
-                    "prompt": PROMPTS[0],
-                    "size": size,
-                    "stream": True,
-                    "partial_images": 3,
-                    "steps": 12,
-                    "output_format": "png",
-                },
-            )
-            while event := stream.next():
-                if event["event"].endswith("partial_image"):
-                    largest = max(largest, len(event["data"]["b64_json"]) * 3 // 4)
-            stream.close()
-        means = {}
-        for name, (secs, count) in before.items():
-            after = totals(server, name)
-            means[name] = (after[0] - secs) / (after[1] - count)
-        share = means["lockstep_preview_seconds"] / means["lockstep_step_seconds"]
+        moments, sums, largest = QuietMoments(), {name: [0, 0] for name in names}, 0
+        until = time.monotonic() + options.most_secs / 4
+        followed_picture(server, size)
+        while moments.kept < 4 * options.rounds and time.monotonic() < until:
+            before = {name: totals(server, name) for name in names}
+            moments.begin()
+            largest = max(largest, followed_picture(server, size))
+            if not moments.was_quiet():
+                continue
+            for name in names:
+                after = totals(server, name)
+                for k in range(2):
+                    sums[name][k] += after[k] - before[name][k]
+        preview, step = (sums[name][0] / max(1, sums[name][1]) for name in names)
         told(
-            f"{size}: preview of a step",
-            f"{means['lockstep_preview_seconds'] * 1e6:.0f} us of {means['lockstep_step_seconds'] * 1000:.2f} ms, {100 * share:.2f} %",
+            f"{size}: preview of a step, mean of {sums[names[0]][1]:.0f}",
+            f"{preview * 1e6:.0f} us of {step * 1000:.2f} ms, {100 * preview / max(step, 1e-9):.2f} %",
             "1 %",
-            share <= 0.01,
+            0 < preview <= 0.01 * step,
         )
         told(f"{size}: largest", f"{largest} bytes", "30 KB", largest <= 30000)
+        told(f"{size}: pictures", moments.words())
 
 
 def cancels(server, folder, options):
@@ -277,7 +343,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help=", ".join(PARTS))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--pictures", type=int, default=60, help="pairs of the overhead")
+    parser.add_argument("--pictures", type=int, default=120, help="pairs of the overhead")
+    parser.add_argument("--processes", type=int, default=4, help="of each side of the overhead")
+    parser.add_argument("--most-secs", type=float, default=400, help="of the overhead, however few pairs were quiet")
+    parser.add_argument("--sizes", default="128x128,256x256", help="of the overhead's pictures")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--peer-secs", type=float, default=60, help="at most so long, once the peer has started")
     parser.add_argument("--clients", type=int, default=200)

@@ -1,10 +1,12 @@
 """The page in the browser, on loopback: bytes, first view, selection to heat map, scrolling, reload, preview, and a report's size.
 
-./dev bench page            all rows
-./dev bench page --rounds 5
+./dev bench page                    all rows
+./dev bench page views --rounds 5   some of them: views, heat, scrolling, preview, report
 """
 
 import argparse
+import contextlib
+import http.server
 import json
 import os
 import pathlib
@@ -12,6 +14,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 import numpy as np
 
@@ -20,6 +24,7 @@ sys.path.insert(0, str(ROOT / "tests" / "python"))
 from debug_service import Home, wait_until  # noqa: E402
 from many_records import manifest, write_many  # noqa: E402
 from page_browser import browser  # noqa: E402
+from quiet_moments import QuietMoments  # noqa: E402
 
 BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep"))
 FAILED = []
@@ -40,6 +45,14 @@ def prepare(home):
     rng = np.random.default_rng(0)
     tensors = [rng.standard_normal((1088, 3072)).astype(np.float32) for _ in range(8)]
     write_many(runs / "pictures", [f"transformer.blocks.{k}.attn" for k in range(8)], tensors)
+    huge = runs / "huge"  # 10 GB each; the files have holes, so that they take no room
+    write_many(huge, [f"transformer.blocks.{k}.attn" for k in range(8)], [np.zeros((1, 1), np.float32)] * 8)
+    records = (huge / "records.jsonl").read_text().replace("[1, 1]", "[819200, 3072]")
+    (huge / "records.jsonl").write_text(records)
+    for file in (huge / "tensors").iterdir():
+        with file.open("wb") as out:
+            np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": (819200, 3072)})
+            out.truncate(out.tell() + 819200 * 3072 * 4)
     names = [f"transformer.blocks.{b}.{part}.{k}" for b in range(100) for part in ("attn", "mlp") for k in range(50)]
     write_many(runs / "large", names, [np.ones((3, 5), np.float32)])
     small = [np.arange(64, dtype=np.float32).reshape(8, 8) + k for k in range(4)]
@@ -100,40 +113,103 @@ PAINTED = """new Promise(done => {
 })"""
 
 
-def first_view(started, home, base, rounds):
-    """Each time in a browser that has never seen the page."""
+EMPTY = b"""<!doctype html><title>empty</title><p id=ready>nothing
+<script>addEventListener("keydown", () => history.replaceState(null, "", "#answered"))</script>"""
+
+
+@contextlib.contextmanager
+def empty_page():
+    """What the browser itself takes: a page of one line, measured like the others."""
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            body = EMPTY if self.path == "/" else b""
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *words):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def interactive(started, moments, address, ready, key, answered, look=None):
+    """In a browser that has never seen the page: milliseconds (None: other programs ran), and what `look` finds there."""
+    context = started.new_context(viewport={"width": 1280, "height": 860})
+    try:
+        page = context.new_page()
+        page.add_init_script(INTERACTIVE % json.dumps([ready, key, answered]))
+        moments.begin()
+        with page.expect_console_message(lambda m: m.text.startswith("interactive ")) as told:
+            page.goto(address, wait_until="commit")
+        took = float(told.value.text.split()[1])
+        return took if moments.was_quiet() else None, look(page) if look else None
+    finally:
+        context.close()
+
+
+# What the page itself is: the values that it shows are beside it.
+SENT = "performance.getEntriesByType('resource').filter(r => r.name.includes('/web/')).reduce((a, r) => a + r.transferSize, performance.getEntriesByType('navigation')[0].transferSize)"
+ASKED = "performance.getEntriesByType('resource').map(r => r.name)"
+
+
+def first_view(started, home, base, rounds, most_secs=300):
+    """All views by turns, so that what else the machine does meets all of them."""
     session = home.call_started(home.write("p.py", "x = 1\nprint(x)\n"))["id"]
-    sizes, outside = [], []
-    for words, route, ready, key, answered in VIEWS:
-        times = []
-        for _ in range(rounds):
-            context = started.new_context(viewport={"width": 1280, "height": 860})
-            page = context.new_page()
-            page.on("request", lambda r: outside.append(r.url) if not r.url.startswith(base) else None)
-            page.add_init_script(INTERACTIVE % json.dumps([ready, key, answered]))
-            with page.expect_console_message(lambda m: m.text.startswith("interactive ")) as told:
-                page.goto(f"{base}/#token={home.token()}/{route.format(session=session)}", wait_until="commit")
-            times.append(float(told.value.text.split()[1]))
-            # What the page itself is: the values that it shows are beside it.
-            sizes.append(
-                page.evaluate(
-                    "performance.getEntriesByType('resource').filter(r => r.name.includes('/web/')).reduce((a, r) => a + r.transferSize, performance.getEntriesByType('navigation')[0].transferSize)"
+    times, sizes, outside = {words: [] for words in ("", *(view[0] for view in VIEWS))}, [], 0
+    moments = QuietMoments(home.service()["pid"])
+    until = time.monotonic() + most_secs
+    with empty_page() as empty:
+        while min(map(len, times.values())) < rounds and time.monotonic() < until:
+            if len(times[""]) < rounds:
+                times[""].append(interactive(started, moments, empty, "#ready", "x", "address")[0])
+            for words, route, ready, key, answered in VIEWS:
+                if len(times[words]) >= rounds:
+                    continue
+                address = f"{base}/#token={home.token()}/{route.format(session=session)}"
+                took, (sent, asked) = interactive(
+                    started,
+                    moments,
+                    address,
+                    ready,
+                    key,
+                    answered,
+                    lambda page: (page.evaluate(SENT), page.evaluate(ASKED)),
                 )
-            )
-            context.close()
-        row(f"interactive: {words}", statistics.median(times), "ms", 300, max(times))
+                times[words].append(took)
+                sizes.append(sent)
+                outside += sum(not url.startswith(base) for url in asked)
+            for each in times.values():
+                while None in each:
+                    each.remove(None)
+    print(moments.words())
+    row("an empty page: what the browser takes itself", statistics.median(times[""]), "ms", 300, max(times[""]))
+    for words, *_ in VIEWS:
+        row(f"interactive: {words}", statistics.median(times[words]), "ms", 300, max(times[words]))
     row("everything sent for the first view, the largest", max(sizes) / 1000, "KB", 150)
-    row("requests that go outside", len(outside), "", 0)
+    row("requests that go outside", outside, "", 0)
     home.call("debug/terminate", session=session, force=True)
 
 
 def heat(started, home, base, rounds):
-    page = started.new_page(viewport={"width": 1280, "height": 860})
-    page.goto(f"{base}/#token={home.token()}/runs/pictures")
-    page.get_by_label("filter tensors").fill("*")
-    wait_until(lambda: page.evaluate("!!document.querySelector('ls-heat')?.map"))
-    times = [page.evaluate(HEAT, k % 8) for k in range(1, 1 + max(8, rounds))]
-    row("selection to heat map, 1088 x 3072", statistics.median(times), "ms", 100, max(times))
+    for run, words in (("huge", "a tensor of 10 GB"), ("pictures", "1088 x 3072")):
+        page = started.new_page(viewport={"width": 1280, "height": 860})
+        page.goto(f"{base}/#token={home.token()}/runs/{run}")
+        page.get_by_label("filter tensors").fill("*")
+        wait_until(lambda: page.evaluate("!!document.querySelector('ls-heat')?.map"))  # noqa: B023
+        times = [page.evaluate(HEAT, k % 8) for k in range(1, 1 + max(8, rounds))]
+        row(f"selection to heat map, {words}", statistics.median(times), "ms", 100, max(times))
     reloads = []
     for _ in range(rounds):
         page.reload(wait_until="commit")
@@ -142,7 +218,7 @@ def heat(started, home, base, rounds):
     page.close()
 
 
-def scrolling(started, home, base):
+def scrolling(started, home, base, rounds):
     for route, words in (("runs/large?filter=*", "list of 10,000 tensors"), ("runs", "list of 1,000 runs")):
         page = started.new_page(viewport={"width": 1280, "height": 860})
         page.goto(f"{base}/#token={home.token()}/{route}")
@@ -182,8 +258,6 @@ DRAWN = """() => new Promise(done => {
 
 def preview(started, home, base, rounds):
     """From the moment that another client of the stream hears of a preview to the frame in which the page shows it."""
-    import threading
-    import time
     import urllib.request
 
     request = urllib.request.Request(f"{base}/v1/events", headers={"Authorization": f"Bearer {home.token()}"})
@@ -232,23 +306,28 @@ def preview(started, home, base, rounds):
     row("reload restores view and job", statistics.median(reloads), "ms", 500, max(reloads))
 
 
+PARTS = {"views": first_view, "heat": heat, "scrolling": scrolling, "preview": preview}
+
+
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}, report; none: all")
     parser.add_argument("--rounds", type=int, default=10)
-    rounds = parser.parse_args().rounds
+    options = parser.parse_args()
+    wanted = options.parts or [*PARTS, "report"]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        report_size(folder)
+        if "report" in wanted:
+            report_size(folder)
         home = Home(folder)
         prepare(home)
         home.ensure()
         base = f"http://127.0.0.1:{home.service()['port']}"
         try:
             with browser() as started:
-                first_view(started, home, base, rounds)
-                heat(started, home, base, rounds)
-                scrolling(started, home, base)
-                preview(started, home, base, rounds)
+                for name, part in PARTS.items():
+                    if name in wanted:
+                        part(started, home, base, options.rounds)
         finally:
             home.close()
     print(f"missed: {', '.join(FAILED)}" if FAILED else "all bars met")

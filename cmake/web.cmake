@@ -6,6 +6,6 @@ add_custom_command(
   OUTPUT ${web_embedded}
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/embed_web.py ${CMAKE_SOURCE_DIR}/web ${web_embedded}
   COMMAND ${CMAKE_COMMAND} -E touch ${web_embedded}
-  DEPENDS ${web_sources} ${CMAKE_SOURCE_DIR}/tools/embed_web.py
+  DEPENDS ${web_sources} ${CMAKE_SOURCE_DIR}/tools/embed_web.py ${CMAKE_SOURCE_DIR}/tools/join_modules.py
   COMMENT "Embedding web/")
 target_sources(lockstep_web PRIVATE ${web_embedded})

@@ -1,4 +1,4 @@
-"""Writes web/ as one C++ file: each file plain and compressed, with a hash of all of them.
+"""Writes web/ as one C++ file: each file plain and compressed, and page.js, all modules of the page joined, with a hash of all.
 
     embed_web.py WEB_FOLDER OUTPUT.cpp
 
@@ -9,6 +9,8 @@ import gzip
 import hashlib
 import pathlib
 import sys
+
+from join_modules import join
 
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -25,14 +27,14 @@ def array(name, data):
 
 def main(folder, output):
     folder, output = pathlib.Path(folder), pathlib.Path(output)
-    files = sorted(path for path in folder.rglob("*") if path.suffix in TYPES)
+    files = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.suffix in TYPES}
+    files["page.js"] = join(folder, "app.js").encode()
     whole, arrays, rows = hashlib.sha256(), "", ""
-    for number, path in enumerate(files):
-        name, data = path.relative_to(folder).as_posix(), path.read_bytes()
+    for number, (name, data) in enumerate(sorted(files.items())):
         whole.update(name.encode() + b"\0" + data + b"\0")
         packed = gzip.compress(data, 9, mtime=0)
         arrays += array(f"kPlain{number}", data) + array(f"kPacked{number}", packed)
-        rows += f'    {{"{name}", "{TYPES[path.suffix]}", text(kPlain{number}, {len(data)}), text(kPacked{number}, {len(packed)})}},\n'
+        rows += f'    {{"{name}", "{TYPES[pathlib.PurePosixPath(name).suffix]}", text(kPlain{number}, {len(data)}), text(kPacked{number}, {len(packed)})}},\n'
     source = (
         '// Made by tools/embed_web.py from web/.\n#include "web/web_files.h"\n\nnamespace lockstep {\nnamespace {\n'
         f"{arrays}\nstd::string_view text(const unsigned char* bytes, size_t size) {{\n"

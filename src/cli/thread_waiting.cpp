@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <string_view>
 
@@ -9,15 +11,35 @@
 
 namespace lockstep {
 
+namespace {
+
+constexpr const char* kSpins = "GOMP_SPINCOUNT";
+constexpr const char* kOurs = "LOCKSTEP_SPINS_SHORTLY";  // the program was started over
+constexpr std::array<std::string_view, 4> kComputing{"generate", "edit", "serve", "batch"};
+
+}  // namespace
+
 void limit_spinning(int argc, char** argv) {
-  bool computes = false;
-  for (int i = 1; i < argc; ++i) computes = computes || std::string_view(argv[i]) == "generate";
-  const bool chosen = std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY");
+  if (std::getenv(kOurs)) {
+    // OpenMP has read it. A program that is debugged or recorded spins as its author had it.
+    ::unsetenv(kOurs);
+    ::unsetenv(kSpins);
+    return;
+  }
+  const bool computes = std::any_of(argv + std::min(argc, 1), argv + argc, [](const char* word) {
+    return std::find(kComputing.begin(), kComputing.end(), word) != kComputing.end();
+  });
+  const bool chosen = std::getenv(kSpins) || std::getenv("OMP_WAIT_POLICY");
   if (!computes || chosen || ::sysconf(_SC_NPROCESSORS_ONLN) < 2) return;
   std::error_code none;
-  if (fs::read_symlink("/proc/self/exe", none).filename().string().starts_with("ld-")) return;  // that is the loader
-  ::setenv("GOMP_SPINCOUNT", "10000", 0);
-  ::execv("/proc/self/exe", argv);  // returns only when it failed: then the program goes on as it is
+  const fs::path program = fs::read_symlink("/proc/self/exe", none);
+  if (program.filename().string().starts_with("ld-")) return;  // that is the loader
+  ::setenv(kSpins, "10000", 0);
+  ::setenv(kOurs, "1", 0);
+  ::execv(program.c_str(), argv);  // by its name, which others see
+  ::execv("/proc/self/exe", argv);
+  ::unsetenv(kOurs);  // both failed: the program goes on as it is
+  ::unsetenv(kSpins);
 }
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 // The documented schema of `compare --json`: fields are added, never renamed.
 #include <cmath>
 
-#include "compare/comparison.h"
+#include "compare/comparison_summary.h"
 
 namespace lockstep {
 namespace {
@@ -64,7 +64,7 @@ Json unpaired_json(const RunView& run, const std::vector<size_t>& records) {
 
 }  // namespace
 
-Json json_from(const Comparison& comparison, const RunView& reference, const RunView& candidate) {
+Json summary_json(const Comparison& comparison, const RunView& reference, const RunView& candidate) {
   Json out = {
       {"verdict", comparison.verdict},
       {"compared", comparison.compared},
@@ -93,6 +93,14 @@ Json json_from(const Comparison& comparison, const RunView& reference, const Run
                    {"rate", json_number(comparison.growth.rate)},
                    {"jump", json_number(comparison.growth.jump)},
                    {"words", comparison.growth.words}};
+  out["images"] = Json::object();
+  for (const ImagePair& image : comparison.images)
+    out["images"][image.name] = {{"psnr", json_number(image.psnr)}, {"ssim", json_number(image.ssim)}};
+  return out;
+}
+
+Json json_from(const Comparison& comparison, const RunView& reference, const RunView& candidate) {
+  Json out = summary_json(comparison, reference, candidate);
   out["tensors"] = Json::array();
   for (const PairResult& result : comparison.results) {
     const RecordedTensor& record = reference.records[result.pair.reference];
@@ -109,9 +117,6 @@ Json json_from(const Comparison& comparison, const RunView& reference, const Run
   }
   out["unpaired"] = {{"reference", unpaired_json(reference, comparison.only_reference)},
                      {"candidate", unpaired_json(candidate, comparison.only_candidate)}};
-  out["images"] = Json::object();
-  for (const ImagePair& image : comparison.images)
-    out["images"][image.name] = {{"psnr", json_number(image.psnr)}, {"ssim", json_number(image.ssim)}};
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include "base/folder.h"
 #include "capture/run_reader.h"
 #include "compare/batched_passes.h"
+#include "compare/comparison_summary.h"
 #include "text/tokenizer.h"
 
 namespace lockstep {
@@ -107,8 +108,9 @@ CompareAnswer answer_to(const CompareQuestion& question, const fs::path& home, R
   return answer;
 }
 
-Json json_from(const CompareAnswer& answer) {
-  Json document = json_from(answer.comparison, answer.reference, answer.candidate);
+namespace {
+
+Json with_more(Json document, const CompareAnswer& answer) {
   if (!answer.proposal.empty()) document["map"] = json_from(answer.proposal);
   // Only where files of a folder could not be read: how many of each side.
   const auto skipped = [](const RunView& view) { return view.header.value("skipped", Json::array()).size(); };
@@ -117,6 +119,16 @@ Json json_from(const CompareAnswer& answer) {
   if (const Detail& why = answer.nothing_compared; !why.hint.empty())
     document["nothing_compared"] = {{"expected", why.expected}, {"got", why.got}, {"hint", why.hint}};
   return document;
+}
+
+}  // namespace
+
+Json json_from(const CompareAnswer& answer) {
+  return with_more(json_from(answer.comparison, answer.reference, answer.candidate), answer);
+}
+
+Json summary_json(const CompareAnswer& answer) {
+  return with_more(summary_json(answer.comparison, answer.reference, answer.candidate), answer);
 }
 
 }  // namespace lockstep

@@ -12,7 +12,9 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostElements = 1 << 24;  // read of one side, for one map
+// Read of one side, for one map. What is too large to be read whole is a sample anyway, and one of this size takes no
+// longer to see than a tensor of three million values.
+constexpr int64_t kWholeElements = 1 << 24, kSampledElements = 1 << 22;
 constexpr int64_t kAtOnce = 1 << 15;        // values that are held as floats
 
 int64_t ceil_div(int64_t a, int64_t b) {
@@ -46,11 +48,12 @@ CellPlan plan_for(const Tensor& tensor, const MapWindow& window, int64_t height,
          {.expected = std::to_string(all_rows) + " rows and " + std::to_string(plan.tensor_columns) + " columns"});
   plan.height = std::min(plan.rows, height), plan.width = std::min(plan.columns, width);
   plan.rows_a_cell = ceil_div(plan.rows, plan.height);
-  if (plan.columns > kMostElements / plan.height) {  // a row of a billion values
-    plan.columns_a_cell = std::max<int64_t>(1, kMostElements / (plan.height * plan.width));
+  const int64_t most_elements = plan.rows <= kWholeElements / plan.columns ? kWholeElements : kSampledElements;
+  if (plan.columns > most_elements / plan.height) {  // a row of a billion values
+    plan.columns_a_cell = std::max<int64_t>(1, most_elements / (plan.height * plan.width));
     plan.columns_a_cell = std::min(plan.columns_a_cell, plan.columns / plan.width);
   }
-  const int64_t most = std::max<int64_t>(1, kMostElements / (plan.height * plan.read_columns()));
+  const int64_t most = std::max<int64_t>(1, most_elements / (plan.height * plan.read_columns()));
   plan.sampled = plan.columns_a_cell > 0 || most < plan.rows_a_cell;
   plan.rows_a_cell = std::min(plan.rows_a_cell, most);
   return plan;

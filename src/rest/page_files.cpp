@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kBelow = "/web/", kVersion = "@VERSION@";
+constexpr std::string_view kBelow = "/web/";
 constexpr uint64_t kMostFileBytes = 8 << 20;
 
 // Scripts and styles are ours alone; pictures may be made in the page from what was fetched with the token.
@@ -15,10 +15,16 @@ constexpr const char* kPolicy =
     "default-src 'self'; img-src 'self' blob: data:; object-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'";
 
-std::string with_version(std::string_view html, std::string_view version) {
+void replace_all(std::string& text, std::string_view what, std::string_view by) {
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
+}
+
+// Embedded, the modules come joined, as one file: a request each would take the browser longer than the view itself.
+std::string index_page(std::string_view html, std::string_view version, bool embedded) {
   std::string out(html);
-  for (size_t at = out.find(kVersion); at != std::string::npos; at = out.find(kVersion, at + version.size()))
-    out.replace(at, kVersion.size(), version);
+  replace_all(out, "@VERSION@", version);
+  replace_all(out, "@ENTRY@", embedded ? "page.js" : "app.js");
   return out;
 }
 
@@ -66,7 +72,7 @@ HttpResponse PageFiles::answer(const HttpRequest& request) const {
                                                       : "text/html; charset=utf-8";
     HttpResponse response = page_response(type, "no-store");
     response.body = read_text(on_disk, kMostFileBytes);
-    if (index) response.body = with_version(response.body, version);
+    if (index) response.body = index_page(response.body, version, false);
     return response;
   }
   if (!file) return nothing_here();
@@ -78,7 +84,7 @@ HttpResponse PageFiles::answer(const HttpRequest& request) const {
     return response;
   }
   if (index) {
-    response.body = with_version(file->plain, version);
+    response.body = index_page(file->plain, version, true);
     return response;
   }
   response.headers["Vary"] = "Accept-Encoding";

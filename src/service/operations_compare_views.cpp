@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "compare/comparison_summary.h"
 #include "compare/ledger.h"
 #include "compare/pictures.h"
 #include "io/image_codecs.h"
@@ -64,9 +65,7 @@ Json compare_rows(Service& service, const Json& arguments, CallControl&) {
   const Comparison& comparison = all->answer.comparison;
   const size_t from = std::min(static_cast<size_t>(arguments["from"].get<int64_t>()), comparison.results.size());
   const size_t to = std::min(from + static_cast<size_t>(arguments["limit"].get<int64_t>()), comparison.results.size());
-  Json summary = json_from(all->answer), rows = Json::array(), images = Json::array();
-  summary.erase("tensors");
-  summary.erase("unpaired");
+  Json summary = summary_json(all->answer), rows = Json::array(), images = Json::array();
   for (size_t i = from; i < to; ++i) rows.push_back(row_of(*all, comparison.results[i]));
   for (const ImagePair& image : comparison.images)
     images.push_back({{"name", image.name},

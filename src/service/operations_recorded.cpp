@@ -41,12 +41,12 @@ Json runs_list(Service& service, const Json& arguments, CallControl&) {
 }
 
 Json runs_show(Service& service, const Json& arguments, CallControl&) {
-  const Run run = Run::open(text_argument(arguments, "run"), service.home());
+  const std::shared_ptr<const Run> run = service.opened().run(text_argument(arguments, "run"));
   std::vector<const Record*> records;
   const std::string only = text_argument(arguments, "only");
-  for (const Record& record : run.records())
+  for (const Record& record : run->records())
     if (only.empty() || glob_match(only, record.key.name)) records.push_back(&record);
-  Json out = run_json(run);
+  Json out = run_json(*run);
   out.update(page(arguments, "records", records, [](const Record* one) { return record_json(*one); }));
   return out;
 }

@@ -432,3 +432,17 @@ def test_which_files_ran_is_known_after_the_end(home):
         "-",
         str(home.folder / "lib" / "busy.py"),
     ]
+
+
+@pytest.mark.skipif(os.cpu_count() < 2, reason="one processor: nobody waits by spinning")
+def test_the_service_spins_shortly_and_its_programs_as_they_would(home):
+    """OpenMP reads the environment once, at the start; what the service set for itself is not for the programs it runs."""
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        home.environment.pop(name, None)
+    script = home.write("told.py", "import os\nprint([k for k in os.environ if 'SPIN' in k])\nlast = 1\n")
+    session = home.call_started(script)["id"]
+    given = pathlib.Path(f"/proc/{home.service()['pid']}/environ").read_bytes().split(b"\0")
+    assert b"GOMP_SPINCOUNT=10000" in given
+    home.call("debug/break", session=session, where="told.py:3")
+    home.call("debug/continue", session=session, max_wait=30)
+    assert home.get("debug/log", session=session)["lines"] == ["[]"]

@@ -5,6 +5,7 @@ import http.client
 import pathlib
 import re
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def raw(home, path, method="GET", **headers):
 
 
 def version(home):
-    return re.search(r"/web/([0-9a-f]{16})/app\.js", raw(home, "/")[2].decode()).group(1)
+    return re.search(r"/web/([0-9a-f]{16})/page\.js", raw(home, "/")[2].decode()).group(1)
 
 
 def test_the_page_comes_without_a_token_and_with_a_policy(home):
@@ -136,45 +137,99 @@ def test_no_file_asks_for_anything_outside_or_parses_markup():
             assert not line.startswith("import ") or line.endswith(";"), f"{path}: an import is one line, for reports"
 
 
-def imported(name, seen):
-    """A module and all that it imports, by their imports."""
-    if name not in seen:
-        seen.add(name)
-        for found in re.findall(r'^import .*?"(\.[^"]+)";$', (WEB / name).read_text(), re.M):
-            imported(((WEB / name).parent / found).resolve().relative_to(WEB).as_posix(), seen)
-    return seen
-
-
 @needs_browser
 @pytest.mark.parametrize(
-    ("route", "modules"),
+    "route",
     [
-        ("runs", ["views/runs.js"]),
-        ("runs/one", ["views/runs.js", "views/run.js"]),
-        ("compare", ["views/compare.js"]),
-        ("compare?candidate=one&row=0&reference=one", ["views/compare.js"]),
-        ("runs/latest:one", ["views/runs.js", "views/run.js"]),
-        ("debug", ["views/debug.js"]),
-        ("draw", ["views/draw.js"]),
-        ("server", ["views/server.js"]),
-        ("", ["views/runs.js"]),
+        "runs",
+        "runs/one",
+        "runs/latest:one",
+        "compare",
+        "compare?candidate=one&row=0&reference=one",
+        "debug",
+        "draw",
+        "server",
+        "",
     ],
 )
-def test_all_files_of_a_view_and_its_first_question_are_asked_for_at_once(started, home, route, modules):  # noqa: F811
-    write_many(home.home / "runs" / "one", ["x"], [np.ones((2, 2), np.float32)]) if not (
-        home.home / "runs" / "one"
-    ).exists() else None
+def test_a_view_takes_three_files_and_its_first_question_is_asked_at_once(started, home, route):  # noqa: F811
+    if not (home.home / "runs" / "one").exists():
+        write_many(home.home / "runs" / "one", ["x"], [np.ones((2, 2), np.float32)])
     with tab(started, home) as one:
         asked = []
         one.page.on("request", lambda r: asked.append(r.url.removeprefix(one.base)))
         page = one.open(route)
         # Asked from outside: the page's own policy lets nobody evaluate a string in it again and again.
         wait_until(lambda: page.evaluate("Boolean(document.querySelector('main > *')) && window.asked?.size === 0"))
-        early = page.evaluate(
-            "[...document.querySelectorAll('link[rel=modulepreload]')].map(l => new URL(l.href).pathname.split('/').slice(3).join('/'))"
-        )
-        needed = set().union(*(imported(m, set()) for m in ["app.js", *modules])) - {"app.js"}
-        assert set(early) == needed
+        files = [url.split("/", 3)[3] for url in asked if url.startswith("/web/")]
+        assert sorted(set(files)) == ["page.js", "start.js", "style.css"] and len(files) == len(set(files))
         questions = [url for url in asked if url.startswith("/v1/")]
         assert len(questions) == len(set(questions)), "nothing is asked twice"
         one.check()
+
+
+def joined(folder, **files):
+    for name, text in files.items():
+        path = folder / f"{name.replace('__', '/')}.js"
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(text)
+    program = f"import sys; sys.path.insert(0, {str(ROOT / 'tools')!r}); import join_modules; print(join_modules.join({str(folder)!r}, 'app.js'))"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+
+MODULES = {
+    "app": 'import {order, twice} from "./base/one.js";\nimport "./base/two.js";\nimport {A, B} from "./base/three.js";\n'
+    'const name = "later";\nglobalThis.told = import(`./views/${name}.js`).then(m => [...order, m.late, twice(A), B]);\n',
+    "base__one": "export const order = [];\nexport function twice(x) {\n  return 2 * x;\n}\n",
+    "base__two": 'import {order} from "./one.js";\norder.push("two");\n',
+    "base__three": 'import {order} from "./one.js";\nexport const A = 1, B = 2;\norder.push("three");\n',
+    "views__later": 'import {order, twice} from "../base/one.js";\norder.push("later");\nexport const late = twice(21);\n',
+    "views__other": "export class Other {}\n",
+}
+
+
+@needs_browser
+def test_joined_modules_do_what_they_do_alone(started, tmp_path):  # noqa: F811
+    """In the order of their imports, each once, what is imported later when it is asked for."""
+    made = joined(tmp_path / "web", **MODULES)
+    assert made.returncode == 0, made.stderr
+    (tmp_path / "web" / "page.js").write_text(made.stdout)
+    answers = []
+    context = started.new_context()
+    try:
+        for file in ("app.js", "page.js"):
+            page = context.new_page()
+
+            def serve(route):
+                path = tmp_path / "web" / route.request.url.removeprefix("http://joined.test/")
+                if path.is_file():
+                    return route.fulfill(body=path.read_text(), content_type="text/javascript")
+                return route.fulfill(
+                    body=f'<script type="module" src="/{file}"></script>',
+                    content_type="text/html",  # noqa: B023
+                )
+
+            page.route("http://joined.test/**", serve)
+            page.goto("http://joined.test/")
+            answers.append(page.evaluate("told"))
+    finally:
+        context.close()
+    assert answers[0] == answers[1] == ["two", "three", "later", 42, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"base__one": 'import {late} from "../views/later.js";\nexport const order = [late];\n'}, "circle"),
+        ({"base__one": "export let order = [];\n"}, "exports a class, a constant or a function"),
+        ({"base__one": "export default 1;\n"}, "exports a class, a constant or a function"),
+        ({"app": 'import {\n  order} from "./base/one.js";\n'}, "an import is one line"),
+        ({"app": 'import * as one from "./base/one.js";\n'}, "an import is one line"),
+        ({"app": 'import {order as mine} from "./base/one.js";\n'}, "names as they are"),
+        ({"app": 'import {order} from "./base/none.js";\n'}, "which is not there"),
+        ({"app": 'await fetch("/");\n'}, "cannot wait at its top"),
+    ],
+)
+def test_modules_that_would_mean_something_else_are_not_joined(tmp_path, change, words):
+    made = joined(tmp_path / "web", **{**MODULES, **change})
+    assert made.returncode != 0 and words in made.stderr

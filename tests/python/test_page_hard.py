@@ -210,6 +210,25 @@ def test_ten_thousand_tensors_and_a_thousand_runs(started, home):
         page.evaluate("document.querySelector('ls-table .scroll').scrollTop = 1e9")
         expect(page.locator("ls-table")).to_contain_text("transformer.blocks.99.mlp.49")
         assert page.locator("ls-table .tr").count() < 80
+        page = one.open("runs/large?tensor=9999")  # not among those that come first
+        expect(page.locator(".right .title")).to_have_text("transformer.blocks.99.mlp.49")
+        one.check()
+
+
+def test_what_comes_after_the_first_rows_is_shown_too(started, home):
+    """200 rows come first, the rest once they are on the screen: steps, modules and counts are those of the whole run."""
+    arrays = [np.full((2, 2), k, np.float32) for k in range(4)]
+    write_many(home.home / "runs" / "steps", [f"net.layer{k}.out" for k in range(90)], arrays, steps=5)
+    home.ensure()
+    with tab(started, home) as one:
+        asked = []
+        one.page.on("request", lambda r: asked.append(r.url) if "runs/tensors" in r.url else None)
+        page = one.open("runs/steps")
+        expect(page.locator(".right .title")).to_have_text("net.layer0.out")
+        expect(page.locator(".multiples button")).to_have_count(5)
+        expect(page.get_by_label("denoising step").locator("option")).to_have_count(6)
+        expect(page.locator(".left .filters .dim")).to_have_text("450")
+        assert ["limit=200&from=0" in asked[0], "from=200" in asked[1], len(asked)] == [True, True, 2]
         one.check()
 
 

@@ -22,6 +22,9 @@ export function el(tag, attributes, ...children) {
   return made;
 }
 
+// Once what is there now is on the screen; of a page that nobody sees, at once.
+export const afterPaint = run => document.hidden ? setTimeout(run) : requestAnimationFrame(() => setTimeout(run));
+
 export const button = (words, run, more) => el("button", {type: "button", onclick: run, ...more}, words);
 
 // Pairs of words and values, those without a value left out.

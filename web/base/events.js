@@ -1,6 +1,7 @@
 // What happens in the service, as it happens: one stream a browser. The tab that holds the lock reads it and tells the
 // others; when it closes, the next one takes over where it was.
 import {onState, request} from "./api.js";
+import {afterPaint} from "./dom.js";
 
 const listeners = new Set(), channel = new BroadcastChannel("lockstep-events");
 let last = "", reading = false;
@@ -62,7 +63,6 @@ export function startEvents() {
     if (now !== "on" || startEvents.begun) return;
     startEvents.begun = true;
     const never = new AbortController().signal;
-    if (navigator.locks) navigator.locks.request("lockstep-events", () => readAll(never));
-    else readAll(never);
+    afterPaint(() => navigator.locks ? navigator.locks.request("lockstep-events", () => readAll(never)) : readAll(never));
   });
 }

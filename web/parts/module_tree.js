@@ -3,9 +3,16 @@ export class ModuleTree {
   // `nameOf(i)` of each leaf in execution order; `sums(leaves)` is what a module tells about what is below it.
   constructor(count, nameOf) {
     this.root = {path: "", label: "", level: -1, modules: new Map(), leaves: [], all: 0};
-    this.byPath = new Map(), this.homeOf = new Array(count), this.open = new Set();
-    for (let i = 0; i < count; ++i) {
-      const parts = nameOf(i).split(".");
+    this.byPath = new Map(), this.homeOf = [], this.open = new Set(), this.nameOf = nameOf;
+    this.grow(count);
+    // One or two modules on top would say little.
+    let node = this.root;
+    while (node.modules.size === 1 && !node.leaves.length) node = node.modules.values().next().value, this.open.add(node.path);
+  }
+  // Up to so many leaves: those that were there stay as they are.
+  grow(count) {
+    for (let i = this.homeOf.length; i < count; ++i) {
+      const parts = this.nameOf(i).split(".");
       let node = this.root;
       for (let k = 0; k < parts.length; ++k) {
         ++node.all;
@@ -19,9 +26,6 @@ export class ModuleTree {
       }
       ++node.all, node.leaves.push(i), this.homeOf[i] = node;
     }
-    // One or two modules on top would say little.
-    let node = this.root;
-    while (node.modules.size === 1 && !node.leaves.length) node = node.modules.values().next().value, this.open.add(node.path);
   }
   // What is in sight, top to bottom.
   visible() {

@@ -1,7 +1,7 @@
 // Compare: where two runs part. Tree, curve, grid, heat maps and source follow one selection.
 import {go, linkTo, patch} from "../base/address.js";
 import {read} from "../base/api.js";
-import {button, el, make} from "../base/dom.js";
+import {afterPaint, button, el, make} from "../base/dom.js";
 import {viewKeys} from "../base/keys.js";
 import {matcher, short, timeText} from "../base/numbers.js";
 import {emptyBox, failureCard} from "../parts/failure.js";
@@ -103,12 +103,21 @@ class CompareView {
     part("Tensor"), this.pair = new PairView(this, this.window), parts.push(this.pair.box);
     part("Error over the stages", curve, make("div", S.growth.words, "dim"));
     this.gridHead = make("h2", "Error over stages and steps"), parts.push(this.gridHead, grid);
-    this.pictures = new ComparedPictures(this), parts.push(this.pictures.box);
-    parts.push(new LedgerPart(this).box, new MapEditor(this).box);
+    const rest = el("div", {});
+    parts.push(rest);
     if (S.notes.length) part("Notes", ...noteCards(S.notes));
     this.right.replaceChildren(...parts);
-    for (const each of [curve, grid]) each.rows = this.rows, each.addEventListener("choose", e => this.choose(e.detail, true));
-    grid.hidden = this.gridHead.hidden = !grid.useful;
+    afterPaint(() => this.closed || this.buildRest(rest));
+  }
+  // What lies below what one sees first.
+  buildRest(box) {
+    for (const each of [this.curve, this.grid]) {
+      each.rows = this.rows, each.addEventListener("choose", e => this.choose(e.detail, true));
+      if (this.chosen !== null) each.choose(this.chosen);
+    }
+    this.grid.hidden = this.gridHead.hidden = !this.grid.useful;
+    this.pictures = new ComparedPictures(this);
+    box.append(this.pictures.box, new LedgerPart(this).box, new MapEditor(this).box);
   }
   keys() {
     const to = i => () => this.rows.length && this.choose(Math.max(0, Math.min(this.rows.length - 1, i())), true);

@@ -86,8 +86,8 @@ export class LedgerPart {
       } catch (error) { out.replaceChildren(failureCard(error)); }
       start.disabled = false;
     }, {disabled: !program || !!map});  // names that a map changes are for the command
-    read("runs/list", {limit: 200}).then(a => list.append(...a.runs.map(r => el("option", {value: r.id}, r.name))), () => {});
-    this.box = el("details", {}, make("summary", "Error ledger"), el("div", {class: "card"}, make("div", "What each stage makes itself and what it was handed. It needs a second record of your program, run on the reference's tensors:", "dim"),
+    const offer = () => list.children.length || read("runs/list", {limit: 200}).then(a => list.replaceChildren(...a.runs.map(r => el("option", {value: r.id}, r.name))), () => {});
+    this.box = el("details", {ontoggle: offer}, make("summary", "Error ledger"), el("div", {class: "card"}, make("div", "What each stage makes itself and what it was handed. It needs a second record of your program, run on the reference's tensors:", "dim"),
       make("code", ["lockstep", "ledger", ...(map ? ["--map", map] : []), reference, "--", ...(program?.program || ["python", "your_script.py"])].map(quoted).join(" ")), el("div", {class: "filters"}, start, make("span", "or one that is there:", "dim"), input, button("Show the ledger", show), list), out));
   }
 }

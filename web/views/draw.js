@@ -1,12 +1,12 @@
 // Draw: what is wanted, what is being drawn, and what was drawn. Jobs live in the service, so a reload loses nothing.
 import {patch} from "../base/address.js";
-import {read, request, write} from "../base/api.js";
-import {button, el, make, options} from "../base/dom.js";
+import {read, write} from "../base/api.js";
+import {afterPaint, button, el, make, options} from "../base/dom.js";
 import {onEvent} from "../base/events.js";
 import {viewKeys} from "../base/keys.js";
 import {secsText} from "../base/numbers.js";
 import {failureCard} from "../parts/failure.js";
-import {Gallery} from "./draw_gallery.js";
+import {Gallery, pictureAddress} from "./draw_gallery.js";
 import {InputPictures} from "./draw_inputs.js";
 
 const DRAFT = "lockstep-draw";
@@ -14,14 +14,6 @@ const DRAFT = "lockstep-draw";
 export function open(box, address) {
   const view = new DrawView(box, address);
   return {address: now => view.address(now), close: () => view.close(), again: () => view.load()};
-}
-
-// The picture of a finished job; it is fetched once.
-const pictures = new Map();
-export function pictureAddress(id) {
-  if (!pictures.has(id))
-    pictures.set(id, request(`/v1/images/${encodeURIComponent(id)}/content`).then(async r => URL.createObjectURL(await r.blob())).catch(error => (pictures.delete(id), Promise.reject(error))));
-  return pictures.get(id);
 }
 
 class DrawView {
@@ -49,7 +41,7 @@ class DrawView {
     box.append(el("div", {class: "columns draw"}, el("div", {class: "left"}, form), el("div", {class: "right"}, this.live, this.queue, this.gallery.box)));
     viewKeys([{keys: "p", words: "prompt", run: () => this.fields.prompt.focus()}, {keys: "j", words: "next picture", run: () => this.gallery.move(1)}, {keys: "k", words: "previous picture", run: () => this.gallery.move(-1)}, {keys: "a", words: "draw it again", run: () => this.gallery.act("again")}, {keys: "v", words: "vary it", run: () => this.gallery.act("vary")}]);
     this.offerDevices([]);
-    read("doctor").then(d => d.cuda.usable && this.offerDevices(d.cuda.devices), () => {});
+    afterPaint(() => read("doctor").then(d => d.cuda.usable && this.offerDevices(d.cuda.devices), () => {}));
     this.stop = onEvent(e => this.event(e)), this.load();
   }
   close() { this.stop(); }

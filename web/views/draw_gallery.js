@@ -1,9 +1,17 @@
 // What was drawn: each picture with its seed and settings; again, varied, compared, downloaded.
 import {here, patch} from "../base/address.js";
+import {request} from "../base/api.js";
 import {button, el, make} from "../base/dom.js";
 import {emptyBox} from "../parts/failure.js";
-import {pictureAddress} from "./draw.js";
 import "../parts/picture_compare.js";
+
+// The picture of a finished job; it is fetched once.
+const pictures = new Map();
+export function pictureAddress(id) {
+  if (!pictures.has(id))
+    pictures.set(id, request(`/v1/images/${encodeURIComponent(id)}/content`).then(async r => URL.createObjectURL(await r.blob())).catch(error => (pictures.delete(id), Promise.reject(error))));
+  return pictures.get(id);
+}
 
 export class Gallery {
   constructor(view) {

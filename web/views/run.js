@@ -1,15 +1,16 @@
 // One run: its program, the tree of its tensors, and the tensor that is chosen.
 import {linkTo, patch} from "../base/address.js";
 import {read} from "../base/api.js";
-import {el, make, options} from "../base/dom.js";
+import {afterPaint, el, make, options} from "../base/dom.js";
 import {viewKeys} from "../base/keys.js";
 import {bytesText, matcher, short, timeText} from "../base/numbers.js";
 import {failureCard} from "../parts/failure.js";
 import {ModuleTree} from "../parts/module_tree.js";
+import {DTYPE, HIT, KEPT, MAX, MEAN, MIN, NAME, ODD, PASS, ROLE, SEQ, SHAPE, STD, STEP} from "../parts/run_rows.js";
 import {TensorView} from "./tensor.js";
 import "../parts/table.js";
 
-export const SEQ = 0, NAME = 1, ROLE = 2, STEP = 3, HIT = 4, PASS = 5, DTYPE = 6, SHAPE = 7, KEPT = 8, SECS = 9, MIN = 10, MAX = 11, MEAN = 12, STD = 13, ODD = 14;
+const FIRST = 200, MORE = 100000;  // what one sees at once comes first
 
 export class RunView {
   constructor(box, address) {
@@ -51,37 +52,41 @@ export class RunView {
       () => this.rows.slice(0, 20000).map((r, i) => ({words: r[NAME] + (r[STEP] < 0 ? "" : ` · step ${r[STEP]}`), kind: r[ROLE], run: () => this.choose(i, true)})));
   }
   async load() {
+    clearTimeout(this.timer);
     try {
-      const fresh = await read("runs/tensors", {run: this.id, limit: 100000, from: this.rows.length});
-      if (this.closed) return;
+      const fresh = await read("runs/tensors", {run: this.id, limit: this.rows.length ? MORE : FIRST, from: this.rows.length});
+      if (this.closed || fresh.from !== this.rows.length) return;  // asked twice: the other one took them
       this.problem.replaceChildren();
-      const first = !this.tree;
+      const first = !this.answer, whole = this.rows.length + fresh.rows.length >= fresh.total;
       this.answer = fresh;
-      if (fresh.rows.length || first) {
-        this.rows.push(...fresh.rows);
-        const open = this.tree?.open;
-        this.tree = new ModuleTree(this.rows.length, i => this.rows[i][NAME]);
-        if (open) this.tree.open = open;
-        const steps = [...new Set(this.rows.map(r => r[STEP]))].sort((a, b) => a - b), chosen = first ? this.wantedStep : this.step.value;
-        options(this.step, "all steps", steps, s => s < 0 ? "outside the loop" : `step ${s}`), this.step.value = chosen;
-        this.refresh();
-      }
+      if (fresh.rows.length || first) this.take(fresh.rows, first);
       if (first || fresh.status !== this.status) this.status = fresh.status, this.tell();
       if (this.chosen === null && this.rows.length) {
-        const wanted = this.rows.findIndex(r => String(r[SEQ]) === this.wanted);
-        this.choose(wanted >= 0 ? wanted : Math.max(0, this.rows.findIndex(r => r[KEPT])), true, wanted >= 0);
+        const wanted = this.rows.findIndex(r => String(r[SEQ]) === this.wanted), kept = this.rows.findIndex(r => r[KEPT]);
+        if (wanted >= 0 || whole || (!this.wanted && kept >= 0)) this.choose(wanted >= 0 ? wanted : Math.max(0, kept), true, wanted >= 0);
       }
-      if (fresh.status === "running") this.timer = setTimeout(() => this.load(), 1000);
+      if (!whole) afterPaint(() => this.closed || this.load());
+      else if (fresh.status === "running") this.timer = setTimeout(() => this.load(), 1000);
     } catch (error) {
       this.problem.replaceChildren(failureCard(error, () => this.load()));
       if (error.status === 404) this.problem.append(el("div", {class: "head"}, el("a", {href: linkTo("runs")}, "All runs")));
     }
+  }
+  take(rows, first) {
+    for (const row of rows) this.rows.push(row);
+    if (this.tree) this.tree.grow(this.rows.length);
+    else this.tree = new ModuleTree(this.rows.length, i => this.rows[i][NAME]);
+    const steps = [...new Set(this.rows.map(r => r[STEP]))].sort((a, b) => a - b), chosen = first ? this.wantedStep : this.step.value;
+    options(this.step, "all steps", steps, s => s < 0 ? "outside the loop" : `step ${s}`), this.step.value = chosen;
+    this.refresh();
+    if (this.chosen !== null) this.tensor.grew();
   }
   async tell() {
     const a = this.answer;
     this.head.replaceChildren(el("div", {class: "crumbs"}, el("a", {href: linkTo("runs")}, "Runs"), "/", make("span", a.run)), make("h1", a.name || a.run, "title"));
     const chips = el("div", {class: "chips"}, make("span", a.status, "chip"));
     this.head.append(chips);
+    await new Promise(afterPaint);
     try {
       const run = await read("runs/show", {run: this.id, limit: 1}), p = run.run.program || {};
       const words = Array.isArray(p.argv) ? p.argv.join(" ") : p.argv || p.script || "";
@@ -103,7 +108,7 @@ export class RunView {
     this.flat = words !== "" || step !== "";
     const ids = this.flat ? this.rows.map((_, i) => i).filter(i => named(this.rows[i][NAME]) && (!step || String(this.rows[i][STEP]) === step)) : this.tree.visible();
     this.tree.level = this.flat ? () => 0 : ModuleTree.prototype.level;
-    this.count.textContent = `${this.flat ? ids.length + " of " : ""}${this.rows.length}`;
+    this.count.textContent = `${this.flat ? ids.length + " of " : ""}${this.answer.total}`;
     this.table.show(ids);
   }
   fold(path, open) {

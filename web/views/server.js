@@ -2,7 +2,7 @@
 import {linkTo} from "../base/address.js";
 import {read, request} from "../base/api.js";
 import {onEvent} from "../base/events.js";
-import {el, facts, make} from "../base/dom.js";
+import {afterPaint, el, facts, make} from "../base/dom.js";
 import {viewKeys} from "../base/keys.js";
 import {parseMetrics} from "../base/metrics.js";
 import {bytesText, secsText} from "../base/numbers.js";
@@ -35,6 +35,7 @@ class ServerView {
   close() { clearInterval(this.timer), this.stop(); }
   async load() {
     this.measure(), this.loadModels(), this.loadQueue();
+    await new Promise(afterPaint);
     try {
       const d = await read("doctor"), has = Object.entries(d.cpu.features).filter(([, there]) => there).map(([name]) => name);
       this.doctor.replaceChildren(el("div", {class: "card"}, facts([["lockstep", d.version], ["compiler", d.compiler], ["CPU", `${d.cpu.model}, ${d.cpu.cores} cores`], ["features", has.join(" ")],

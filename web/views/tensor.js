@@ -1,13 +1,13 @@
 // A tensor of a run: heat map with slice pickers, histogram, statistics of each channel, its way over the steps, export.
 import {here, patch, windowOf, windowText} from "../base/address.js";
 import {floatsOf, read, readBytes} from "../base/api.js";
-import {button, el, facts, make, options} from "../base/dom.js";
+import {afterPaint, button, el, facts, make, options} from "../base/dom.js";
 import {num, short} from "../base/numbers.js";
 import {barsFigure} from "../parts/bars.js";
 import {paintCells} from "../parts/canvas.js";
 import {copyText, failureCard, saveAs} from "../parts/failure.js";
 import {lineChart} from "../parts/lines.js";
-import {DTYPE, KEPT, MAX, MEAN, MIN, NAME, ODD, PASS, ROLE, SEQ, SHAPE, STD, STEP} from "./run.js";
+import {DTYPE, KEPT, MAX, MEAN, MIN, NAME, ODD, PASS, ROLE, SEQ, SHAPE, STD, STEP} from "../parts/run_rows.js";
 import "../parts/heat.js";
 
 const TYPES = {f32: "<f4", f64: "<f8", f16: "<f2", i8: "|i1", u8: "|u1", i16: "<i2", u16: "<u2", i32: "<i4", u32: "<u4", i64: "<i8", u64: "<u8", bool: "|b1"};
@@ -44,6 +44,7 @@ export class TensorView {
   }
   show(i) {
     this.i = i;
+    this.seen = this.seen || new Promise(afterPaint);  // the tensors are on the screen before the values of one are asked for
     const r = this.row, shape = r[SHAPE];
     this.title.textContent = (r[ROLE] === "input" ? "→ " : "") + r[NAME];
     const words = [r[ROLE], r[STEP] < 0 ? "" : `step ${r[STEP]}`, r[PASS], `${r[DTYPE]} ${shape.join(" × ") || "scalar"}`];
@@ -63,6 +64,8 @@ export class TensorView {
   async look(window = {}) {
     const number = ++this.number, question = this.question;
     patch({slice: this.slice});
+    await this.seen;
+    if (number !== this.number) return;
     const heat = this.heat.show(async (part, cells, signal) => {
       const map = await readBytes("tensors/heat", {...question, ...part, height: cells, width: cells}, {signal});
       return {...map, cells: floatsOf(map, map.height * map.width)};
@@ -99,9 +102,14 @@ export class TensorView {
       shape.length ? el("figure", {class: "wide"}, el("div", {class: "filters"}, make("span", "Channels", "dim"), axis), chart) : ""));
     if (shape.length) channels();
   }
+  // More of the run is there than when the tensor was shown.
+  grew() {
+    if (this.run.overSteps(this.i).length !== this.steps) this.timeLine();
+  }
   // The same tensor at every step: its statistics as lines, and each of it small.
   timeLine() {
     const same = this.run.overSteps(this.i);
+    this.steps = same.length;
     if (same.length < 2) return;
     const rows = same.map(k => this.run.rows[k]), steps = rows.map(r => r[STEP]);
     const chart = lineChart(steps, [{name: "mean", values: rows.map(r => num(r[MEAN]))}, {name: "std", values: rows.map(r => num(r[STD])), colour: "--cand"}],
@@ -112,8 +120,8 @@ export class TensorView {
     many.filter((_, k) => k % every === 0).forEach(k => {
       const canvas = el("canvas", {}), r = this.run.rows[k], choose = button("", () => this.run.choose(k, true), {"aria-label": `step ${r[STEP]}`, "aria-pressed": String(k === this.i)});
       choose.append(canvas, make("span", `step ${r[STEP]}`, "dim")), small.append(choose);
-      const number = this.number;
-      readBytes("tensors/heat", {...this.question, seq: r[SEQ], height: 48, width: 48}).then(m => number === this.number && paintCells(canvas, floatsOf(m, m.height * m.width), m.width, m.height, num(m.limit)), () => {});
+      const number = this.number, question = this.question;
+      this.seen.then(() => readBytes("tensors/heat", {...question, seq: r[SEQ], height: 48, width: 48})).then(m => number === this.number && paintCells(canvas, floatsOf(m, m.height * m.width), m.width, m.height, num(m.limit)), () => {});
     });
   }
 }
