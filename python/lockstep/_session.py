@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 
-from . import _library, _model_files, _views
+from . import _library, _model_files, _ranks, _views
 from ._library import CPlace, CTag, encode
 
 
@@ -192,9 +192,30 @@ def _as_a_child():
         os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
+@contextlib.contextmanager
+def _as_rank(rank, world):
+    """A process that has joined a group is a rank of the program, however it was started."""
+    names = ("LOCKSTEP_RANK", "LOCKSTEP_WORLD")
+    before = {name: os.environ.pop(name, None) for name in names}
+    os.environ.update(zip(names, (str(rank), str(world))))
+    try:
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+
+
+def _role_in_the_program():
+    place = _ranks.place()
+    if place is not None:
+        return _as_rank(*place)
+    return contextlib.nullcontext() if os.getpid() == _born else _as_a_child()
+
+
 def _open_from_environment():
     handle = ctypes.c_void_p()
-    with contextlib.nullcontext() if os.getpid() == _born else _as_a_child():
+    with _role_in_the_program():
         _library.check(_library.library().lockstep_open_from_environment(encode(program_name()), ctypes.byref(handle)))
     if not handle:
         return None
