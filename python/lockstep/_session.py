@@ -279,7 +279,16 @@ def _close_at_exit(session):
             session.close(_exit_status)
 
     atexit.register(close)
+
+    def close_worker():
+        # An exception that ends a worker is shown by multiprocessing, not by excepthook; it is on its way out just now.
+        error = sys.exc_info()[1]
+        if error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0)):
+            _note_exception()
+        close()
+
     # A worker of multiprocessing ends without atexit, in a way of its own.
-    workers = sys.modules.get("multiprocessing.util")
-    if os.getpid() != _born and workers is not None:
-        workers.Finalize(None, close, exitpriority=0)
+    workers, processes = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
+    started = processes is not None and processes.parent_process() is not None
+    if workers is not None and (os.getpid() != _born or started):
+        workers.Finalize(None, close_worker, exitpriority=0)

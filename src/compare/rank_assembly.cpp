@@ -122,18 +122,14 @@ std::string note_of(const char* whose, size_t ranks, const Counts& counts) {
   return out;
 }
 
-// The ways that are no replicas, numbers left open where all layers agree.
+// What a map file takes, numbers left open where all layers agree.
 Json found_ways(const RankedSide& side) {
   std::map<std::string, std::set<std::string>> texts;
-  for (const auto& [name, choice] : side.chosen) texts[with_numbers_open(name.first)].insert(text_of(choice.way));
+  const auto open = [](const NameKey& key) { return with_numbers_open(RankedSide::label_of(key)); };
+  for (const auto& [key, choice] : side.chosen) texts[open(key)].insert(text_of(choice.way));
   Json out = Json::object();
-  for (const auto& [name, choice] : side.chosen) {
-    const std::string open = with_numbers_open(name.first);
-    if (texts[open].size() == 1)
-      out[open] = *texts[open].begin();
-    else
-      out[name.first] = text_of(choice.way);
-  }
+  for (const auto& [key, choice] : side.chosen)
+    out[texts[open(key)].size() == 1 ? open(key) : RankedSide::label_of(key)] = text_of(choice.way);
   return out;
 }
 

@@ -124,10 +124,10 @@ std::vector<Assembly> RankedSide::ways(size_t i, bool nested) const {
 
 std::optional<Assembly> RankedSide::told(size_t i) const {
   for (const auto& [name, text] : rules_) {
-    if (!mapped_name(MapRule{name, "", {}, {}, {}, {}, {}}, all[i].key.name)) continue;
+    if (!mapped_name(MapRule{name, "", {}, {}, {}, {}, {}}, label(i))) continue;
     Assembly way = assembly_from_text(text, all[i].records.size());
     if (!assembled_shape(way, shapes(i)))
-      fail(Code::kBadInput, "map", fmt::format("{} cannot be put together as \"{}\"", all[i].key.name, text),
+      fail(Code::kBadInput, "map", fmt::format("{} cannot be put together as \"{}\"", label(i), text),
            {.expected = fmt::format("what fits {} shards of {}", all[i].records.size(), to_string(shapes(i)[0]))});
     return way;
   }

@@ -41,6 +41,9 @@ class RankedSide {
   std::vector<Tensor> load(size_t i) const;
   std::vector<Assembly> ways(size_t i, bool nested) const;
   std::optional<Assembly> told(size_t i) const;  // by a map file
+  // As a map file names it: inputs with "input " before.
+  std::string label(size_t i) const { return label_of(name_key(i)); }
+  static std::string label_of(const NameKey& key) { return (key.second ? "input " : "") + key.first; }
   NameKey name_key(size_t i) const { return {all[i].key.name, all[i].role == Role::kInput}; }
   const RunView& run() const { return run_; }
 
