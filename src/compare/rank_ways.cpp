@@ -11,11 +11,11 @@
 namespace lockstep {
 namespace {
 
-constexpr double kBelieved = 0.1;     // an error beyond: the values do not tell how the shards belong together
-constexpr double kDecisive = 0.5;     // of the error of the way that is believed first
-constexpr double kSameTensor = 1e-3;  // of one that has another name on the other side
-constexpr int kMostCalls = 3;         // of one name that are looked at
-constexpr int kMostStrangers = 48;    // tensors of other names that are looked at, for one name
+constexpr double kBelieved = 0.1;       // an error beyond: the values do not tell how the shards belong together
+constexpr double kClearlyBetter = 0.5;  // of the error of the way that is believed first
+constexpr double kSameTensor = 1e-3;    // of one that has another name on the other side
+constexpr int kMostCallsTried = 3;      // of one name that are looked at
+constexpr int kMostStrangers = 48;      // tensors of other names that are looked at, for one name
 
 // How far apart two sides are, each put together in one way; infinite where they cannot be compared.
 double error_between(const Assembly& one, const std::vector<Tensor>& of_one, const Assembly& two,
@@ -65,7 +65,7 @@ Found best_ways(const RankedSide& reference, size_t i, const RankedSide& candida
           if (!a || !b || checked_numel(*a) != checked_numel(*b) || (*a == *b) != equal) continue;
           check_interrupt("ranks");
           const double error = error_between(one, theirs, two, own, candidate.all[j].key.name);
-          if (error < kDecisive * best.error) best = {one, two, error};
+          if (error < kClearlyBetter * best.error) best = {one, two, error};
         }
     }
   }
@@ -106,7 +106,7 @@ class WaysSearch {
     for (const size_t j : calls) {
       const size_t i = candidate_.partner_of(reference_, j);
       if (i == SIZE_MAX || (!candidate_.is_split(j) && !reference_.is_split(i))) continue;
-      if (!reference_.can_load(i) || !candidate_.can_load(j) || looked++ >= kMostCalls) continue;
+      if (!reference_.can_load(i) || !candidate_.can_load(j) || looked++ >= kMostCallsTried) continue;
       const Found found = best_ways(reference_, i, candidate_, j, false);
       if (found.error > kBelieved) continue;
       settle(reference_, i, found.reference, true);

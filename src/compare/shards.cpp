@@ -90,7 +90,7 @@ std::string step_text(const JoinStep& step, bool with_count) {
   return with_count ? fmt::format("{} of {}", out, step.count) : out;
 }
 
-std::string step_words(const JoinStep& step) {
+std::string join_words(const JoinStep& step) {
   if (step.join == Join::kReplicate) return "replicated";
   if (step.join == Join::kSum) return "summed";
   return fmt::format("concatenated along axis {}{}", step.axis,
@@ -205,7 +205,7 @@ std::string words_of(const Assembly& assembly) {
   std::string out;
   for (const JoinStep& step : assembly) {
     if (!out.empty()) out += ", then ";
-    out += is_flat(assembly) ? step_words(step) : fmt::format("{} {}", step.count, step_words(step));
+    out += is_flat(assembly) ? join_words(step) : fmt::format("{} {}", step.count, join_words(step));
   }
   return out;
 }
