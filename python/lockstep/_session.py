@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 
-from . import _library, _model_files, _views
+from . import _library, _model_files, _ranks, _views
 from ._library import CPlace, CTag, encode
 
 
@@ -192,9 +192,30 @@ def _as_a_child():
         os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
+@contextlib.contextmanager
+def _as_rank(rank, world):
+    """A process that has joined a group is a rank of the program, however it was started."""
+    names = ("LOCKSTEP_RANK", "LOCKSTEP_WORLD")
+    before = {name: os.environ.pop(name, None) for name in names}
+    os.environ.update(zip(names, (str(rank), str(world))))
+    try:
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+
+
+def _role_in_the_program():
+    place = _ranks.place()
+    if place is not None:
+        return _as_rank(*place)
+    return contextlib.nullcontext() if os.getpid() == _born else _as_a_child()
+
+
 def _open_from_environment():
     handle = ctypes.c_void_p()
-    with contextlib.nullcontext() if os.getpid() == _born else _as_a_child():
+    with _role_in_the_program():
         _library.check(_library.library().lockstep_open_from_environment(encode(program_name()), ctypes.byref(handle)))
     if not handle:
         return None
@@ -258,7 +279,16 @@ def _close_at_exit(session):
             session.close(_exit_status)
 
     atexit.register(close)
+
+    def close_worker():
+        # An exception that ends a worker is shown by multiprocessing, not by excepthook; it is on its way out just now.
+        error = sys.exc_info()[1]
+        if error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0)):
+            _note_exception()
+        close()
+
     # A worker of multiprocessing ends without atexit, in a way of its own.
-    workers = sys.modules.get("multiprocessing.util")
-    if os.getpid() != _born and workers is not None:
-        workers.Finalize(None, close, exitpriority=0)
+    workers, processes = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
+    started = processes is not None and processes.parent_process() is not None
+    if workers is not None and (os.getpid() != _born or started):
+        workers.Finalize(None, close_worker, exitpriority=0)

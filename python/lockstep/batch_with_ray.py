@@ -5,10 +5,13 @@ keeps one `lockstep batch --worker` with the model loaded. The output folder mus
 """
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
 import sys
+
+MOST_TOGETHER = 4  # jobs of one task
 
 _workers = {}  # of this process, by the GPUs that it was given
 
@@ -42,6 +45,26 @@ def do_job(command, line):
     return result
 
 
+def do_jobs(command, lines):
+    """Several jobs in one task. None: to be tried again, by itself."""
+    results = []
+    for line in lines:
+        try:
+            results.append(do_job(command, line))
+        except Retriable:
+            results.append(None)
+    return results
+
+
+def together(lines, slots):
+    """What Ray takes for a task is some milliseconds, which several short jobs share. The last ones go one by one, so that all
+    workers end at the same time; and so do few."""
+    most = max(1, min(MOST_TOGETHER, len(lines) // (8 * slots)))
+    single = 0 if most == 1 else min(len(lines), 2 * most * slots)
+    shared, rest = lines[: len(lines) - single], lines[len(lines) - single :]
+    return [shared[at : at + most] for at in range(0, len(shared), most)] + [[line] for line in rest]
+
+
 def failed(line, error):
     job = json.loads(line)
     message = str(error.__cause__ or error).strip().splitlines()[-1]
@@ -60,19 +83,31 @@ def run(ray, options, results):
     command += ["--device", options.device, "--threads", str(options.threads or max(1, int(options.num_cpus)))]
     # Nothing of this package is imported by name on the nodes: the functions travel with the job.
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    remote = ray.remote(
-        num_cpus=options.num_cpus, num_gpus=options.num_gpus, max_retries=options.retries, retry_exceptions=[Retriable]
-    )(do_job)
-    waiting = {remote.remote(command, line): line for line in (text.strip() for text in sys.stdin) if line}
+    needs = {"num_cpus": options.num_cpus, "num_gpus": options.num_gpus, "max_retries": options.retries}
+    alone = ray.remote(**needs, retry_exceptions=[Retriable])(do_job)
+    several = ray.remote(**needs)(do_jobs)
+    lines = [line for line in (text.strip() for text in sys.stdin) if line]
+    slots = max(1, int(ray.cluster_resources().get("CPU", 1) / max(options.num_cpus, 1e-3)))
+    if options.num_gpus > 0:
+        slots = max(1, int(ray.cluster_resources().get("GPU", 1) / options.num_gpus))
+    waiting = {
+        alone.remote(command, group[0]) if len(group) == 1 else several.remote(command, group): group
+        for group in together(lines, slots)
+    }
     while waiting:
-        ended, _ = ray.wait(list(waiting), num_returns=1)
+        # The first ones are those that run: to ask for all at every end would take longer the more there are.
+        ended, _ = ray.wait(list(itertools.islice(waiting, 4 * slots + 16)), num_returns=1)
         for reference in ended:
-            line = waiting.pop(reference)
+            group = waiting.pop(reference)
             try:
-                result = ray.get(reference)
+                done = ray.get(reference)
             except (ray.exceptions.RayTaskError, ray.exceptions.RayError) as error:
-                result = failed(line, error)
-            print(json.dumps(result), file=results, flush=True)
+                done = failed(group[0], error) if len(group) == 1 else [None] * len(group)
+            for line, result in zip(group, [done] if len(group) == 1 else done):
+                if result is None:
+                    waiting[alone.remote(command, line)] = [line]
+                else:
+                    print(json.dumps(result), file=results, flush=True)
 
 
 def main():

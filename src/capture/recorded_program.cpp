@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "capture/ranks.h"
 #include "capture/recording_tap.h"
 #include "capture/run_folder.h"
 #include "capture/run_lock.h"
@@ -154,11 +155,11 @@ void remember_process(const fs::path& run, pid_t pid) {
 }
 
 // Passes on and keeps what the program prints until it has ended. Returns waitpid's status.
-int follow(pid_t pid, Pipe& out, Pipe& err, int log, const RecordRequest& request) {
+int follow(pid_t pid, Pipe& out, Pipe& err, int log, RankWatch* ranks, const RecordRequest& request) {
   out.close_write();
   err.close_write();
   const int out_to = request.output_to_stderr ? STDERR_FILENO : STDOUT_FILENO;
-  pollfd watched[] = {{out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}};
+  std::vector<pollfd> watched{{out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}};
   const int targets[] = {out_to, STDERR_FILENO};
   int status = 0;
   bool ended = false;
@@ -167,7 +168,13 @@ int follow(pid_t pid, Pipe& out, Pipe& err, int log, const RecordRequest& reques
   while (true) {
     if (!ended && request.cancelled && request.cancelled()) ::kill(pid, told_to_end++ < 20 ? SIGTERM : SIGKILL);
     // A grandchild may hold the pipe open for ever: once the program is gone, only what is already there is read.
-    const int ready = ::poll(watched, 2, ended ? 0 : 100);
+    watched.resize(2);
+    if (ranks) {
+      ranks->look();
+      for (const int descriptor : ranks->descriptors()) watched.push_back({descriptor, POLLIN, 0});
+    }
+    const bool silent = watched[0].fd < 0 && watched[1].fd < 0;  // the program is about to end
+    const int ready = ::poll(watched.data(), watched.size(), ended ? 0 : silent ? 5 : 100);
     bool any = false;
     for (size_t i = 0; i < 2 && ready > 0; ++i) {
       if (watched[i].fd < 0 || !(watched[i].revents & (POLLIN | POLLHUP | POLLERR))) continue;
@@ -185,7 +192,7 @@ int follow(pid_t pid, Pipe& out, Pipe& err, int log, const RecordRequest& reques
     if (!ended) {
       const bool closed = watched[0].fd < 0 && watched[1].fd < 0;
       pid_t waited;
-      do waited = ::waitpid(pid, &status, closed && !request.cancelled ? 0 : WNOHANG);
+      do waited = ::waitpid(pid, &status, closed && !request.cancelled && !(ranks && ranks->has_any()) ? 0 : WNOHANG);
       while (waited < 0 && errno == EINTR);
       ended = waited == pid;
     }
@@ -259,9 +266,18 @@ void make_latest(const Store& store, const std::string& name, const fs::path& ru
   }
 }
 
-void say_how_it_ended(const WatchedRun& run, const RecordOutcome& outcome, int status) {
+void say_how_it_ended(const WatchedRun& run, RecordOutcome& outcome, int status, std::optional<int> first_lost) {
   recover_run(run.made.path);
   Json manifest = run.folder.manifest();
+  if (const RankStates states = states_of_ranks(run.made.path, first_lost); !states.ranks.empty()) {
+    outcome.world = states.world;
+    outcome.failed_rank = states.failed;
+    // A launcher may end well although one of its processes did not.
+    if (states.failed && outcome.status == "finished") outcome.status = "failed";
+    manifest["world"] = states.world;
+    manifest["ranks"] = states.ranks;
+    if (states.failed) manifest["failed_rank"] = {{"rank", *states.failed}, {"status", states.status}};
+  }
   manifest["status"] = outcome.status;
   manifest["finished"] = utc_now();
   manifest["program"]["exit_code"] = outcome.exit_code;
@@ -269,12 +285,12 @@ void say_how_it_ended(const WatchedRun& run, const RecordOutcome& outcome, int s
   run.folder.write_manifest(manifest);
 }
 
-void end_run(WatchedRun& run, RecordOutcome& outcome, int status, bool or_unrecorded) {
+void end_run(WatchedRun& run, RecordOutcome& outcome, int status, std::optional<int> first_lost, bool or_unrecorded) {
   run.lock.release();
   outcome.run = run.made.path;
   outcome.id = run.made.id;
   try {
-    say_how_it_ended(run, outcome, status);
+    say_how_it_ended(run, outcome, status, first_lost);
   } catch (const std::exception& error) {  // the disk is full by now: what the program did is not undone by that
     if (!or_unrecorded) throw;
     say("the run does not say how its program ended", error.what());
@@ -325,12 +341,14 @@ RecordOutcome record_program(const RecordRequest& request) {
   const fs::path path = run ? run->made.path : fs::path();
   const int log = run ? ::open((path / "output.log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666) : -1;
   int status = 0;
+  std::optional<RankWatch> ranks;
+  if (run) ranks.emplace(path);
   try {
     Pipe out, err;
     const pid_t pid = spawn(command, environment_for(resolved, path, name), request.cwd, out, err);
     if (run) make_latest(store, name, path);
     if (run) remember_process(path, pid);
-    status = follow(pid, out, err, log, request);
+    status = follow(pid, out, err, log, ranks ? &*ranks : nullptr, request);
     std::error_code ignored;
     if (run) fs::remove(path / "process.json", ignored);  // there is nothing to end any more
   } catch (...) {
@@ -341,7 +359,7 @@ RecordOutcome record_program(const RecordRequest& request) {
   if (log >= 0) ::close(log);
   outcome.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   outcome.status = WIFSIGNALED(status) ? "killed" : outcome.exit_code == 0 ? "finished" : "failed";
-  if (run) end_run(*run, outcome, status, request.or_unrecorded);
+  if (run) end_run(*run, outcome, status, ranks->first_lost(), request.or_unrecorded);
   return outcome;
 }
 

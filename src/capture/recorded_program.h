@@ -38,6 +38,8 @@ struct RecordOutcome {
   std::string id, status;  // finished, failed or killed
   int exit_code = 0;       // 128 + signal when it was killed
   int64_t records = 0;
+  int world = 0;                   // ranks of a program of several processes; 0: one process
+  std::optional<int> failed_rank;  // that failed, or was killed, first
 };
 
 RecordOutcome record_program(const RecordRequest& request);

@@ -2,10 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "capture/checksum.h"
+#include "capture/ranks.h"
 #include "capture/run_folder.h"
 #include "capture/run_lock.h"
 #include "capture/store.h"
@@ -39,6 +42,13 @@ Run Run::open_path(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) fail(Code::kNotFound, "run", path.string() + " does not exist");
   if (!fs::is_directory(path, error) || !fs::exists(path / "run.json", error)) return open_plain_folder(path);
+  Run run = open_folder(path);
+  run.add_ranks();
+  run.index_records();
+  return run;
+}
+
+Run Run::open_folder(const fs::path& path) {
   Run run;
   run.path_ = path;
   run.manifest_ = read_json(path / "run.json", 16 << 20);
@@ -59,8 +69,39 @@ Run Run::open_path(const fs::path& path) {
     if (run.status() == "running" && !run_is_live(path)) run.manifest_["status"] = "killed";
   }
   run.read_records();
-  run.index_records();
   return run;
+}
+
+void Run::add_ranks() {
+  Json ranks = Json::array();
+  for (const RankPart& part : rank_parts(path_)) {
+    Run own;
+    try {
+      own = open_folder(part.path);
+    } catch (const Error& error) {
+      if (system_refused(error)) throw;
+      ++skipped_lines_;  // not a run's: counted as what cannot be read
+      continue;
+    }
+    const std::string rank = std::to_string(part.rank);
+    const int64_t before = records_.empty() ? 0 : records_.back().seq + 1;
+    for (Record& record : own.records_) {
+      if (records_.size() >= kMaxRecords) break;
+      record.seq += before;
+      if (record.same_as >= 0) record.same_as += before;
+      if (!record.file.empty()) record.file = "ranks/" + rank + "/" + record.file;
+      std::erase_if(record.key.tags, [](const auto& tag) { return tag.first == "rank"; });
+      record.key.tags.emplace_back("rank", rank);
+      std::sort(record.key.tags.begin(), record.key.tags.end());
+      records_.push_back(std::move(record));
+    }
+    skipped_lines_ += own.skipped_lines_;
+    ranks.push_back({{"rank", part.rank}, {"status", own.status()}, {"records", own.records_.size()}});
+    for (const char* field : {"producer", "versions", "model", "settings", "weight_files"})
+      if (!manifest_.contains(field) && own.manifest_.contains(field)) manifest_[field] = own.manifest_[field];
+  }
+  manifest_.erase("ranks");  // whatever run.json itself says
+  if (!ranks.empty()) manifest_["ranks"] = std::move(ranks);
 }
 
 std::string Run::text(const char* field) const {

@@ -26,8 +26,9 @@ class Run {
   std::string name() const { return text("name"); }
   std::string status() const { return text("status"); }  // running, finished, failed or killed
 
-  const std::vector<Record>& records() const { return records_; }  // in the order of recording
-  int64_t skipped_lines() const { return skipped_lines_; }         // torn or malformed
+  // In the order of recording. Of a program of several processes: those of each rank, with a tag `rank`, rank by rank.
+  const std::vector<Record>& records() const { return records_; }
+  int64_t skipped_lines() const { return skipped_lines_; }  // torn or malformed
 
   // The record of this name, step, hit and tags. Outputs and checkpoints are preferred to inputs and variables unless
   // `role` names one.
@@ -39,8 +40,10 @@ class Run {
 
  private:
   friend Run open_plain_folder(const fs::path& path);
+  static Run open_folder(const fs::path& path);
   std::string text(const char* field) const;
   void read_records();
+  void add_ranks();
   void index_records();
 
   fs::path path_;

@@ -1,5 +1,8 @@
 #include "capture/session.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <cstdlib>
 
 #include "base/error.h"
@@ -47,6 +50,7 @@ std::optional<SessionSettings> settings_from_environment(std::string_view defaul
   const bool substitutes = !settings.reference.empty() && !settings.substitute.empty();
   if (!settings.record && !substitutes) return std::nullopt;
   settings.attach = attach;
+  settings.rank = rank_from_environment();
   settings.run.home = home_folder();
   settings.run.name = record.empty() || record == "1" || record == "true" ? std::string(default_name) : record;
   settings.run.stats_only = is_yes(environment("LOCKSTEP_STATS_ONLY"));
@@ -59,18 +63,35 @@ std::optional<SessionSettings> settings_from_environment(std::string_view defaul
   return settings;
 }
 
+namespace {
+
+std::unique_ptr<RunWriter> attached(const SessionSettings& settings) {
+  if (settings.attach.empty()) return nullptr;
+  if (!settings.rank) return RunWriter::attach(settings.attach, settings.run);
+  RunOptions own = settings.run;
+  own.details["pid"] = ::getpid();  // for `lockstep record`, which wants to know who ended first
+  return RunWriter::attach(make_rank_folder(settings.attach, *settings.rank), own);
+}
+
+}  // namespace
+
 std::unique_ptr<Session> Session::open(const SessionSettings& settings) {
   std::unique_ptr<Session> session(new Session);
   // The reference first: opened later, "latest" would mean the run that is just beginning.
   if (!settings.reference.empty())
     session->reference_ = std::make_unique<Run>(Run::open(settings.reference, settings.run.home));
   if (settings.record) {
-    if (!settings.attach.empty()) session->writer_ = RunWriter::attach(settings.attach, settings.run);
+    session->writer_ = attached(settings);
     if (!session->writer_) {
       RunOptions own = settings.run;
       // A child of the recorded program finds the run taken and gets one of its own. Not by the same name: the latest
       // run of that name is the program's.
       if (!settings.attach.empty()) own.name += ".child";
+      // Without `lockstep record` the ranks have no run in common: each has its own, and none takes another's name.
+      if (settings.rank && settings.attach.empty()) {
+        own.name += fmt::format(".rank{}", settings.rank->rank);
+        own.details["rank"] = settings.rank->rank, own.details["world"] = settings.rank->world;
+      }
       session->writer_ = RunWriter::create(own);
     }
   }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "capture/ranks.h"
 #include "capture/recording_tap.h"
 
 namespace lockstep {
@@ -11,7 +12,8 @@ namespace lockstep {
 struct SessionSettings {
   RunOptions run;
   TapFilter filter;
-  fs::path attach;  // a run that `lockstep record` has made; empty: a new one
+  fs::path attach;                // a run that `lockstep record` has made; empty: a new one
+  std::optional<RankPlace> rank;  // of a program of several processes
   bool record = true;
   std::string reference;  // a run's name; empty: none
   std::vector<std::string> substitute;

@@ -27,7 +27,7 @@ struct Presentation {
 };
 
 void write_proposal(const App& app, const CompareAnswer& answer, const std::string& file) {
-  write_atomically(file, json_from(answer.proposal).dump(2) + "\n");
+  write_atomically(file, map_from(answer).dump(2) + "\n");
   if (app.global.quiet) return;
   for (const ProposedRule& each : answer.proposal)
     print_error(

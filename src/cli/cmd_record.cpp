@@ -28,6 +28,11 @@ std::unique_ptr<const Substitutes> renamed_reference(const RecordRequest& reques
   return made;
 }
 
+std::string words_about_ranks(const RecordOutcome& outcome) {
+  if (outcome.failed_rank) return fmt::format(" (rank {} of {} first)", *outcome.failed_rank, outcome.world);
+  return outcome.world > 0 ? fmt::format(" on {} ranks", outcome.world) : "";
+}
+
 }  // namespace
 
 void add_record(App& app) {
@@ -89,6 +94,8 @@ void add_record(App& app) {
                 {"status", outcome.status},
                 {"exit_code", outcome.exit_code},
                 {"records", outcome.records}};
+      if (outcome.world > 0) told["world"] = outcome.world;
+      if (outcome.failed_rank) told["failed_rank"] = *outcome.failed_rank;
       if (!outcome.not_recorded.empty()) told["not_recorded"] = outcome.not_recorded;
       print_json(told);
     }
@@ -100,8 +107,8 @@ void add_record(App& app) {
       return;
     }
     if (!app.global.json && !app.global.quiet)
-      print_error("lockstep: run {} {}, {} records in {}\n", outcome.id, outcome.status, outcome.records,
-                  outcome.run.string());
+      print_error("lockstep: run {} {}{}, {} records in {}\n", outcome.id, outcome.status, words_about_ranks(outcome),
+                  outcome.records, outcome.run.string());
     if (outcome.records == 0 && !app.global.quiet)
       print_error(
           "lockstep: the program recorded nothing; expected calls of torch or MLX modules, or checkpoints, within the "

@@ -55,6 +55,14 @@ Json verified(const Run& run) {
   return {{"tensors", tensors}, {"bad", bad}, {"dropped_records", run.skipped_lines()}};
 }
 
+void print_ranks(const Json& manifest) {
+  const auto ranks = manifest.find("ranks");
+  if (ranks == manifest.end() || !ranks->is_array()) return;
+  for (const Json& rank : *ranks)
+    print("rank {:<4} {}, {} records\n", rank["rank"].get<int>(), rank["status"].get<std::string>(),
+          rank["records"].get<int64_t>());
+}
+
 void show_run(App& app, const std::string& spec, bool verify) {
   const Run run = Run::open(spec, home_folder(app.global.home));
   const Json summary = run_summary(run), found = verify ? verified(run) : Json();
@@ -73,6 +81,7 @@ void show_run(App& app, const std::string& spec, bool verify) {
         at->is_string() ? at->get<std::string>() : at->dump(-1, ' ', false, Json::error_handler_t::replace);
     print("{:<9} {}\n", field, text.size() > 300 ? text.substr(0, 300) + " ..." : text);
   }
+  print_ranks(run.manifest());
   print("{} records, {} kept in full, {} with NaN or infinities, {}\n", summary["records"].get<int64_t>(),
         summary["full_tensors"].get<int64_t>(), summary["not_finite"].get<int64_t>(),
         text_from_bytes(summary["bytes"].get<uint64_t>()));

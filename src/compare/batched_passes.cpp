@@ -51,7 +51,7 @@ RecordedTensor half_of(const RecordedTensor& batch, bool second, const char* pas
   out.shape[0] = half;
   out.key.tags.emplace_back("pass", pass);
   std::sort(out.key.tags.begin(), out.key.tags.end());
-  out.checksum.clear(), out.stats.reset();  // those of the whole
+  out.checksum.clear(), out.stats.reset(), out.shards.reset();  // those of the whole
   out.load = [load = batch.load, second, half] { return load().slice(0, second ? half : 0, second ? 2 * half : half); };
   return out;
 }

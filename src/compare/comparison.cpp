@@ -10,6 +10,7 @@
 #include "compare/coverage.h"
 #include "compare/divergence.h"
 #include "compare/first_cause.h"
+#include "compare/missing_sum.h"
 #include "compare/other_calls.h"
 #include "compare/pair_walk.h"
 #include "compare/pictures.h"
@@ -69,6 +70,20 @@ void note_what_was_found(Comparison& out) {
     out.notes.push_back(out.found.unsure[i] + ": not sure, so left out");
   if (out.found.unsure.size() > kMostSaid)
     out.notes.push_back(fmt::format("{} names in all were left out as unsure", out.found.unsure.size()));
+}
+
+// How the ranks of a side were put together, behind what is said of the pair.
+void note_the_ranks(const RunView& reference, const RunView& candidate, Comparison& out) {
+  for (PairResult& result : out.results)
+    for (const RecordedTensor* record :
+         {&reference.records[result.pair.reference], &candidate.records[result.pair.candidate]})
+      if (record->shards && !record->shards->words.empty())
+        result.note += (result.note.empty() ? "" : "; ") + record->shards->words;
+}
+
+void put_first(Finding finding, Comparison& out) {
+  out.causes.insert(out.causes.begin(), std::move(finding));
+  if (out.causes.size() > kMostCauses) out.causes.pop_back();
 }
 
 bool counts_as_bad(const PairResult& result) {
@@ -153,6 +168,11 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
   const int64_t dropped_reference = dropped_records(reference), dropped_candidate = dropped_records(candidate);
   const int64_t dropped = dropped_reference + dropped_candidate;
   out.coverage = coverage_of(reference, candidate, out);
+  note_the_ranks(reference, candidate, out);
+  if (std::string note = unproven_sum(candidate, out); !any_bad && !note.empty()) {
+    out.coverage.is_partial = true;
+    out.notes.push_back(std::move(note));
+  }
   out.verdict = any_bad                                       ? "mismatch"
                 : !out.compared                               ? "nothing_compared"
                 : dropped > 0 || out.damaged > 0              ? "partial"
@@ -186,12 +206,13 @@ Comparison compare_runs(const RunView& reference, const RunView& candidate, cons
         reference, candidate, structure, options, [&](size_t i) { return walk.is_good(i); }, unit, out);
   }
   const Pair& bad = out.results[out.first->result].pair;
-  if (auto other =
-          find_other_call(reference, candidate, bad, out.floor_factor * out.results[out.first->result].noise_floor)) {
-    out.causes.insert(out.causes.begin(), std::move(*other));
-    if (out.causes.size() > kMostCauses) out.causes.pop_back();
+  const double allowed = out.floor_factor * out.results[out.first->result].noise_floor;
+  if (auto other = find_other_call(reference, candidate, bad, allowed)) {
+    put_first(std::move(*other), out);
     out.first->kind = "capture";
   }
+  if (auto odd = find_odd_rank(reference, candidate, out, allowed)) put_first(std::move(*odd), out);
+  if (auto missing = find_missing_sum(reference, candidate, out, allowed)) put_first(std::move(*missing), out);
   const auto add_hint = [&](const std::string& words) {
     if (!words.empty()) out.first->hint += (out.first->hint.empty() ? "" : "; ") + words;
   };

@@ -14,6 +14,14 @@ bool counts_for(const RecordedTensor& record, bool with_inputs) {
   return with_inputs || record.role != Role::kInput;
 }
 
+// " (rank 1 first)": of a program of several processes.
+std::string first_failed_rank(const Json& header) {
+  const auto failed = header.find("failed_rank");
+  if (failed == header.end() || !failed->is_object() || !failed->contains("rank")) return "";
+  const Json& rank = (*failed)["rank"];
+  return rank.is_number_integer() ? fmt::format(" (rank {} first)", rank.get<int64_t>()) : "";
+}
+
 // "failed with exit status 1", "was killed"; empty when it ended well or nothing is known.
 std::string failure_of(const RunView& run) {
   if (!run.header.is_object()) return "";
@@ -23,9 +31,10 @@ std::string failure_of(const RunView& run) {
     const Json& program = run.header["program"];
     if (program.contains("exit_code") && program["exit_code"].is_number_integer()) exit_code = program["exit_code"];
   }
-  if (status == "killed") return "was killed";
-  if (exit_code != 0) return fmt::format("failed with exit status {}", exit_code);
-  return status == "failed" ? "failed" : "";
+  const std::string rank = first_failed_rank(run.header);
+  if (status == "killed") return "was killed" + rank;
+  if (exit_code != 0) return fmt::format("failed with exit status {}{}", exit_code, rank);
+  return status == "failed" ? "failed" + rank : "";
 }
 
 }  // namespace

@@ -84,6 +84,7 @@ T field_of(const Json& rule, const char* name, const char* expected) {
 std::vector<MapRule> read_map(const fs::path& file) {
   const Json document = read_json(file);
   std::vector<MapRule> out;
+  if (document.is_object() && document.contains("ranks") && !document.contains("rules")) return out;
   if (!document.is_object() || !document.contains("rules") || !document["rules"].is_array())
     fail(Code::kBadInput, "map", "no rules in " + file.string(), {.expected = R"({"rules": [...]})"});
   for (const Json& rule : document["rules"]) {

@@ -85,9 +85,14 @@ CompareAnswer answer_to(const CompareQuestion& question, const fs::path& home, R
   options.partial = question.partial;
   if (!question.map.empty()) options.map = read_map(question.map);
   if (!question.tolerances.empty()) options.tolerances = read_tolerances(question.tolerances);
+  answer.ranks = put_ranks_together(answer.reference, answer.candidate, options.map,
+                                    question.map.empty() ? RankRules() : read_rank_rules(question.map));
+  options.notes = answer.ranks.notes;
   RunView noise;
   if (!question.noise.empty()) {
     noise = open_view(question.noise, home);
+    RunView again = answer.reference;
+    put_ranks_together(again, noise, {}, {});
     options.noise = &noise;
   }
   if (std::string note = take_passes_apart(answer.reference, answer.candidate, options.map); !note.empty())
@@ -108,10 +113,17 @@ CompareAnswer answer_to(const CompareQuestion& question, const fs::path& home, R
   return answer;
 }
 
+Json map_from(const CompareAnswer& answer) {
+  Json map = json_from(answer.proposal);
+  if (!answer.ranks.found.empty()) map["ranks"] = answer.ranks.found;
+  return map;
+}
+
 namespace {
 
 Json with_more(Json document, const CompareAnswer& answer) {
   if (!answer.proposal.empty()) document["map"] = json_from(answer.proposal);
+  if (!answer.ranks.found.empty()) document["ranks"] = answer.ranks.found;
   // Only where files of a folder could not be read: how many of each side.
   const auto skipped = [](const RunView& view) { return view.header.value("skipped", Json::array()).size(); };
   if (skipped(answer.reference) + skipped(answer.candidate) > 0)

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "compare/comparison.h"
 #include "compare/map_proposal.h"
+#include "compare/rank_assembly.h"
 
 namespace lockstep {
 
@@ -24,6 +25,7 @@ struct CompareQuestion {
 struct CompareAnswer {
   RunView reference, candidate;
   std::vector<ProposedRule> proposal;  // in use, beside the question's map
+  RankAssembly ranks;                  // how the shards of several processes were put together
   Comparison comparison;
   Detail nothing_compared;  // why not, and what to do about it; empty where something was
 };
@@ -33,6 +35,8 @@ CompareAnswer answer_to(const CompareQuestion& question, const fs::path& home);
 // The same for runs that are open already: `reference` and `candidate` of the question are not looked at.
 CompareAnswer answer_to(const CompareQuestion& question, const fs::path& home, RunView reference, RunView candidate);
 
+// The map that `compare --map` reads: names that differ, and how ranks are put together.
+Json map_from(const CompareAnswer& answer);
 Json json_from(const CompareAnswer& answer);  // docs/schemas/compare.json
 
 }  // namespace lockstep

@@ -36,20 +36,70 @@ def cluster():
     process.wait(timeout=60)
 
 
+def told(cluster, word):
+    cluster.stdin.write(word + "\n")
+    cluster.stdin.flush()
+    return json.loads(cluster.stdout.readline())
+
+
+def stamps(batch):
+    """Which file it is, and when it was written: a picture that is made twice has another."""
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in batch.output.glob("*.png")}
+
+
 def test_every_job_is_done_once_although_a_node_is_killed(cluster, tmp_path):
+    """The second node stands still with a job in its hands, and is gone for good once the first has gone on. That job is lost with
+    it: only a retry on the other node does it."""
     jobs = [picture_job(number, steps=6) for number in range(30)]
     batch = Batch(tmp_path, jobs)
+    batch.output.mkdir()
+    # What an earlier node left: half a picture is no picture.
+    (batch.output / "picture-3.png").write_bytes(b"\x89PNG half")
     program = batch.start("--engine", "ray", "--address", cluster.address, "--python", PYTHON, "--retries", "4")
     until(lambda: len(batch.results()) >= 4, program)
-    cluster.stdin.write("kill\n")
-    cluster.stdin.flush()
-    assert json.loads(cluster.stdout.readline())["killed"]
-    assert len(batch.results()) < 30, "the node was killed too late to matter"
+    until(lambda: told(cluster, "stop")["stopped"], program)  # a node without a worker would prove nothing
+    before = len(batch.results())
+    until(lambda: len(batch.results()) >= before + 3, program)  # the first node goes on
+    made = stamps(batch)
+    assert len(batch.results()) < 28, "the node was killed too late to matter"
+    assert told(cluster, "kill")["killed"]
     said, errors = program.communicate(timeout=240)
     assert program.returncode == 0, errors + (batch.output / "ray.log").read_text()
     assert counts(json.loads(said)) == (30, 0, 0)
     whole(batch, jobs)
+    after = stamps(batch)
+    finished = {f"{result['id']}.png" for result in batch.results()}
+    again = {name for name in made if made[name] != after[name]}
+    assert not again - {"picture-3.png"} and made.keys() <= finished, "done twice"
     assert counts(batch.run("--engine", "ray", "--address", cluster.address, "--python", PYTHON)) == (0, 30, 0)
+    assert stamps(batch) == after
+
+
+def test_a_node_that_is_lost_without_retries_is_told(cluster, tmp_path):
+    """The other way round: were the killed node's job done by luck, the test above would prove nothing."""
+    jobs = [picture_job(number, steps=6) for number in range(12)]
+    batch = Batch(tmp_path, jobs)
+    program = batch.start("--engine", "ray", "--address", cluster.address, "--python", PYTHON, "--retries", "0")
+    until(lambda: len(batch.results()) >= 3, program)
+    until(lambda: told(cluster, "stop")["stopped"], program)
+    before = len(batch.results())
+    until(lambda: len(batch.results()) >= before + 2, program)
+    told(cluster, "kill")
+    said, errors = program.communicate(timeout=240)
+    assert program.returncode == 3 and counts(json.loads(said)) == (11, 0, 1), said + errors
+
+
+def test_many_short_jobs_share_tasks_and_a_wrong_one_among_them_fails_alone(cluster, tmp_path):
+    """40 on two cores: the first ones go two by two."""
+    jobs = [picture_job(number) for number in range(39)] + [picture_job(39, stepz=3)]
+    jobs[0], jobs[39] = jobs[39], jobs[0]
+    batch = Batch(tmp_path, jobs)
+    assert counts(batch.run("--engine", "ray", "--address", cluster.address, "--python", PYTHON, status=3)) == (
+        39,
+        0,
+        1,
+    )
+    assert sorted(result["id"] for result in batch.results()) == sorted(job["id"] for job in jobs)
 
 
 def test_a_wrong_job_fails_alone(cluster, tmp_path):

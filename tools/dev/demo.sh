@@ -35,4 +35,13 @@ else
   echo "Skipped: it needs PyTorch and MLX. './dev setup' installs both; then run './dev demo' again."
 fi
 echo
-echo "Look at $out/sheet.png, before.png and after.png; the recorded runs are in $out/runs."
+cat <<END
+What to do next
+  look at       $out/sheet.png, before.png and after.png
+  draw          build/bin/lockstep generate --prompt "three green stars" --output stars.png
+  learn         build/bin/lockstep tutorial       ten minutes: find a bug in a port, stop a program, talk as an agent does
+  in a browser  build/bin/lockstep serve --open
+  your port     build/bin/lockstep record --inputs -- python your_port.py, then compare: docs/porting.md
+  check         ./dev test                        everything, about half an hour
+The recorded runs are in $out/runs; what the build said, in build/logs.
+END

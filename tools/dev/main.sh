@@ -4,6 +4,8 @@ set -euo pipefail
 JOBS=${LOCKSTEP_JOBS:-$(nproc)}
 PYTHON=.venv/bin/python
 
+source tools/dev/progress.sh
+
 say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
 
 # install_packages [LIST...]: the Debian packages of tools/dev/packages.txt and of these lists that are missing, with sudo
@@ -85,16 +87,47 @@ cmd_build() {
 }
 
 # demo: set everything up and show the most that works
-#   The pictures and the recorded runs are left in build/demo.
+#   The pictures and the recorded runs are left in build/demo; what the installation and the build say, in build/logs.
 cmd_demo() {
-  cmd_build lockstep >&2
+  # Asked for here, where a question can be seen.
+  if [ "$(id -u)" != 0 ] && [ -t 0 ] && command -v sudo >/dev/null && are_packages_missing; then sudo -v; fi
+  quietly build/logs/packages.log "installing Debian packages" install_packages
+  quietly build/logs/build.log "building lockstep" build_from_nothing lockstep
   tools/dev/demo.sh
+}
+
+# The first build of a newcomer: files of a layer are compiled together, which takes about half as long. Who changes sources
+# wants them apart: CONTRIBUTING.md.
+build_from_nothing() {
+  [ -f build/build.ninja ] || cmake --preset release -DLOCKSTEP_JOIN_FILES=8 >/dev/null
+  ninja -C build -j "$JOBS" "$@"
+}
+
+are_packages_missing() {
+  local package
+  while read -r package; do
+    [ "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null)" = "install ok installed" ] || return 0
+  done <tools/dev/packages.txt
+  return 1
+}
+
+# fresh [COMMAND...]: run ./dev demo and ./dev test on a bare Debian 12, from what was committed
+#   In a tree of its own, made with debootstrap in build/; needs root. From an archive without .git too. Commands: demo and test,
+#   or only those that are given. About 40 minutes on two cores.
+cmd_fresh() {
+  command -v debootstrap >/dev/null || install_packages packages-bare.txt
+  [ $# -gt 0 ] || set -- demo test
+  tools/dev/fresh.sh "$@"
 }
 
 # test: set everything up and run all checks, stopping at the first red
 #   In this order: formatting, layers, unit tests, the same under sanitizers, fuzz corpora, Python tests, documents.
-#   Logs are in build/test-logs. One test alone: see CONTRIBUTING.md.
+#   Logs are in build/test-logs. A line a minute at least says what is being done. One test alone: see CONTRIBUTING.md.
 cmd_test() {
+  mkdir -p build/test-logs
+  export LOCKSTEP_TEST_NOW=$PWD/build/test-logs/now
+  echo "installing what is missing" >"$LOCKSTEP_TEST_NOW"
+  start_heartbeat "$LOCKSTEP_TEST_NOW"
   cmd_setup
   (install_packages packages-test.txt) || say "without cargo or chromium the tests of Rust or of the report in a browser are skipped"
   tools/dev/test.sh "$@"

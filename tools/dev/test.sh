@@ -12,7 +12,9 @@ export LOCKSTEP_BIN="$PWD/build/bin/lockstep"
 passed=0 failed=0 skipped=0
 began=$SECONDS
 
-heading() { printf '== %s (%d s)\n' "$1" $((SECONDS - began)); }
+heading() { printf '== %s (%d s)\n' "$1" $((SECONDS - began)); now "$1"; }
+# now WORDS [LOG]: what the line that appears every minute says.
+now() { [ -z "${LOCKSTEP_TEST_NOW:-}" ] || printf '%s\n%s\n' "$1" "${2:-}" >"$LOCKSTEP_TEST_NOW"; }
 totals() { printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"; }
 stop_if_red() {
   [ "$failed" -eq 0 ] && return
@@ -25,6 +27,7 @@ stop_if_red() {
 check() {
   local name=$1 log="$LOGS/$1.log"
   shift
+  now "$name" "$log"
   if "$@" >"$log" 2>&1; then
     passed=$((passed + 1))
   else
@@ -39,6 +42,7 @@ build() {  # build PRESET FOLDER TARGET...
   local preset=$1 folder=$2
   shift 2
   local log="$LOGS/build-$preset.log"
+  now "building ($preset)" "$log"
   if ! { cmake --preset "$preset" && ninja -C "$folder" -j "$JOBS" "$@"; } >"$log" 2>&1; then
     grep -aE 'error|FAILED|CMake Error' "$log" | head -n 40
     echo "RED: build $preset (whole output: $log)"
@@ -54,6 +58,7 @@ run_programs() {  # run_programs LOG_PREFIX PROGRAM...
   shift
   [ $# -gt 0 ] || return 0
   rm -f "$LOGS/$prefix"-*.status  # a killed program must not be judged by its last run
+  now "test programs ($prefix)"
   printf '%s\0' "$@" | xargs -0 -P "$JOBS" -I{} sh -c \
     'log='"$LOGS/$prefix"'-$(basename "$1").log; timeout '"$MOST_SECS"' "$1" --gtest_brief=0 >"$log" 2>&1; echo $? >"$log.status"' sh {}
   for program in "$@"; do
@@ -77,6 +82,7 @@ test_targets() { ninja -C "$1" -t targets all 2>/dev/null | sed -nE 's/^((test|c
 
 run_pytest() {
   local report="$LOGS/pytest.xml" log="$LOGS/pytest.log" status=0
+  now "Python tests" "$log"
   timeout "$((2 * MOST_SECS))" "$PYTHON" -m pytest tests/python -q --tb=short -p no:cacheprovider -n "$((JOBS + 1))" --dist loadfile --junitxml="$report" >"$log" 2>&1 || status=$?
   local counts
   counts=$("$PYTHON" - "$report" <<'PY' 2>/dev/null
@@ -97,6 +103,7 @@ PY
 
 run_documents() {
   local log="$LOGS/documents.log" line good bad skip
+  now "documentation tests" "$log"
   "$PYTHON" tools/dev/test_documents.py README.md CONTRIBUTING.md docs/*.md >"$log" 2>&1
   line=$(tail -n 1 "$log")
   if [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed,\ ([0-9]+)\ skipped$ ]]; then

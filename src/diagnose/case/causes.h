@@ -148,6 +148,8 @@ inline constexpr CauseEntry kCauses[] = {
     {"precision.f8_e5m2", "computed or held in float8 (e5m2) on the way", "keep it in the reference's precision"},
     {"precision.integer", "goes through whole numbers on the way", "do not go through whole numbers on the way to this tensor"},
     {"precision.saturated", "values are clamped where the reference does not", "do not clamp the values"},
+    {"ranks.missing_sum", "each rank goes on with its own term of a sum", "sum the terms over the ranks (all_reduce) before they are used"},
+    {"ranks.one_differs", "ranks that should hold the same tensor do not: some agree with the reference, others do not", "look for weights, inputs or random numbers that only some ranks have"},
     {"resample.kind", "another kind of up- or downsampling", "resample as the reference does"},
     {"residual.added", "another tensor is added", "do not add it"},
     {"residual.branch_missing", "the branch is not added to the stream", "add the branch"},

@@ -17,6 +17,17 @@ namespace lockstep {
 class Run;
 class WeightSource;
 
+// What the ranks of a program of several processes hold of one tensor.
+struct RankShards {
+  std::vector<int> ranks;
+  std::vector<std::function<Tensor()>> load;  // one a rank, in their order
+  std::string words{};                        // "concatenated along axis 1"
+  bool is_whole = false;                      // each rank has all of it
+  bool is_sum = false;                        // no rank has it: it is the sum of theirs
+  bool differ = false;                        // each has all of it, and they do not agree
+  size_t shown = 0;                           // whose is compared, where they differ
+};
+
 struct RecordedTensor {
   TensorKey key;
   Role role = Role::kOutput;
@@ -25,8 +36,9 @@ struct RecordedTensor {
   std::string where;     // "file:line function", empty when unknown
   std::string checksum;  // of the bytes; equal checksums of equal dtype and shape need no reading
   std::optional<Statistics> stats;
-  std::function<Tensor()> load;  // empty: only statistics were kept
-  bool substituted = false;      // the program went on with the reference's value
+  std::function<Tensor()> load;                // empty: only statistics were kept
+  bool substituted = false;                    // the program went on with the reference's value
+  std::shared_ptr<const RankShards> shards{};  // null: one process has it
 };
 
 struct RunView {

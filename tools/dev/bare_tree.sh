@@ -1,0 +1,21 @@
+# A bare Debian in a folder, made once, and commands inside it: sourced by bare_debian.sh and fresh.sh. Needs root and debootstrap.
+
+bare_tree() {  # bare_tree SUITE FOLDER [PACKAGES]
+  local suite=$1 tree=$2 log=$PWD/build/debootstrap-$1.log
+  [ ! -e "$tree/made" ] || return 0
+  rm -rf "$tree"
+  mkdir -p "$PWD/build"
+  debootstrap --variant=minbase ${3:+--include="$3"} "$suite" "$tree" "${LOCKSTEP_DEBIAN_MIRROR:-http://deb.debian.org/debian}" \
+    >"$log" 2>&1 || { tail "$log" >&2; exit 3; }
+  touch "$tree/made"
+}
+
+# in_bare_tree FOLDER COMMAND: as root of that tree. A namespace of its own: what is mounted there is gone with its last process.
+in_bare_tree() {
+  mkdir -p "$1/proc" "$1/dev"
+  unshare --mount --pid --fork bash -euc '
+    mount -t proc proc "$1/proc"
+    mount --rbind /dev "$1/dev"
+    cd /
+    exec chroot "$1" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 sh -c "$2"' sh "$1" "$2"
+}
