@@ -21,8 +21,8 @@ WRITERS = {
     "mcp/stdio.cpp",
     "cli/app.cpp",
     "cli/last_words.cpp",
-    "cli/map_failure.cpp",
-    "cli/thread_failure.cpp",
+    "cli/map_failure_linux.cpp",
+    "cli/thread_failure_linux.cpp",
 }
 
 # They take a failed allocation or read for the end of the text.
