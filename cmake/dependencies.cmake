@@ -1,4 +1,12 @@
 # Every outside library, found once. Nothing is vendored and nothing is downloaded.
+if(LOCKSTEP_HEADERS)
+  include(cmake/headers_only.cmake)
+  return()
+endif()
+if(APPLE)  # Homebrew keeps OpenMP to itself, since the system's clang does not know it
+  find_program(HOMEBREW brew)
+  execute_process(COMMAND ${HOMEBREW} --prefix libomp OUTPUT_VARIABLE OpenMP_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)

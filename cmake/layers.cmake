@@ -4,8 +4,10 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DI
 set(LOCKSTEP_LAYERS "")
 # A platform's form of a facility is a file of its own, chosen here: what is compiled holds no #ifdef for it.
 if(APPLE)
+  set(LOCKSTEP_PLATFORM macos)
   set(other_platforms "_linux\\.cpp$")
 else()
+  set(LOCKSTEP_PLATFORM linux)
   set(other_platforms "_macos\\.cpp$")
 endif()
 if(LOCKSTEP_ONEDNN)

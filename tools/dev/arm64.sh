@@ -3,7 +3,8 @@
 # Called by `./dev arm64 [PROGRAM...]`, which has installed the compiler and qemu.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-JOBS=${LOCKSTEP_JOBS:-$(nproc)}
+. tools/dev/portable.sh
+JOBS=${LOCKSTEP_JOBS:-$(cores)}
 ROOT=$PWD/build-arm64/sysroot
 
 # The libraries' packages for ARM, unpacked and not installed: this system stays as it is, and no root is needed. The C

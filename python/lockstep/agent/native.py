@@ -59,7 +59,7 @@ def load(told):
 
 
 def library_path():
-    """liblockstep_capture.so, for statistics; None when it is not there."""
+    """The capture library, for statistics; None when it is not there."""
     told = os.environ.get("LOCKSTEP_LIBRARY")
     if told:
         return told
@@ -72,7 +72,7 @@ def library_path():
         os.path.join(os.path.dirname(root), "lib"),
         os.path.join(root, "lib"),
     ):
-        path = os.path.join(folder, "liblockstep_capture.so")
+        path = os.path.join(folder, "liblockstep_capture" + (".dylib" if sys.platform == "darwin" else ".so"))
         if os.path.exists(path):
             return path
     return None
