@@ -23,6 +23,7 @@ precompile_for(lockstep_test_headers ${lockstep_common_headers} <gtest/gtest.h>)
 
 foreach(layer IN LISTS LOCKSTEP_LAYERS)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${layer}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "${other_platforms}")
   foreach(source IN LISTS sources)
     file(STRINGS ${source} property_test LIMIT_COUNT 1 REGEX "rapidcheck\\.h")
     if(property_test AND NOT RAPIDCHECK_LIBRARY)

@@ -194,7 +194,7 @@ cmd_device-test() {
 
 # arm64 [PROGRAM...]: compile all below the commands for 64-bit ARM and run test programs of it under qemu
 #   Into build-arm64, with the libraries' packages unpacked there. Installs a cross compiler and qemu. Without names the
-#   programs are test_tensor, test_io, test_measure, test_diagnose, test_compare and test_backend.
+#   programs are test_tensor, test_io, test_measure, test_diagnose, test_compare, test_backend and test_pipeline.
 cmd_arm64() {
   install_packages packages-arm64.txt
   tools/dev/arm64.sh "$@"
