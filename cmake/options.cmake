@@ -3,6 +3,8 @@ if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
 endif()
+# Of a library on a Mac nothing is visible but what fits this pattern; elsewhere a library says so in other words.
+set(LOCKSTEP_EXPORT_ONLY "-Wl,-exported_symbol,")
 find_program(CCACHE ccache)
 if(CCACHE)
   # Paths relative to the tree, so that a second clone finds what the first compiled; the rest lets ccache keep what

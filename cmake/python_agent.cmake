@@ -3,6 +3,7 @@
 set(LOCKSTEP_PYTHONS "" CACHE STRING "further Python interpreters to build the debugger's extension for")
 set(LOCKSTEP_PYTHON_HEADERS "" CACHE STRING "folders with headers of Pythons to build the debugger's extension for")
 file(GLOB agent_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/python/agent/*.cpp)
+list(FILTER agent_sources EXCLUDE REGEX "${other_platforms}")
 set(agent_versions "")
 set(agent_targets "")
 
@@ -16,8 +17,12 @@ macro(add_agent minor headers suffix)
     # Debian's pyconfig.h leads to another one, which it names from the folder above.
     target_include_directories(${agent} SYSTEM PRIVATE ${headers} ${headers}/..)
     # Its own copy of the C++ library: a program's environment may bring an older one. Nothing of it is visible outside.
-    target_link_options(${agent} PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL
-                        -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/python_agent.map)
+    if(APPLE)  # where the system has the C++ library, and the interpreter what the extension asks for
+      target_link_options(${agent} PRIVATE -Wl,-undefined,dynamic_lookup ${LOCKSTEP_EXPORT_ONLY}_PyInit__lockstep_agent)
+    else()
+      target_link_options(${agent} PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL
+                          -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/python_agent.map)
+    endif()
     set_target_properties(${agent} PROPERTIES PREFIX "" OUTPUT_NAME _lockstep_agent SUFFIX "${suffix}" CXX_VISIBILITY_PRESET hidden)
     # Python's type tables are filled in as C programs do it.
     target_compile_options(${agent} PRIVATE -Wno-missing-field-initializers -Wno-pedantic)
@@ -26,8 +31,11 @@ macro(add_agent minor headers suffix)
 endmacro()
 
 file(GLOB agent_candidates /usr/bin/python3 /usr/bin/python3.1[0-4] /usr/local/bin/python3.1[0-4]
-     $ENV{HOME}/.pyenv/versions/3.1[0-4]*/bin/python3 $ENV{HOME}/.local/share/uv/python/cpython-3.1[0-4]*/bin/python3
+     /opt/homebrew/bin/python3.1[0-4] $ENV{HOME}/.pyenv/versions/3.1[0-4]*/bin/python3 $ENV{HOME}/.local/share/uv/python/cpython-3.1[0-4]*/bin/python3
      ${CMAKE_SOURCE_DIR}/.venv/bin/python)
+if(CMAKE_CROSSCOMPILING)
+  set(agent_candidates "")  # they are of this machine
+endif()
 foreach(candidate IN LISTS LOCKSTEP_PYTHONS agent_candidates)
   execute_process(
     COMMAND ${candidate} -IS -c

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/platform/descriptors.h"
 #include "debugger/agent_socket.h"
 #include "debugger/session_fields.h"
 #include "fuzz_input.h"
@@ -56,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       static_cast<void>(message.dump(-1, ' ', false, Json::error_handler_t::replace));
     };
     for (size_t at = 0; at < text.size(); at += step) {
-      if (::send(ends[1], text.data() + at, std::min(step, text.size() - at), MSG_NOSIGNAL) < 0) break;
+      if (send_without_signal(ends[1], text.data() + at, std::min(step, text.size() - at)) < 0) break;
       if (!socket.receive(use)) break;
     }
     ::close(ends[1]);

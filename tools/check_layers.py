@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Rejects includes that go upward or sideways between the layers of cmake/layers.txt, between the leaves of src/backend, and in
-a circle between the folders of one layer."""
+a circle between the folders of one layer; and what only one operating system knows, outside the files that are for it alone."""
 
 import pathlib
 import re
@@ -21,12 +21,29 @@ WRITERS = {
     "mcp/stdio.cpp",
     "cli/app.cpp",
     "cli/last_words.cpp",
-    "cli/map_failure.cpp",
-    "cli/thread_failure.cpp",
+    "cli/map_failure_linux.cpp",
+    "cli/thread_failure_linux.cpp",
 }
 
 # They take a failed allocation or read for the end of the text.
 LENIENT = re.compile(r"\bstd::i(f|string)stream \w+[({]")
+
+
+# What only one system has: a facility of base/platform gives it to all of them. Kernels of backend/cpu ask the processor, which
+# each system answers in its own way; the cuda leaf is compiled where CUDA is.
+PLATFORM = re.compile(
+    r"^\s*#\s*(?:el)?if(?:n?def)?\b.*\b(?:__linux__|__linux|__gnu_linux__|__GLIBC__|__APPLE__|__MACH__|__FreeBSD__|_WIN32)\b.*$"
+    r"|^\s*#\s*include\s*<(?:sys/(?:inotify|epoll|eventfd|signalfd|timerfd|syscall|prctl|sysinfo|sendfile|auxv|event|sysctl"
+    r"|proc_info)\.h|linux/[^>]*|mach/[^>]*|mach-o/[^>]*|malloc\.h|malloc/malloc\.h|cpuid\.h|libproc\.h|crt_externs\.h)>"
+    r'|"/(?:proc|sys)/[^"]*"|"/dev/shm[^"]*"'
+    r"|\b(?:pipe2|accept4|memfd_create|renameat2|posix_fallocate|sched_getaffinity|sched_setscheduler|sigtimedwait|sigabbrev_np"
+    r"|malloc_trim|posix_spawn_file_actions_addclosefrom_np|kqueue|MAP_POPULATE|SOCK_CLOEXEC|SOCK_NONBLOCK|MSG_NOSIGNAL|POLLRDHUP"
+    r"|O_DIRECT|O_TMPFILE|SO_PEERCRED|st_mtim|st_mtimespec|environ)\b",
+    re.M,
+)
+PLATFORM_FOLDERS = ("base/", "backend/cpu/", "backend/cuda/leaf/")
+# They take calls of the whole program over, which a library must not.
+PLATFORM_FILES = re.compile(r"cli/(assertion|map_failure|thread_failure)_(linux|macos)\.cpp")
 
 
 def read_layers(path):
@@ -47,6 +64,10 @@ def read_layers(path):
     return allowed
 
 
+def without_comments(text):
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+
+
 def violations(root):
     allowed = read_layers(root / "cmake" / "layers.txt")
     for source in sorted((root / "src").rglob("*")):
@@ -62,6 +83,14 @@ def violations(root):
             yield f"src/{relative}: prints with {found.group(0)}; expected print() or print_error() of base/text.h"
         if relative.as_posix() != "base/strict_stream.h" and (found := LENIENT.search(text)):
             yield f"src/{relative}: reads with {found.group(0)}; expected strict_file() or strict_text() of base/strict_stream.h"
+        shown = relative.as_posix()
+        if not shown.startswith(PLATFORM_FOLDERS) and not PLATFORM_FILES.fullmatch(shown):
+            if found := PLATFORM.search(without_comments(text)):
+                yield f"src/{shown}: only one system knows {found.group(0).strip()}; expected a facility of src/base/platform"
+        elif shown.endswith(("_linux.cpp", "_macos.cpp")):
+            other = shown.replace("_linux.", "_macos.") if "_linux." in shown else shown.replace("_macos.", "_linux.")
+            if not (root / "src" / other).exists():
+                yield f"src/{shown}: expected src/{other} beside it"
         for target, rest in INCLUDE.findall(text):
             if target in NOT_LAYERS:
                 continue
@@ -112,7 +141,7 @@ def main():
     found = [*violations(root), *circles(root)]
     for line in found:
         print(line)
-    print(f"layers: {len(found)} forbidden includes or ways to read and print")
+    print(f"layers: {len(found)} forbidden includes, ways to read and print, or ties to one system")
     return 1 if found else 0
 
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "agent.h"
+#include "platform.h"
 
 namespace lockstep_agent {
 namespace {
@@ -24,7 +25,7 @@ PyObject* connect_to(PyObject*, PyObject* path) {
     return PyErr_Format(PyExc_OSError, "a socket's path has at most %zu bytes, got %zd", sizeof address.sun_path - 1,
                         size);
   std::memcpy(address.sun_path, PyBytes_AS_STRING(converted), static_cast<size_t>(size));
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int fd = make_unix_socket();
   if (fd < 0) return PyErr_SetFromErrno(PyExc_OSError);
   if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) < 0) {
     const int error = errno;
@@ -47,7 +48,7 @@ PyObject* send_all(PyObject*, PyObject* arguments) {
   bool good = true;
   Py_BEGIN_ALLOW_THREADS;
   while (left > 0) {
-    const ssize_t sent = send(fd, at, left, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = send_at_once(fd, at, left);
     if (sent >= 0) {
       at += sent;
       left -= static_cast<size_t>(sent);

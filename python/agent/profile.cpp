@@ -3,7 +3,6 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,6 +12,7 @@
 #include <ctime>
 
 #include "agent.h"
+#include "platform.h"
 
 namespace lockstep_agent {
 namespace {
@@ -26,7 +26,7 @@ struct ProfiledCall {
   int64_t begin_ns, end_ns, cpu_ns, allocated, live_before, live_after, peak;
 };
 
-// As count_memory.c has it.
+// As count_memory_linux.c and its sibling have it.
 struct MemoryCounts {
   std::atomic<int64_t> live, allocated, peak;
 };
@@ -34,7 +34,6 @@ struct MemoryCounts {
 std::vector<ProfiledCall> calls;
 uint64_t left_out = 0;
 MemoryCounts* memory = nullptr;
-int resident_file = -1;  // where nothing counts: what the process holds
 uint32_t threads = 0;
 
 struct ThreadCalls {
@@ -49,21 +48,11 @@ int64_t now_ns(clockid_t clock) {
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
-int64_t resident_bytes() {
-  char text[64];
-  const ssize_t n = resident_file < 0 ? -1 : ::pread(resident_file, text, sizeof text - 1, 0);
-  if (n <= 0) return 0;
-  text[n] = 0;
-  char* rest = nullptr;
-  std::strtoll(text, &rest, 10);
-  return std::strtoll(rest, nullptr, 10) * ::sysconf(_SC_PAGESIZE);
-}
-
 struct Memory {
   int64_t live, allocated, peak;  // peak: since this was last asked
 };
 Memory read_memory() {
-  if (!memory) {
+  if (!memory) {  // nothing counts: what the process holds
     const int64_t bytes = resident_bytes();
     return {bytes, 0, bytes};
   }
@@ -121,8 +110,7 @@ PyObject* leave_call(PyObject*, PyObject* evaluation) {
 // begin_profile() → what memory is counted by
 PyObject* begin_profile(PyObject*, PyObject*) {
   memory = static_cast<MemoryCounts*>(::dlsym(RTLD_DEFAULT, "lockstep_memory_counts"));
-  if (!memory && resident_file < 0) resident_file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  return PyUnicode_FromString(memory ? "heap" : resident_file >= 0 ? "resident" : "none");
+  return PyUnicode_FromString(memory ? "heap" : tells_resident_bytes() ? "resident" : "none");
 }
 
 // In the child of a fork.

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import pathlib
+import sys
 
 ABI_VERSION = 1
 OK, REPLACED, NOT_FOUND = 0, 1, -2
@@ -96,15 +97,18 @@ class CTotals(ctypes.Structure):
     ]
 
 
+_NAME = "liblockstep_capture.dylib" if sys.platform == "darwin" else "liblockstep_capture.so"
+
+
 def _candidates():
     told = os.environ.get("LOCKSTEP_LIBRARY")
     if told:
         yield told
         return
     here = pathlib.Path(__file__).resolve().parent
-    yield here / "liblockstep_capture.so"  # installed: the package holds it
-    yield here.parent.parent / "build" / "lib" / "liblockstep_capture.so"  # a source tree
-    yield "liblockstep_capture.so"
+    yield here / _NAME  # installed: the package holds it
+    yield here.parent.parent / "build" / "lib" / _NAME  # a source tree
+    yield _NAME
 
 
 def beside_library(name):
@@ -120,9 +124,7 @@ def _open():
             return ctypes.CDLL(os.fspath(candidate))
         except OSError as error:
             errors.append(str(error))
-    raise LockstepError(
-        f"[library] liblockstep_capture.so was not found; try LOCKSTEP_LIBRARY; tried: {'; '.join(errors)}"
-    )
+    raise LockstepError(f"[library] {_NAME} was not found; try LOCKSTEP_LIBRARY; tried: {'; '.join(errors)}")
 
 
 _handle = None

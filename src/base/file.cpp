@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mapped_reader.h"
+#include "base/platform/memory_maps.h"
 
 namespace lockstep {
 namespace {
@@ -73,7 +74,7 @@ void MappedFile::drop_pages(std::span<const std::byte> part) const {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const auto offset = static_cast<size_t>(part.data() - data_);
   const size_t begin = (offset + page - 1) / page * page, end = (offset + part.size()) / page * page;
-  if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+  if (begin < end) give_back_pages(const_cast<std::byte*>(data_) + begin, end - begin);
 }
 
 std::string read_text(const fs::path& path, uint64_t max_bytes) {

@@ -9,15 +9,16 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/platform/descriptors.h"
 
 namespace lockstep {
 
 LineChild::LineChild(const std::vector<std::string>& argv, const fs::path& log) {
   // Sockets, not pipes: writing to one whose reader has gone can be told not to raise SIGPIPE.
   int input[2], output[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, input) != 0)
+  if (make_socket_pair(input) != 0)
     fail(Code::kIo, "batch", std::string("socketpair: ") + std::strerror(errno));
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, output) != 0) {
+  if (make_socket_pair(output) != 0) {
     ::close(input[0]);
     ::close(input[1]);
     fail(Code::kIo, "batch", std::string("socketpair: ") + std::strerror(errno));
@@ -48,7 +49,7 @@ LineChild::~LineChild() {
 bool LineChild::send(std::string_view line) {
   const std::string whole = std::string(line) + "\n";
   for (size_t at = 0; at < whole.size();) {
-    const ssize_t sent = ::send(to_, whole.data() + at, whole.size() - at, MSG_NOSIGNAL);
+    const ssize_t sent = send_without_signal(to_, whole.data() + at, whole.size() - at);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) return false;
     at += static_cast<size_t>(sent);

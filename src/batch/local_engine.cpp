@@ -9,6 +9,7 @@
 #include "backend/cuda/report.h"
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/platform/executable.h"
 #include "batch/engine.h"
 #include "batch/line_child.h"
 
@@ -37,7 +38,7 @@ std::vector<std::string> devices_for(const std::string& asked) {
 }
 
 std::vector<std::string> worker_command(const EngineOptions& options, const std::string& device, int threads) {
-  return {fs::read_symlink("/proc/self/exe").string(),
+  return {own_program().string(),
           "--home",
           options.home.string(),
           "batch",

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/platform/executable.h"
 #include "batch/engine.h"
 #include "batch/line_child.h"
 #include "capture/installation.h"
@@ -16,7 +17,7 @@ std::vector<std::string> ray_command(const EngineOptions& options) {
   const char* told = std::getenv("LOCKSTEP_PYTHON");
   const std::string python = !options.python.empty() ? options.python : told && *told ? told : "python3";
   return {python,       (python_package_folder() / "lockstep" / "batch_with_ray.py").string(),
-          "--program",  fs::read_symlink("/proc/self/exe").string(),
+          "--program",  own_program().string(),
           "--output",   options.output.string(),
           "--home",     options.home.string(),
           "--device",   options.device,

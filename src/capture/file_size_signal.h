@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include <ctime>
+#include "base/platform/spawn.h"
 
 namespace lockstep {
 
@@ -24,8 +24,7 @@ class HoldFileSizeSignal {
   }
   ~HoldFileSizeSignal() {
     if (!active_) return;
-    const timespec at_once{};
-    if (!was_pending_) ::sigtimedwait(&signal_, nullptr, &at_once);
+    if (!was_pending_) take_pending_signal(signal_);
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
   HoldFileSizeSignal(const HoldFileSizeSignal&) = delete;

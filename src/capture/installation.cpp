@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/platform/executable.h"
 
 namespace lockstep {
 namespace {
 
 fs::path own_folder() {
-  std::error_code error;
-  const fs::path exe = fs::read_symlink("/proc/self/exe", error);
-  return error ? fs::current_path() : exe.parent_path();
+  const fs::path program = own_program();
+  return program.empty() ? fs::current_path() : program.parent_path();
 }
 
 std::vector<fs::path> folders_in(const fs::path& parent, const std::string& prefix) {
@@ -44,8 +44,8 @@ std::vector<fs::path> package_folders_of_wheels(const fs::path& bin) {
 }  // namespace
 
 fs::path capture_library() {
-  for (const fs::path& candidate :
-       {own_folder() / "../lib/liblockstep_capture.so", own_folder() / "liblockstep_capture.so"}) {
+  const std::string name = std::string("liblockstep_capture") + library_suffix();
+  for (const fs::path& candidate : {own_folder() / "../lib" / name, own_folder() / name}) {
     std::error_code error;
     if (fs::exists(candidate, error)) return fs::weakly_canonical(candidate);
   }

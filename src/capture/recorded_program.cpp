@@ -15,6 +15,9 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/platform/descriptors.h"
+#include "base/platform/executable.h"
+#include "base/platform/spawn.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "capture/ranks.h"
@@ -23,8 +26,6 @@
 #include "capture/run_lock.h"
 #include "capture/run_reader.h"
 
-extern char** environ;
-
 namespace lockstep {
 namespace {
 
@@ -32,7 +33,7 @@ using Environment = std::map<std::string, std::string>;
 
 Environment current_environment() {
   Environment variables;
-  for (char** entry = environ; *entry; ++entry) {
+  for (char** entry = environment_entries(); *entry; ++entry) {
     const std::string_view text = *entry;
     const size_t equals = text.find('=');
     if (equals != std::string_view::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
@@ -90,7 +91,7 @@ struct Pipe {
   int read_end = -1, write_end = -1;
   Pipe() {
     int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) fail(Code::kIo, "record", std::string("pipe: ") + std::strerror(errno));
+    if (make_pipe(ends) != 0) fail(Code::kIo, "record", std::string("pipe: ") + std::strerror(errno));
     read_end = ends[0];
     write_end = ends[1];
   }
@@ -113,7 +114,8 @@ pid_t spawn(const std::vector<std::string>& command, const Environment& variable
   posix_spawn_file_actions_adddup2(&actions, out.write_end, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err.write_end, STDERR_FILENO);
   // A service's own sockets are not for the program: a client would wait for as long as it or a child of it lives.
-  posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+  short flags = POSIX_SPAWN_SETSIGDEF;
+  hand_on_only(actions, flags, 3, {STDIN_FILENO});
   if (!cwd.empty()) posix_spawn_file_actions_addchdir_np(&actions, cwd.c_str());
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -123,7 +125,7 @@ pid_t spawn(const std::vector<std::string>& command, const Environment& variable
   sigaddset(&defaults, SIGINT);
   sigaddset(&defaults, SIGTERM);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setflags(&attributes, flags);
   pid_t pid = -1;
   const int error = ::posix_spawnp(&pid, arguments[0].c_str(), &actions, &attributes, pointers(arguments).data(),
                                    pointers(entries).data());

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/platform/descriptors.h"
 #include "capture/file_names.h"
 #include "capture/run_lock.h"
 #include "capture/spool.h"
@@ -126,7 +127,7 @@ std::string RunFolder::write_aligned_tensor(const Record& record, std::span<std:
   const std::string stem = tensor_file_stem(record.key, record.role);
   const std::string name = "tensors/" + stem + ".npy";
   const fs::path path = path_ / name;
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_DIRECT, 0666);
+  const int fd = create_uncached(path.c_str(), O_WRONLY | O_EXCL | O_NOFOLLOW, 0666);
   if (fd < 0) {
     if (errno == EINVAL) ::unlink(path.c_str());  // made, but not to be opened so: a file system without direct writes
     return write_tensor(record, values);

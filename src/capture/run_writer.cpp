@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
-#include "base/strict_stream.h"
+#include "base/platform/executable.h"
 #include "base/text.h"
 #include "capture/file_size_signal.h"
 #include "capture/value_pass.h"
@@ -42,8 +42,7 @@ void watch_forks() {
 // What `lockstep record` knows of the program it starts, for a program that opens its run itself.
 Json this_program() {
   Json argv = Json::array();
-  std::ifstream file = strict_file("/proc/self/cmdline", std::ios::binary);
-  for (std::string argument; std::getline(file, argument, '\0');) argv.push_back(argument);
+  for (const std::string& word : own_command_line()) argv.push_back(word);
   std::error_code error;
   const fs::path cwd = fs::current_path(error);
   return {{"argv", std::move(argv)}, {"cwd", error ? Json() : Json(cwd.string())}, {"exit_code", nullptr}};

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/folder.h"
+#include "base/platform/memory_maps.h"
 #include "capture/file_names.h"
 
 namespace lockstep {
@@ -36,8 +37,10 @@ size_t slot_size(size_t bytes) {
   return size > kSmallestSlot && size / 4 * 3 >= bytes ? size / 4 * 3 : size;
 }
 
+// Empty where files are never memory.
 fs::path shared_memory_folder(std::string_view id) {
-  return fs::path("/dev/shm") / ("lockstep-" + std::to_string(::getuid()) + "-" + escape_name(id));
+  const fs::path folder = memory_folder();
+  return folder.empty() ? folder : folder / ("lockstep-" + std::to_string(::getuid()) + "-" + escape_name(id));
 }
 
 bool is_own_folder(const fs::path& folder) {
@@ -51,7 +54,7 @@ constexpr const char* kRunFile = "run";  // in a spool folder: which run it belo
 void remove_orphans() {
   std::error_code error;
   const std::string prefix = "lockstep-" + std::to_string(::getuid()) + "-";
-  for (fs::directory_iterator it("/dev/shm", error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(memory_folder(), error), end; !error && it != end; it.increment(error)) {
     if (!it->path().filename().string().starts_with(prefix) || !is_own_folder(it->path())) continue;
     try {
       std::error_code ignored;
@@ -71,12 +74,13 @@ Slot::Slot(const fs::path& path, size_t bytes) : path_(path), bytes_(bytes) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) fail(Code::kIo, "spool", path.string() + ": " + std::strerror(errno));
   // All of it now: touching a page that a full disk cannot back would end the program with SIGBUS.
-  const int error = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
-  void* map = error ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  const int error = reserve_bytes(fd, bytes);
+  void* map = error ? nullptr : map_shared(fd, bytes);
+  const int reason = error ? error : errno;
   ::close(fd);
-  if (map == MAP_FAILED) {
+  if (!map) {
     ::unlink(path.c_str());
-    fail(Code::kIo, "spool", path.string() + ": " + std::strerror(error ? error : errno));
+    fail(Code::kIo, "spool", path.string() + ": " + std::strerror(reason));
   }
   map_ = static_cast<std::byte*>(map);
   header()->magic = kMagic;
@@ -120,7 +124,7 @@ std::span<std::byte> Slot::data() const {
 
 Spool::Spool(const fs::path& run, std::string_view id, uint64_t max_bytes) : max_bytes_(max_bytes) {
   folder_ = shared_memory_folder(id);
-  if (::mkdir(folder_.c_str(), 0700) == 0) {
+  if (!folder_.empty() && ::mkdir(folder_.c_str(), 0700) == 0) {
     try {
       write_atomically(folder_ / kRunFile, fs::absolute(run).string());
       remove_orphans();

@@ -15,6 +15,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/number_text.h"
+#include "base/platform/machine_facts.h"
 #include "base/shown_json.h"
 #include "base/text.h"
 #include "cli/cmd_dap.h"
@@ -59,7 +60,7 @@ std::string resources_used() {
     return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
   };
   return fmt::format("{:.3f} s of processor time and {:.3f} s in the system, at most {} resident", secs(used.ru_utime),
-                     secs(used.ru_stime), text_from_bytes(static_cast<uint64_t>(used.ru_maxrss) * 1024));
+                     secs(used.ru_stime), text_from_bytes(bytes_of_peak(used.ru_maxrss)));
 }
 
 // Never throws: whatever has gone wrong, the status gets out.

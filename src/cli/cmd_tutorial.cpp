@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/names.h"
+#include "base/platform/executable.h"
 #include "base/text.h"
 #include "cli/app.h"
 #include "cli/question.h"
@@ -108,7 +109,7 @@ class Scratch {
     std::string output;
   };
   Outcome run(std::vector<std::string> words, std::string_view input, bool color) const {
-    words[0] = fs::read_symlink("/proc/self/exe").string();
+    words[0] = own_program().string();
     words.insert(words.begin() + 1, {"--color", color ? "always" : "never"});
     ChildRequest request;
     request.argv = std::move(words);

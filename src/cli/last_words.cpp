@@ -71,12 +71,12 @@ void write_words(std::string_view words) {
 void install_last_words(int argc, char** argv) {
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i)
     records = records || !std::strcmp(argv[i], "record");
+  take_assertions();
   std::set_terminate(say_last_words);
   std::set_new_handler(refuse_memory);
 }
 
-// An assertion, ours or a library's: assert() of this program comes here instead of to the system's function.
-[[noreturn]] void answer_for_assertion(const char* condition, const char* file, unsigned line) {
+void answer_for_assertion(const char* condition, const char* file, unsigned line) {
   if (memory_was_refused) end_with("lockstep: ", kNoMemory, Code::kMemory);
   char words[512];
   const int bytes =
@@ -86,8 +86,3 @@ void install_last_words(int argc, char** argv) {
 }
 
 }  // namespace lockstep
-
-extern "C" __attribute__((visibility("default"))) void __assert_fail(const char* condition, const char* file,
-                                                                     unsigned line, const char*) noexcept {
-  lockstep::answer_for_assertion(condition, file, line);
-}

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <hwy/highway.h>
 #include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
 
 #define PCRE2_CODE_UNIT_WIDTH 8  // pcre2.h asks for it
 #include <pcre2.h>
@@ -20,6 +19,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backend/cpu/onednn.h"
 #include "cli/machine.h"
 
 namespace lockstep {
@@ -40,16 +40,11 @@ std::string xxhash_text() {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-std::string dnnl_text() {
-  const dnnl_version_t* version = dnnl_version();
-  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
-}
-
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> library_versions() {
   return {
-      {"oneDNN", dnnl_text()},
+      {"oneDNN", cpu::OneDnn::is_there() ? cpu::OneDnn::version() : "none: built without it"},
       {"Highway", fmt::format("{}.{}.{}, best target {}", HWY_MAJOR, HWY_MINOR, HWY_PATCH,
                               hwy::TargetName(hwy::SupportedTargets() & -hwy::SupportedTargets()))},
       {"OpenMP", fmt::format("{}, {} threads", _OPENMP, omp_get_max_threads())},

@@ -10,9 +10,8 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/platform/executable.h"
 #include "base/text.h"
-
-extern char** environ;
 
 namespace lockstep {
 namespace {
@@ -20,13 +19,13 @@ namespace {
 // $BROWSER, as elsewhere, or what the desktop has chosen. The address is one argument: no shell reads it.
 bool start_browser(const std::string& address) {
   const char* chosen = std::getenv("BROWSER");
-  const std::string program = chosen && *chosen ? chosen : "xdg-open";
+  const std::string program = chosen && *chosen ? chosen : page_opener();
   const char* const argv[] = {program.c_str(), address.c_str(), nullptr};
   posix_spawn_file_actions_t quiet;
   posix_spawn_file_actions_init(&quiet);
   for (const int fd : {0, 1, 2}) posix_spawn_file_actions_addopen(&quiet, fd, "/dev/null", fd ? O_WRONLY : O_RDONLY, 0);
   pid_t pid = 0;
-  const int failed = ::posix_spawnp(&pid, program.c_str(), &quiet, nullptr, const_cast<char* const*>(argv), environ);
+  const int failed = ::posix_spawnp(&pid, program.c_str(), &quiet, nullptr, const_cast<char* const*>(argv), environment_entries());
   posix_spawn_file_actions_destroy(&quiet);
   if (failed) return false;
   std::thread([pid] { ::waitpid(pid, nullptr, 0); }).detach();

@@ -1,7 +1,6 @@
 #include "cli/picture_command.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/platform/machine_facts.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/engine_profile.h"
@@ -43,12 +43,6 @@ Json run_details(const PictureOptions& options, const GenerateRequest& request, 
             {"device", backend.description()}}},
           {"model", fs::absolute(model).lexically_normal().string()},
           {"settings", settings}};
-}
-
-uint64_t peak_resident_bytes() {
-  struct rusage usage {};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
 // {seed}, {index} and {layer} in the pattern are filled in; without them a number is put before the extension when

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/file.h"
+#include "base/platform/executable.h"
 
 namespace lockstep {
 
@@ -31,14 +31,11 @@ void limit_spinning(int argc, char** argv) {
   });
   const bool chosen = std::getenv(kSpins) || std::getenv("OMP_WAIT_POLICY");
   if (!computes || chosen || ::sysconf(_SC_NPROCESSORS_ONLN) < 2) return;
-  std::error_code none;
-  const fs::path program = fs::read_symlink("/proc/self/exe", none);
-  if (program.filename().string().starts_with("ld-")) return;  // that is the loader
+  if (own_program().filename().string().starts_with("ld-")) return;  // that is the loader
   ::setenv(kSpins, "10000", 0);
   ::setenv(kOurs, "1", 0);
-  ::execv(program.c_str(), argv);  // by its name, which others see
-  ::execv("/proc/self/exe", argv);
-  ::unsetenv(kOurs);  // both failed: the program goes on as it is
+  start_program_anew(argv);
+  ::unsetenv(kOurs);  // it failed: the program goes on as it is
   ::unsetenv(kSpins);
 }
 

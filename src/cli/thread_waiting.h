@@ -11,10 +11,10 @@ namespace lockstep {
 void limit_spinning(int argc, char** argv);
 
 // A thread that OpenMP cannot start ends the program with our words and our status. It does nothing by itself: who
-// calls it has the library's calls linked through thread_failure.cpp.
+// calls it has the library's calls linked through thread_failure_linux.cpp.
 void answer_for_openmp();
 
-// The same for memory that oneDNN maps for its kernels: map_failure.cpp.
+// The same for memory that oneDNN maps for its kernels: map_failure_linux.cpp.
 void answer_for_onednn();
 
 }  // namespace lockstep

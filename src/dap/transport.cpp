@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/strict_stream.h"
+#include "base/platform/descriptors.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "dap/adapter.h"
@@ -61,30 +61,6 @@ void converse(const DapService& service, int in, int out, const std::function<bo
   while (!adapter.done()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
-// The user whose socket this is, of the other end of a connection on this machine; -1: not known. A port has no secret
-// that a client of the protocol could show, and what can be asked of us runs programs.
-int64_t owner_of_peer(const sockaddr_in& peer, const sockaddr_in& own) {
-  std::ifstream table = strict_file("/proc/net/tcp");
-  std::string line;
-  std::getline(table, line);
-  const auto end_of = [](const sockaddr_in& address) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%08X:%04X", address.sin_addr.s_addr, ntohs(address.sin_port));
-    return std::string(text);
-  };
-  const std::string wanted = end_of(peer) + " " + end_of(own);
-  while (std::getline(table, line)) {
-    if (line.find(wanted) == std::string::npos) continue;
-    // sl local remote st queues tr:when retransmits uid
-    char local[64], remote[64], state[8], queues[32], when[32], again[16];
-    long long uid = -1;
-    if (std::sscanf(line.c_str(), " %*[^:]: %63s %63s %7s %31s %31s %15s %lld", local, remote, state, queues, when,
-                    again, &uid) == 7)
-      return uid;
-  }
-  return -1;
-}
-
 struct PortClient {
   std::thread thread;
   std::shared_ptr<std::atomic<bool>> over;
@@ -99,7 +75,7 @@ int serve_dap_stdio(const DapService& service) {
 
 int serve_dap_port(const DapService& service, int port, const std::function<void(int port)>& ready,
                    const std::function<bool()>& interrupted) {
-  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int listener = make_socket(AF_INET);
   if (listener < 0) fail(Code::kIo, "dap", std::string("socket: ") + std::strerror(errno));
   const int on = 1;
   ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -127,9 +103,10 @@ int serve_dap_port(const DapService& service, int port, const std::function<void
     if (::poll(&waiting, 1, kLookMs) <= 0) continue;
     sockaddr_in peer{};
     socklen_t peer_size = sizeof peer;
-    const int fd = ::accept4(listener, reinterpret_cast<sockaddr*>(&peer), &peer_size, SOCK_CLOEXEC);
+    const int fd = accept_socket(listener, reinterpret_cast<sockaddr*>(&peer), &peer_size);
     if (fd < 0) continue;
-    if (clients.size() >= kMostClients || owner_of_peer(peer, address) != static_cast<int64_t>(::geteuid())) {
+    // A port has no secret that a client of the protocol could show, and what can be asked of us runs programs.
+    if (clients.size() >= kMostClients || user_of_peer(peer, address) != static_cast<int64_t>(::geteuid())) {
       ::close(fd);
       continue;
     }

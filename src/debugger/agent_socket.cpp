@@ -15,11 +15,12 @@
 
 #include "base/error.h"
 #include "base/message.h"
+#include "base/platform/descriptors.h"
 
 namespace lockstep {
 namespace {
 
-constexpr size_t kLongestPath = 100;  // a socket address holds 108 bytes
+constexpr size_t kLongestPath = 100;  // a socket address holds 104 bytes on some systems, 108 on others
 constexpr std::string_view kShortFolder = "lockstep-";
 constexpr size_t kLongestTemporary = 60;  // a folder in which a socket's address still has room
 
@@ -63,7 +64,7 @@ AgentListener::AgentListener(const fs::path& session_folder) : path_(session_fol
     own_folder_ = pattern;
     link_ = std::exchange(path_, own_folder_ / "agent.sock");
   }
-  fd_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  fd_ = make_socket(AF_UNIX, Waiting::kNever);
   if (fd_ < 0) refuse("socket");
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -92,11 +93,9 @@ void AgentListener::close() {
 }
 
 int AgentListener::accept() {
-  const int fd = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  const int fd = accept_socket(fd_, nullptr, nullptr, Waiting::kNever);
   if (fd < 0) return -1;
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != ::geteuid()) {
+  if (user_of_peer(fd) != static_cast<int64_t>(::geteuid())) {
     ::close(fd);
     return -1;
   }
@@ -114,7 +113,7 @@ bool AgentSocket::send(const Json& message, double timeout_secs) const {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_secs);
   size_t done = 0;
   while (done < text.size()) {
-    const ssize_t n = ::send(fd_, text.data() + done, text.size() - done, MSG_NOSIGNAL);
+    const ssize_t n = send_without_signal(fd_, text.data() + done, text.size() - done);
     if (n > 0) {
       done += static_cast<size_t>(n);
     } else if (n < 0 && errno == EAGAIN) {

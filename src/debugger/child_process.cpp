@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <spawn.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,21 +12,15 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/platform/executable.h"
+#include "base/platform/process_end.h"
+#include "base/platform/spawn.h"
 #include "base/strict_stream.h"
-
-extern char** environ;
 
 namespace lockstep {
 namespace {
 
 constexpr uint64_t kSmallBytes = 64 << 20;
-
-uint64_t own_peak_bytes() {
-  std::ifstream file = strict_file("/proc/self/status");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("VmHWM:")) return std::strtoull(line.c_str() + 6, nullptr, 10) * 1024;
-  return 0;
-}
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> out;
@@ -59,7 +52,7 @@ struct SpawnPlan {
 
 Environment current_environment() {
   Environment variables;
-  for (char** entry = environ; *entry; ++entry) {
+  for (char** entry = environment_entries(); *entry; ++entry) {
     const std::string_view text = *entry;
     const size_t equals = text.find('=');
     if (equals != std::string_view::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
@@ -100,7 +93,8 @@ ChildProcess::ChildProcess(const ChildRequest& request) {
     above = std::max(above, theirs + 1);
   }
   // The server's own sockets are not all close-on-exec: a client would wait for a reply as long as the program runs.
-  posix_spawn_file_actions_addclosefrom_np(&plan.actions, above);
+  short flags = POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID;
+  hand_on_only(plan.actions, flags, above, {});
   posix_spawn_file_actions_addchdir_np(&plan.actions, request.cwd.c_str());
 
   sigset_t all, none;
@@ -110,45 +104,45 @@ ChildProcess::ChildProcess(const ChildRequest& request) {
   sigdelset(&all, SIGSTOP);
   posix_spawnattr_setsigdefault(&plan.attributes, &all);  // what we ignore or handle must not be inherited
   posix_spawnattr_setsigmask(&plan.attributes, &none);
-  posix_spawnattr_setflags(&plan.attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
+  posix_spawnattr_setflags(&plan.attributes, flags);
 
-  inherited_peak_bytes_ = own_peak_bytes();
+  inherited_peak_bytes_ = peak_that_children_inherit();
   const int error = ::posix_spawn(&pid_, program.c_str(), &plan.actions, &plan.attributes, pointers(arguments).data(),
                                   pointers(entries).data());
   if (error) {
     pid_ = -1;
     fail(error == ENOENT ? Code::kNotFound : Code::kIo, "start", program.string() + ": " + std::strerror(error));
   }
-  pidfd_ = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
+  end_fd_ = process_end_descriptor(pid_);
 }
 
 ChildProcess::ChildProcess(pid_t pid, uint64_t start_ticks) : pid_(pid), adopted_(true) {
   end_.seen = false;
-  pidfd_ = pid > 1 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1;
+  end_fd_ = pid > 1 ? process_end_descriptor(pid) : -1;
   // Looked at after the descriptor is ours: from here on it means this process or none.
-  waited_ = pidfd_ < 0 || start_ticks == 0 || process_start_ticks(pid) != start_ticks;
-  if (waited_ && pidfd_ >= 0) {
-    ::close(pidfd_);
-    pidfd_ = -1;
+  waited_ = end_fd_ < 0 || start_ticks == 0 || process_start_ticks(pid) != start_ticks;
+  if (waited_ && end_fd_ >= 0) {
+    ::close(end_fd_);
+    end_fd_ = -1;
   }
 }
 
 ChildProcess::~ChildProcess() {
   if (pid_ > 0 && !waited_) {
     signal(SIGKILL, true);
-    pollfd ended{pidfd_, POLLIN, 0};
+    pollfd ended{end_fd_, POLLIN, 0};
     if (adopted_) ::poll(&ended, 1, 10000);
     int status;
     while (!adopted_ && ::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
   }
-  if (pidfd_ >= 0) ::close(pidfd_);
+  if (end_fd_ >= 0) ::close(end_fd_);
 }
 
 bool ChildProcess::try_wait(ChildEnd& end) {
   const std::lock_guard lock(waiting_);
   if (!waited_ && adopted_) {
-    pollfd ended{pidfd_, POLLIN, 0};
+    pollfd ended{end_fd_, POLLIN, 0};
     if (::poll(&ended, 1, 0) <= 0) return false;
     waited_ = true;
   }
@@ -162,7 +156,7 @@ bool ChildProcess::try_wait(ChildEnd& end) {
     waited_ = true;
     // Between its start and its first instruction the child shares our memory, and the system counts it as the child's:
     // a figure that is only our own peak of that time, and large, says nothing.
-    const uint64_t told = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+    const uint64_t told = bytes_of_peak(usage.ru_maxrss);
     end_ = {status, told > inherited_peak_bytes_ || told < kSmallBytes ? told : 0};
   }
   end = end_;
@@ -191,18 +185,7 @@ int ChildEnd::exit_code() const {
 }
 
 std::string ChildEnd::signal_name() const {
-  if (!by_signal()) return {};
-  const char* name = ::sigabbrev_np(WTERMSIG(status));
-  return name ? std::string("SIG") + name : "signal " + std::to_string(WTERMSIG(status));
-}
-
-int64_t memory_kills() {
-  std::ifstream file = strict_file("/sys/fs/cgroup/memory.events");
-  std::string name;
-  int64_t count;
-  while (file >> name >> count)
-    if (name == "oom_kill") return count;
-  return -1;
+  return by_signal() ? name_of_signal(WTERMSIG(status)) : std::string();
 }
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/platform/machine_facts.h"
 #include "base/process.h"
 
 namespace lockstep {
@@ -49,7 +50,7 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   pid_t pid() const { return pid_; }
-  int end_descriptor() const { return pidfd_; }  // readable once the process has ended
+  int end_descriptor() const { return end_fd_; }  // readable once the process has ended
   // From any thread: a process is not waited for between the look at whether it was and the signal to its number.
   bool try_wait(ChildEnd& end);  // true once it has ended
   void signal(int number, bool with_children) const;
@@ -57,7 +58,7 @@ class ChildProcess {
  private:
   mutable std::mutex waiting_;
   pid_t pid_ = -1;
-  int pidfd_ = -1;
+  int end_fd_ = -1;
   bool waited_ = false, adopted_ = false;
   uint64_t inherited_peak_bytes_ = 0;
   ChildEnd end_;
@@ -65,8 +66,5 @@ class ChildProcess {
 
 // The file that `name` means on this PATH. Error{kNotFound}.
 fs::path find_program(const std::string& name, const Environment& environment, const fs::path& cwd);
-
-// How often the kernel has killed for want of memory in our control group; -1 where it does not say.
-int64_t memory_kills();
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #include "debugger/output_log.h"
 
 #include <fcntl.h>
-#include <sys/inotify.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,19 +10,11 @@ namespace lockstep {
 
 OutputTail::~OutputTail() {
   if (fd_ >= 0) ::close(fd_);
-  if (notify_ >= 0) ::close(notify_);
 }
 
 int OutputTail::watch_descriptor() {
-  if (!notify_tried_) {
-    notify_tried_ = true;
-    notify_ = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (notify_ >= 0 && ::inotify_add_watch(notify_, file_.c_str(), IN_MODIFY) < 0) {
-      ::close(notify_);
-      notify_ = -1;
-    }
-  }
-  return notify_;
+  if (!watch_) watch_ = std::make_unique<FileWatch>(file_);
+  return watch_->descriptor();
 }
 
 void OutputTail::open() {
@@ -32,9 +23,7 @@ void OutputTail::open() {
 
 void OutputTail::read(bool last, const std::function<void(const std::string&)>& use) {
   char buffer[1 << 16];
-  if (notify_ >= 0)
-    while (::read(notify_, buffer, sizeof buffer) > 0) {  // what it says we see in the file
-    }
+  if (watch_) watch_->forget_events();
   open();
   const auto finished = [&] {
     if (skip_ > 0)

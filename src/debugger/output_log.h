@@ -1,9 +1,11 @@
 // What the program prints. It writes to the file itself; we read behind it.
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/platform/file_watch.h"
 #include "debugger/bounded_line.h"
 
 namespace lockstep {
@@ -25,8 +27,8 @@ class OutputTail {
  private:
   void open();
   fs::path file_;
-  int fd_ = -1, notify_ = -1;
-  bool notify_tried_ = false;
+  int fd_ = -1;
+  std::unique_ptr<FileWatch> watch_;
   int64_t skip_;
   BoundedLine line_{kMostLineHead, kMostLineTail};
 };

@@ -1,6 +1,7 @@
 #include "pipeline/model_folder.h"
 
 #include "base/error.h"
+#include "base/platform/executable.h"
 #include "io/checkpoint.h"
 #include "models/mflux_names.h"
 #include "pipeline/pictures.h"
@@ -154,8 +155,8 @@ models::VaeEncoder ModelFolder::vae_encoder(Backend& backend, DType dtype, nn::L
 
 fs::path embedded_model_path(std::string_view name) {
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) return {};
+  const fs::path program = own_program();
+  if (program.empty()) return {};
   const fs::path bin = program.parent_path();
   for (const fs::path& candidate : {bin / "../share/lockstep/models" / name, bin / "../../models" / name})
     if (fs::exists(candidate / "model_index.json", error)) return fs::weakly_canonical(candidate, error);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/platform/descriptors.h"
 #include "rest/http_head.h"
 
 namespace lockstep {
@@ -99,7 +100,7 @@ bool BoundedSocket::flush() const {
   size_t done = 0;
   while (done < pending_.size()) {
     const ssize_t n =
-        ready(POLLOUT, write_ms()) ? ::send(fd_, pending_.data() + done, pending_.size() - done, MSG_NOSIGNAL) : -1;
+        ready(POLLOUT, write_ms()) ? send_without_signal(fd_, pending_.data() + done, pending_.size() - done) : -1;
     if (n <= 0 && !(n < 0 && errno == EINTR)) break;
     done += static_cast<size_t>(std::max<ssize_t>(n, 0));
   }

@@ -1,9 +1,6 @@
 #include "rest/connection_hub.h"
 
 #include <fcntl.h>
-#include <sched.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,6 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/platform/descriptors.h"
+#include "base/platform/spawn.h"
 #include "base/thread.h"
 
 namespace lockstep {
@@ -77,13 +76,7 @@ void WaitingConnection::ask() {
 }
 
 ConnectionHub::ConnectionHub(size_t most_connections) : most_(most_connections) {
-  epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
-  wakeup_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (epoll_ < 0 || wakeup_ < 0) fail(Code::kIo, "serve", "the system gives no descriptors for waiting connections");
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = wakeup_;
-  ::epoll_ctl(epoll_, EPOLL_CTL_ADD, wakeup_, &event);
+  if (!sockets_.open()) fail(Code::kIo, "serve", "the system gives no descriptors for waiting connections");
   thread_ = start_thread("serve", [this] { run(); });
 }
 
@@ -91,13 +84,11 @@ ConnectionHub::~ConnectionHub() {
   stop();
   if (thread_.joinable()) thread_.join();
   attached_.clear();
-  ::close(epoll_);
-  ::close(wakeup_);
 }
 
 void ConnectionHub::stop() {
   stopping_ = true;
-  wake();
+  sockets_.wake();
 }
 
 void ConnectionHub::touch(WaitingConnection& connection) {
@@ -107,12 +98,7 @@ void ConnectionHub::touch(WaitingConnection& connection) {
     first = touched_.empty();  // else it is being woken already
     touched_.push_back(connection.weak_from_this());
   }
-  if (first) wake();
-}
-
-void ConnectionHub::wake() {
-  const uint64_t one = 1;
-  if (::write(wakeup_, &one, sizeof one) < 0) return;  // it is awake already
+  if (first) sockets_.wake();
 }
 
 std::shared_ptr<WaitingConnection> ConnectionHub::make(size_t most_bytes, bool beats) {
@@ -129,12 +115,9 @@ void ConnectionHub::attach(const std::shared_ptr<WaitingConnection>& connection,
   connection->fd_ = fd;
   connection->attached_ = connection->progressed_ = connection->beaten_ = HubClock::now();
   attached_[fd] = connection;
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLRDHUP | EPOLLOUT | EPOLLET;
-  event.data.fd = fd;
-  ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+  sockets_.add(fd);
   touched_.push_back(connection);
-  wake();
+  sockets_.wake();
 }
 
 void ConnectionHub::linger(int fd) {
@@ -165,7 +148,7 @@ void ConnectionHub::close(const std::shared_ptr<WaitingConnection>& connection, 
     source = std::move(connection->source_);
     connection->pending_ = {};
     connection->outgoing_ = {};
-    ::epoll_ctl(epoll_, EPOLL_CTL_DEL, connection->fd_, nullptr);
+    sockets_.remove(connection->fd_);
     ::shutdown(connection->fd_, SHUT_RDWR);
     ::close(connection->fd_);
     connection->fd_ = -1;
@@ -178,8 +161,8 @@ ConnectionHub::Sent ConnectionHub::send_pending(WaitingConnection& connection) {
   std::string& outgoing = connection.outgoing_;
   while (true) {
     while (connection.sent_ < outgoing.size()) {
-      const ssize_t n =
-          ::send(connection.fd_, outgoing.data() + connection.sent_, outgoing.size() - connection.sent_, MSG_NOSIGNAL);
+      const ssize_t n = send_without_signal(connection.fd_, outgoing.data() + connection.sent_,
+                                            outgoing.size() - connection.sent_);
       if (n > 0) {
         connection.sent_ += static_cast<size_t>(n);
         connection.progressed_ = connection.beaten_ = HubClock::now();
@@ -226,27 +209,16 @@ void ConnectionHub::serve(const std::shared_ptr<WaitingConnection>& connection, 
 }
 
 void ConnectionHub::run() {
-  // Woken, it waits for its turn instead of taking a core from the thread that draws and has just handed something in.
-  const sched_param none{};
-  ::sched_setscheduler(0, SCHED_BATCH, &none);
-  std::vector<epoll_event> events(256);
+  let_others_go_first();  // the thread that draws and has just handed something in, above all
   auto beat = HubClock::now();
   while (!stopping_) {
-    const int n = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 1000);
+    const std::vector<ReadySockets::Ready> changed = sockets_.wait(std::chrono::seconds(1));
     std::vector<std::pair<std::shared_ptr<WaitingConnection>, bool>> ready;
     {
       const std::lock_guard lock(mutex_);
-      for (int i = 0; i < n; ++i) {
-        const epoll_event& event = events[static_cast<size_t>(i)];
-        if (event.data.fd == wakeup_) {
-          uint64_t count = 0;
-          if (::read(wakeup_, &count, sizeof count) < 0) continue;
-          continue;
-        }
-        const auto found = attached_.find(event.data.fd);
-        if (found != attached_.end())
-          ready.emplace_back(found->second, (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
-      }
+      for (const ReadySockets::Ready& one : changed)
+        if (const auto found = attached_.find(one.fd); found != attached_.end())
+          ready.emplace_back(found->second, one.hung_up);
       for (const auto& one : touched_)
         if (auto connection = one.lock(); connection && connection->fd_ >= 0) ready.emplace_back(connection, false);
       touched_.clear();

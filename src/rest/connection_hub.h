@@ -11,6 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/platform/ready_sockets.h"
+
 namespace lockstep {
 
 class ConnectionHub;
@@ -66,7 +68,6 @@ class ConnectionHub {
 
  private:
   friend class WaitingConnection;
-  void wake();
   void touch(WaitingConnection& connection);  // it has something to send, or to read away
   void run();
   void serve(const std::shared_ptr<WaitingConnection>& connection, bool hung_up);
@@ -74,7 +75,7 @@ class ConnectionHub {
   Sent send_pending(WaitingConnection& connection);
   void close(const std::shared_ptr<WaitingConnection>& connection, bool left);
 
-  int epoll_ = -1, wakeup_ = -1;
+  ReadySockets sockets_;
   const size_t most_;
   std::atomic<size_t> count_{0};
   std::atomic<bool> stopping_{false};

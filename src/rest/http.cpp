@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/platform/descriptors.h"
 #include "base/thread.h"
 #include "rest/bounded_socket.h"
 #include "rest/http_head.h"
@@ -269,9 +270,7 @@ std::string http_stream_head(const HttpResponse& response) {
 }
 
 bool client_gone() {
-  if (served_socket < 0) return false;
-  pollfd watched{served_socket, POLLRDHUP, 0};
-  return ::poll(&watched, 1, 0) > 0 && (watched.revents & (POLLRDHUP | POLLHUP | POLLERR));
+  return served_socket >= 0 && peer_has_closed(served_socket);
 }
 
 struct HttpServer::Impl {

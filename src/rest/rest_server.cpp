@@ -1,7 +1,6 @@
 #include "rest/rest_server.h"
 
 #include <arpa/inet.h>
-#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/platform/memory_maps.h"
 #include "base/sha256.h"
 #include "base/shown_json.h"
 #include "base/thread.h"
@@ -243,7 +243,7 @@ void RestServer::watch() {
     if (active_ == 0 && used_ms > given_back_ms && now - last_used_ms_ > kQuietMs &&
         now - drawn_ms > kBetweenPicturesMs) {
       release_cached_memory();
-      ::malloc_trim(0);
+      give_back_freed_memory();
       given_back_ms = now;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -17,9 +17,10 @@
 
 #include "base/error.h"
 #include "base/folder.h"
+#include "base/platform/descriptors.h"
+#include "base/platform/executable.h"
+#include "base/platform/spawn.h"
 #include "capture/store.h"
-
-extern char** environ;
 
 namespace lockstep {
 namespace {
@@ -91,25 +92,23 @@ bool is_held(const fs::path& folder) {
   return held;
 }
 
-std::string own_program() {
-  std::error_code error;
-  const fs::path exe = fs::read_symlink("/proc/self/exe", error);
-  return error ? "lockstep" : exe.string();
+std::string service_program() {
+  const fs::path program = own_program();
+  return program.empty() ? "lockstep" : program.string();
 }
 
 // Changes when the program is built anew: an old service would not know new operations.
 std::string own_version() {
-  struct stat status {};
-  ::stat("/proc/self/exe", &status);
-  return std::string(LOCKSTEP_VERSION) + " " + std::to_string(status.st_mtim.tv_sec) + "." +
-         std::to_string(status.st_mtim.tv_nsec) + " " + std::to_string(status.st_size);
+  const ProgramFile file = own_program_file();
+  return std::string(LOCKSTEP_VERSION) + " " + std::to_string(file.modified_secs) + "." +
+         std::to_string(file.modified_nanosecs) + " " + std::to_string(file.bytes);
 }
 
 void start_service(const fs::path& home, const fs::path& folder) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) fail(Code::kIo, "serve", std::string("pipe: ") + std::strerror(errno));
+  if (make_pipe(ends) != 0) fail(Code::kIo, "serve", std::string("pipe: ") + std::strerror(errno));
   const std::string log = (folder / "service.log").string(), idle = std::to_string(kIdleSecs);
-  std::vector<std::string> words{own_program(), "--home",     fs::absolute(home).string(),     "serve", "--idle",
+  std::vector<std::string> words{service_program(), "--home",     fs::absolute(home).string(),     "serve", "--idle",
                                  idle,          "--ready-fd", std::to_string(kReadyDescriptor)};
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -120,12 +119,13 @@ void start_service(const fs::path& home, const fs::path& folder) {
   posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
   posix_spawn_file_actions_adddup2(&actions, ends[1], kReadyDescriptor);
-  posix_spawn_file_actions_addclosefrom_np(&actions, kReadyDescriptor + 1);
+  short flags = POSIX_SPAWN_SETSID;  // a Ctrl-C at this terminal is not for it
+  hand_on_only(actions, flags, kReadyDescriptor + 1, {});
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);  // a Ctrl-C at this terminal is not for it
+  posix_spawnattr_setflags(&attributes, flags);
   pid_t pid = -1;
-  const int error = ::posix_spawn(&pid, words[0].c_str(), &actions, &attributes, argv.data(), environ);
+  const int error = ::posix_spawn(&pid, words[0].c_str(), &actions, &attributes, argv.data(), environment_entries());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   ::close(ends[1]);

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/names.h"
+#include "base/platform/machine_facts.h"
 #include "base/thread.h"
 #include "pipeline/pipeline.h"
 #include "studio/parameter_error.h"

@@ -1,9 +1,8 @@
 #include "studio/studio_metrics.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cstdio>
+#include <array>
 
 namespace lockstep {
 namespace {
@@ -25,15 +24,6 @@ std::string label(const std::string& text) {
 }
 
 }  // namespace
-
-uint64_t resident_bytes() {
-  unsigned long long size = 0, resident = 0;
-  if (std::FILE* file = std::fopen("/proc/self/statm", "re")) {
-    if (std::fscanf(file, "%llu %llu", &size, &resident) != 2) resident = 0;
-    std::fclose(file);
-  }
-  return resident * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-}
 
 void StudioMetrics::Histogram::add(double secs) {
   for (size_t i = 0; i < kBounds.size(); ++i)

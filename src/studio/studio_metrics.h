@@ -45,6 +45,5 @@ class StudioMetrics {
   int64_t cancel_layers_ = 0;
 };
 
-uint64_t resident_bytes();  // of this process, now
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/platform/descriptors.h"
 
 namespace lockstep {
 namespace {
@@ -138,8 +139,8 @@ void PrunedTree::remove(const fs::path& relative) {
 }
 
 void PrunedTree::keep() {
-  // RENAME_NOREPLACE: what came there meanwhile is somebody else's.
-  if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, destination_.c_str(), RENAME_NOREPLACE) != 0)
+  // What came there meanwhile is somebody else's.
+  if (rename_without_replacing(path_.c_str(), destination_.c_str()) != 0)
     fail(Code::kIo, "prune", destination_.string() + " could not be made: " + std::strerror(errno));
   kept_ = true;
 }

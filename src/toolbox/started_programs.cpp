@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,13 +14,12 @@
 #include "base/folder.h"
 #include "base/interrupt.h"
 #include "base/names.h"
-#include "base/strict_stream.h"
+#include "base/platform/process_end.h"
 
 namespace lockstep {
 namespace {
 
 constexpr uint64_t kMostProcessRecordBytes = 64 << 20;
-constexpr size_t kMostMapBytes = 16 << 20;
 
 // A debugged program has a session of its own: what it started and left behind is still in it.
 std::vector<ProcessFacts> children_of(const ProcessFacts& program, const std::vector<ProcessFacts>& all) {
@@ -51,7 +49,7 @@ void add_programs(const fs::path& folder, const char* kind, const char* file, co
 // Names of files that only a process with the framework has mapped.
 const std::map<std::string, std::vector<std::string>>& framework_files() {
   static const std::map<std::string, std::vector<std::string>> files{
-      {"torch", {"/libtorch_cpu", "/libtorch_python", "/libtorch.so"}},
+      {"torch", {"/libtorch_cpu", "/libtorch_python", "/libtorch."}},
       {"mlx", {"/libmlx.", "/mlx/core."}},
       {"jax", {"/jaxlib/"}}};
   return files;
@@ -59,11 +57,10 @@ const std::map<std::string, std::vector<std::string>>& framework_files() {
 
 std::vector<std::string> loaded_frameworks(pid_t pid, const std::vector<std::string>& asked) {
   std::set<std::string> found;
-  std::istringstream maps = strict_text(process_file(pid, "maps", kMostMapBytes).value_or(""));
-  for (std::string line; std::getline(maps, line);)
+  for (const std::string& path : mapped_files(pid))
     for (const std::string& framework : asked)
       for (const std::string& file : framework_files().at(framework))
-        if (line.find(file) != std::string::npos) found.insert(framework);
+        if (path.find(file) != std::string::npos) found.insert(framework);
   return {found.begin(), found.end()};
 }
 
@@ -71,7 +68,7 @@ std::vector<std::string> loaded_frameworks(pid_t pid, const std::vector<std::str
 void wait_for_ends(const std::vector<ProcessFacts>& processes, double secs) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(secs);
   for (const ProcessFacts& process : processes) {
-    const int fd = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
+    const int fd = process_end_descriptor(process.pid);
     if (fd < 0) continue;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
     pollfd watched{fd, POLLIN, 0};

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <spawn.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/platform/descriptors.h"
 
 namespace lockstep {
 namespace {
@@ -20,8 +20,8 @@ constexpr off_t kMostAnswerBytes = 256 << 20;
 // A file without a name: no pipe to run full while the other side waits.
 class MemoryFile {
  public:
-  explicit MemoryFile(const char* name) : fd_(::memfd_create(name, MFD_CLOEXEC)) {
-    if (fd_ < 0) fail(Code::kIo, "prune", std::string("memfd_create: ") + std::strerror(errno));
+  explicit MemoryFile(const char* name) : fd_(make_unnamed_file(name)) {
+    if (fd_ < 0) fail(Code::kIo, "prune", std::string("a file without a name: ") + std::strerror(errno));
   }
   ~MemoryFile() { ::close(fd_); }
   MemoryFile(const MemoryFile&) = delete;

@@ -110,6 +110,37 @@ def test_streams_that_swallow_failures_fail(tree, way):
     assert check(tree({"ops/read.cpp": "void read() { std::ifstream file = strict_file(path); }\n"}))[0] == 0
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#ifdef __linux__",
+        "#if defined(__APPLE__) && defined(__aarch64__)",
+        "  #  elif defined(__GLIBC__)",
+        "#include <sys/inotify.h>",
+        "#include <linux/version.h>",
+        "#include <mach/mach.h>",
+        'const char* kFile = "/proc/self/exe";',
+        "int fd = ::accept4(listener, nullptr, nullptr, 0);",
+        "int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);",
+        "extern char** environ;",
+    ],
+)
+def test_what_one_system_alone_knows_fails(tree, line):
+    status, text = check(tree({"ops/look.cpp": line + "\n"}))
+    assert status == 1 and "src/ops/look.cpp: only one system knows" in text and "base/platform" in text
+    files = {
+        "base/platform/look_linux.cpp": line + "\n",
+        "base/platform/look_macos.cpp": "",
+        "ops/look.cpp": f"// {line}\n",
+    }
+    assert check(tree(files))[0] == 0
+
+
+def test_a_form_for_one_system_without_the_other_fails(tree):
+    status, text = check(tree({"base/platform/look_linux.cpp": ""}))
+    assert status == 1 and "expected src/base/platform/look_macos.cpp beside it" in text
+
+
 def test_a_list_out_of_order_is_refused(tree):
     status, text = check(tree({"base/ok.h": ""}, layers="tensor: base\nbase:\n"))
     assert status != 0 and "not listed above" in text

@@ -7,6 +7,8 @@
 #include <condition_variable>
 #include <future>
 
+#include "base/platform/descriptors.h"
+
 namespace lockstep {
 namespace {
 
@@ -117,7 +119,7 @@ TEST(ConnectionHub, AnAnsweredClientIsReadAwayUntilItCloses) {
   EXPECT_EQ(line.rest(), "answer");
   EXPECT_EQ(hub.connections(), 1u);
   const std::string more(300000, 'x');  // more than the line holds: somebody reads it
-  EXPECT_EQ(::send(line.ends[0], more.data(), more.size(), MSG_NOSIGNAL), static_cast<ssize_t>(more.size()));
+  EXPECT_EQ(send_without_signal(line.ends[0], more.data(), more.size()), static_cast<ssize_t>(more.size()));
   line.hang_up();
   while (hub.connections() > 0) std::this_thread::yield();
 }

@@ -3,14 +3,15 @@
 # Called by `./dev arm64 [PROGRAM...]`, which has installed the compiler and qemu.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-JOBS=${LOCKSTEP_JOBS:-$(nproc)}
+. tools/dev/portable.sh
+JOBS=${LOCKSTEP_JOBS:-$(cores)}
 ROOT=$PWD/build-arm64/sysroot
 
 # The libraries' packages for ARM, unpacked and not installed: this system stays as it is, and no root is needed. The C
 # and C++ libraries come with the compiler.
 make_sysroot() {
   local state=$PWD/build-arm64/apt packages archive
-  packages=$(grep -E '^(lib|zlib|nlohmann).*-dev$' tools/dev/packages.txt)
+  packages=$(grep -E '^(lib|zlib|nlohmann).*-dev$' tools/dev/packages.txt | grep -v dnnl)  # our own kernels do without it there
   [ "$packages" = "$(cat "$ROOT/packages" 2>/dev/null)" ] && return
   rm -rf "$ROOT" "$state"
   mkdir -p "$ROOT" "$state/lists/partial" "$state/archives/partial"
@@ -39,14 +40,20 @@ CONF
 
 make_sysroot
 cmake --preset arm64 >build-arm64/configure.log || { cat build-arm64/configure.log >&2; exit 1; }
-[ $# -gt 0 ] || set -- test_tensor test_io test_measure test_diagnose test_compare test_backend
+[ $# -gt 0 ] || set -- test_tensor test_io test_measure test_diagnose test_compare test_backend test_pipeline
 layers=$(sed -nE 's/^([a-z]+):.*/lockstep_\1/p' cmake/layers.txt | grep -v '^lockstep_cli$')
 # shellcheck disable=SC2086
 ninja -C build-arm64 -j "$JOBS" $layers "$@"
 libraries=$ROOT/usr/lib/aarch64-linux-gnu
-# Not the tests that start the program anew, which the system cannot run without qemu, nor a billion pairs, which take
-# minutes there.
+run() {  # run PROGRAM OPTION...: under qemu, with every extension of the processor that it knows
+  local program=$1
+  shift
+  qemu-aarch64-static -cpu max -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$libraries:/usr/aarch64-linux-gnu/lib" \
+    "build-arm64/bin/$program" --gtest_brief=1 "$@"
+}
 for program in "$@"; do
-  qemu-aarch64-static -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$libraries:/usr/aarch64-linux-gnu/lib" \
-    "build-arm64/bin/$program" --gtest_brief=1 --gtest_filter='-*ForcedLevel*:*ABillion*'
+  # Not the tests that start their program anew, which the system cannot run without qemu: the kernels run once more below
+  # instead. Nor a billion pairs to compare, which take minutes there.
+  run "$program" --gtest_filter='-*ForcedLevel*:*ABillion*'
+  [ "$program" != test_backend ] || LOCKSTEP_CPU=portable run "$program" --gtest_filter='*Kernel*:Linear*:Attention*:*Mixed*:-*ForcedLevel*'
 done

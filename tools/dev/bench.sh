@@ -2,7 +2,8 @@
 # bench.sh NAME [ARGS]: builds and runs benchmarks/NAME.cpp or benchmarks/NAME.py. Without a name: lists them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-JOBS=${LOCKSTEP_JOBS:-$(nproc)}
+. tools/dev/portable.sh
+JOBS=${LOCKSTEP_JOBS:-$(cores)}
 export LOCKSTEP_BIN="$PWD/build/bin/lockstep"
 
 # A benchmark's first comment or docstring line says what it measures.
@@ -28,7 +29,7 @@ cmake --preset release -DLOCKSTEP_BENCHMARKS=ON >/dev/null
 targets=(lockstep)
 [ -e "benchmarks/$name.cpp" ] && targets+=("bench_$name")
 # A script says in a comment "needs:" what else it runs.
-[ -e "benchmarks/$name.py" ] && read -ra more < <(sed -nE 's/^# needs: //p' "benchmarks/$name.py") && targets+=("${more[@]}")
+[ -e "benchmarks/$name.py" ] && targets+=($(sed -nE 's/^# needs: //p' "benchmarks/$name.py"))
 ninja -C build -j "$JOBS" "${targets[@]}" >&2
 # A Python script may drive the program of the same name: then the script is the benchmark.
 if [ -e "benchmarks/$name.py" ]; then

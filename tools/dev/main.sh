@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Commands of ./dev. Each function cmd_NAME is one command; the comment above it is its help, its first line the summary.
 set -euo pipefail
-JOBS=${LOCKSTEP_JOBS:-$(nproc)}
+. tools/dev/portable.sh
+JOBS=${LOCKSTEP_JOBS:-$(cores)}
 PYTHON=.venv/bin/python
 
 source tools/dev/progress.sh
@@ -9,10 +10,16 @@ source tools/dev/progress.sh
 say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
 
 # install_packages [LIST...]: the Debian packages of tools/dev/packages.txt and of these lists that are missing, with sudo
-# where needed.
+# where needed; on a Mac their formulas.
 install_packages() {
-  local lists=(tools/dev/packages.txt "${@/#/tools/dev/}") missing=() package
+  local lists missing package list
+  lists=(tools/dev/packages.txt) missing=()
+  for list in "$@"; do lists+=("tools/dev/$list"); done
   [ -z "${LOCKSTEP_SKIP_PACKAGES:-}" ] || return 0
+  if on_a_mac; then
+    install_formulas $(cat "${lists[@]}")
+    return
+  fi
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     say "this is not Debian: install the equivalents of these packages, then run again with LOCKSTEP_SKIP_PACKAGES=1"
     cat "${lists[@]}" >&2
@@ -22,7 +29,8 @@ install_packages() {
     [ "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null)" = "install ok installed" ] || missing+=("$package")
   done < <(cat "${lists[@]}")
   [ ${#missing[@]} -eq 0 ] && return
-  local as_root=()
+  local as_root
+  as_root=()
   if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null || say_what_root_installs "there is neither root nor sudo" "${missing[@]}"
     as_root=(sudo)
@@ -32,6 +40,23 @@ install_packages() {
   as_root+=(env DEBIAN_FRONTEND=noninteractive apt-get -q)
   { "${as_root[@]}" update && "${as_root[@]}" install -y --no-install-recommends "${missing[@]}"; } >&2 ||
     say_what_root_installs "they could not be installed" "${missing[@]}"
+}
+
+# install_formulas PACKAGE...: what Homebrew has for these Debian packages, where it is missing.
+install_formulas() {
+  local formula missing
+  missing=()
+  if ! command -v brew >/dev/null; then
+    say "there is no Homebrew: install it, or these formulas in another way, and run again with LOCKSTEP_SKIP_PACKAGES=1"
+    formulas_for "$@" >&2
+    exit 3
+  fi
+  for formula in $(formulas_for "$@"); do
+    brew list --versions "$formula" >/dev/null 2>&1 || missing+=("$formula")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  say "installing ${missing[*]}"
+  brew install "${missing[@]}" >&2
 }
 
 say_what_root_installs() {  # say_what_root_installs REASON PACKAGE...
@@ -51,12 +76,13 @@ install_python() {
   # torch first and alone: its pinned CPU build satisfies the others, so that no GPU build is pulled in.
   "$PYTHON" -m pip install -q "$(grep '^torch==' tools/dev/requirements.txt)" >&2
   "$PYTHON" -m pip install -q -r tools/dev/requirements.txt >&2
+  command -v clang-format-14 >/dev/null || "$PYTHON" -m pip install -q clang-format==14.0.6 >&2
   cp tools/dev/requirements.txt "$stamp"
 }
 
 configure() { [ -f "$2/build.ninja" ] || cmake --preset "$1" >/dev/null; }
 
-# setup [--cuda]: install what is missing (Debian packages; the reference libraries in .venv)
+# setup [--cuda]: install what is missing (Debian packages or Homebrew formulas; the reference libraries in .venv)
 #   Does nothing when all is there. LOCKSTEP_SKIP_PACKAGES=1 leaves the system's packages alone.
 #   --cuda   also cuBLASLt, cuDNN and their headers, into .venv-cuda: what the CUDA part is built and run with, beside an
 #            nvcc of CUDA 13.0 that must be there already
@@ -141,7 +167,8 @@ cmd_bench() { cmd_setup; tools/dev/bench.sh "$@"; }
 cmd_fuzz() {
   install_packages packages-clang.txt
   configure fuzz build-fuzz
-  local secs=${1:-600} targets=() target
+  local secs=${1:-600} targets target
+  targets=()
   [ $# -gt 0 ] && shift
   [ $# -gt 0 ] || set -- $(ls fuzz/corpus)
   for target in "$@"; do targets+=("fuzz_$target"); done
@@ -200,10 +227,18 @@ cmd_device-test() {
 
 # arm64 [PROGRAM...]: compile all below the commands for 64-bit ARM and run test programs of it under qemu
 #   Into build-arm64, with the libraries' packages unpacked there. Installs a cross compiler and qemu. Without names the
-#   programs are test_tensor, test_io, test_measure, test_diagnose, test_compare and test_backend.
+#   programs are test_tensor, test_io, test_measure, test_diagnose, test_compare, test_backend and test_pipeline.
 cmd_arm64() {
   install_packages packages-arm64.txt
   tools/dev/arm64.sh "$@"
+}
+
+# macos [TARGET...]: compile everything for Macs with ARM processors, here on Linux, and link libraries and programs
+#   Into build-macos, with the clang of PyPI's ziglang in .venv-macos. Nothing of it is run. Needs the headers of Debian's
+#   packages, which ./dev setup installs.
+cmd_macos() {
+  install_packages
+  tools/dev/macos.sh "$@"
 }
 
 # faults [OPTIONS]: fail every system call of every command once, one at a time, and look at what is left
@@ -223,13 +258,13 @@ cmd_kills() {
 # format: format every source file, C++ with clang-format and Python with ruff
 cmd_format() {
   cmd_setup
-  source_files | xargs clang-format-14 -i
+  source_files | format_files -i
   "$PYTHON" -m ruff format --quiet .
 }
 
 # formatting: fail where a source file is not formatted, or where ruff finds a mistake in Python
 cmd_formatting() {
-  source_files | xargs clang-format-14 --dry-run -Werror
+  source_files | format_files --dry-run -Werror
   "$PYTHON" -m ruff format --check --quiet .
   "$PYTHON" -m ruff check --quiet .
 }
@@ -246,6 +281,12 @@ cmd_docs() { cmd_build lockstep; tools/dev/docs.sh "$@"; }
 
 # clean: remove what was built (not .venv)
 cmd_clean() { rm -rf build build-*; }
+
+format_files() {  # format_files OPTION...: names on stdin
+  local files
+  files=$(cat)
+  clang_format "$@" $files
+}
 
 # Every source file, by looking rather than by asking git: an archive of the sources has no git folder.
 source_files() {

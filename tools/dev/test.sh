@@ -4,7 +4,8 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 exec </dev/null
-JOBS=${LOCKSTEP_JOBS:-$(nproc)}
+. tools/dev/portable.sh
+JOBS=${LOCKSTEP_JOBS:-$(cores)}
 PYTHON=.venv/bin/python
 LOGS=build/test-logs
 MOST_SECS=${LOCKSTEP_TEST_SECS:-1200}   # for one program: a hang becomes a failure with a name
@@ -59,8 +60,8 @@ run_programs() {  # run_programs LOG_PREFIX PROGRAM...
   [ $# -gt 0 ] || return 0
   rm -f "$LOGS/$prefix"-*.status  # a killed program must not be judged by its last run
   now "test programs ($prefix)"
-  printf '%s\0' "$@" | xargs -0 -P "$JOBS" -I{} sh -c \
-    'log='"$LOGS/$prefix"'-$(basename "$1").log; timeout '"$MOST_SECS"' "$1" --gtest_brief=0 >"$log" 2>&1; echo $? >"$log.status"' sh {}
+  printf '%s\0' "$@" | LOGS_OF=$LOGS/$prefix MOST_SECS=$MOST_SECS xargs -0 -P "$JOBS" -I{} bash -c \
+    '. tools/dev/portable.sh; log=$LOGS_OF-$(basename "$1").log; at_most "$MOST_SECS" "$1" --gtest_brief=0 >"$log" 2>&1; echo $? >"$log.status"' bash {}
   for program in "$@"; do
     name=$(basename "$program") log="$LOGS/$prefix-$name.log"
     status=$(cat "$log.status" 2>/dev/null || echo 137)
@@ -77,13 +78,13 @@ run_programs() {  # run_programs LOG_PREFIX PROGRAM...
   done
 }
 
-programs_in() { find "$1/bin" -maxdepth 1 -type f -executable -name "$2" 2>/dev/null | sort; }
+programs_in() { find "$1/bin" -maxdepth 1 -type f -perm -u+x -name "$2" 2>/dev/null | sort; }
 test_targets() { ninja -C "$1" -t targets all 2>/dev/null | sed -nE 's/^((test|corpus)_[a-z0-9_]+): phony$/\1/p' | sort -u; }
 
 run_pytest() {
   local report="$LOGS/pytest.xml" log="$LOGS/pytest.log" status=0
   now "Python tests" "$log"
-  timeout "$((2 * MOST_SECS))" "$PYTHON" -m pytest tests/python -q --tb=short -p no:cacheprovider -n "$((JOBS + 1))" --dist loadfile --junitxml="$report" >"$log" 2>&1 || status=$?
+  at_most "$((2 * MOST_SECS))" "$PYTHON" -m pytest tests/python -q --tb=short -p no:cacheprovider -n "$((JOBS + 1))" --dist loadfile --junitxml="$report" >"$log" 2>&1 || status=$?
   local counts
   counts=$("$PYTHON" - "$report" <<'PY' 2>/dev/null
 import sys, xml.etree.ElementTree as tree
@@ -140,8 +141,8 @@ stop_if_red layers
 heading "build and unit tests"
 build release build
 stop_if_red "the build"
-mapfile -t programs < <(programs_in build 'test_*')
-run_programs unit "${programs[@]}"
+# shellcheck disable=SC2046  # their names have no blanks
+run_programs unit $(programs_in build 'test_*')
 stop_if_red "unit tests"
 
 heading "kernels on MLX"
@@ -154,19 +155,19 @@ stop_if_red "kernels on MLX"
 
 heading "the same under AddressSanitizer and UndefinedBehaviorSanitizer"
 cmake --preset asan >"$LOGS/configure-asan.log" 2>&1
-mapfile -t targets < <(test_targets build-asan)
-build asan build-asan "${targets[@]}"
+# shellcheck disable=SC2046
+build asan build-asan $(test_targets build-asan)
 stop_if_red "the sanitizer build"
 ASAN_OPTIONS=$(asan_options)
 export ASAN_OPTIONS UBSAN_OPTIONS=print_stacktrace=1
-mapfile -t programs < <(programs_in build-asan 'test_*')
-run_programs asan "${programs[@]}"
+# shellcheck disable=SC2046
+run_programs asan $(programs_in build-asan 'test_*')
 stop_if_red "unit tests under sanitizers"
 
 heading "fuzz corpora, sanitized"
 for program in $(programs_in build-asan 'corpus_*'); do
   name=$(basename "$program")
-  check "$name" timeout "$MOST_SECS" "$program" "fuzz/corpus/${name#corpus_}"
+  check "$name" at_most "$MOST_SECS" "$program" "fuzz/corpus/${name#corpus_}"
 done
 stop_if_red "fuzz corpora"
 unset ASAN_OPTIONS UBSAN_OPTIONS

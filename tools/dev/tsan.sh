@@ -3,7 +3,8 @@
 # Called by `./dev tsan [PROGRAM...]`, which has installed clang.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-JOBS=${LOCKSTEP_JOBS:-$(nproc)}
+. tools/dev/portable.sh
+JOBS=${LOCKSTEP_JOBS:-$(cores)}
 [ $# -gt 0 ] || set -- test_tensor test_capture test_measure test_diagnose test_compare test_debugger test_service test_mcp test_rest test_backend
 ninja -C build-tsan -j "$JOBS" "$@" >&2
 

@@ -55,13 +55,13 @@ def load(told):
 
 
 def library_path():
-    """liblockstep_capture.so, for statistics; None when it is not there."""
+    """The capture library, for statistics; None when it is not there."""
     told = os.environ.get("LOCKSTEP_LIBRARY")
     if told:
         return told
     here = os.path.dirname(os.path.abspath(__file__))
     for folder in (os.path.dirname(here), _build_folder(here)):
-        path = os.path.join(folder, "liblockstep_capture.so")
+        path = os.path.join(folder, "liblockstep_capture" + (".dylib" if sys.platform == "darwin" else ".so"))
         if os.path.exists(path):
             return path
     return None

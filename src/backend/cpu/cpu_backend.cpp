@@ -7,6 +7,7 @@
 
 #include "backend/check_storage.h"
 #include "backend/cpu/attention.h"
+#include "backend/cpu/convolution.h"
 #include "backend/cpu/copying.h"
 #include "backend/cpu/features.h"
 #include "backend/cpu/head_rows_bf16.h"
@@ -178,19 +179,22 @@ class CpuBackend final : public Backend {
     Tensor residual;
     if (args.residual) residual = converted(*args.residual, dtype, threads_).contiguous();
     // oneDNN's convolution for SSE4.1 reads a fused residual at the wrong channels: add it ourselves there.
-    const bool fuse = args.residual && level_ >= Level::kAvx2;
+    const bool fuse = args.residual && (level_ >= Level::kAvx2 || !OneDnn::is_there());
     Tensor out =
         args.out.dtype() == dtype && args.out.is_contiguous() ? args.out : Tensor::empty(dtype, args.out.shape());
-    onednn_.convolve({.x = x,
-                      .weight = args.weight,
-                      .out = out,
-                      .stride = args.stride,
-                      .pad_top = args.pad_top,
-                      .pad_left = args.pad_left,
-                      .pad_bottom = args.pad_bottom,
-                      .pad_right = args.pad_right,
-                      .residual = fuse ? &residual : nullptr},
-                     *filter);
+    const Conv2dArgs whole{.x = x,
+                           .weight = args.weight,
+                           .out = out,
+                           .stride = args.stride,
+                           .pad_top = args.pad_top,
+                           .pad_left = args.pad_left,
+                           .pad_bottom = args.pad_bottom,
+                           .pad_right = args.pad_right,
+                           .residual = fuse ? &residual : nullptr};
+    if (OneDnn::is_there())
+      onednn_.convolve(whole, *filter);
+    else
+      convolve_by_panels(whole, *filter, threads_, level_);
     if (args.residual && !fuse) binary({.op = BinaryOp::kAdd, .a = out, .b = residual, .out = out});
     if (out.strided_data() != args.out.strided_data()) cpu::copy({.from = out, .to = args.out}, threads_);
   }
@@ -273,7 +277,7 @@ class CpuBackend final : public Backend {
   }
 
   DType conv_dtype(DType activations) const {
-    return activations == DType::kBF16 && level_ >= Level::kAvx512Bf16 ? DType::kBF16 : DType::kF32;
+    return activations == DType::kBF16 && multiplies_bf16(level_) ? DType::kBF16 : DType::kF32;
   }
 
   std::shared_ptr<const PackedFilter> packed_filter(const ConvWeight& weight, DType activations) const {

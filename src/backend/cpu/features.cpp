@@ -1,12 +1,11 @@
 #include "backend/cpu/features.h"
 
-#include <oneapi/dnnl/dnnl.hpp>
-
 #include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
+#include "backend/cpu/onednn.h"
 #include "backend/cpu/panel.h"
 #include "base/error.h"
 #include "hwy/targets.h"
@@ -17,6 +16,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 namespace lockstep::cpu {
@@ -25,7 +28,8 @@ namespace {
 struct LevelNames {
   std::string_view name, title;
 };
-constexpr std::array<LevelNames, 5> kLevels = {{{"portable", "portable code"},
+constexpr std::array<LevelNames, 6> kLevels = {{{"portable", "portable code"},
+                                                {"neon_bf16", "NEON with BF16"},
                                                 {"avx2", "AVX2"},
                                                 {"avx512", "AVX-512"},
                                                 {"avx512_bf16", "AVX512-BF16"},
@@ -59,29 +63,25 @@ bool ask_for_tiles() {
 }
 #endif
 
+#if defined(__aarch64__)
+bool has_bf16_dot() {
+#if defined(__linux__)
+  return ::getauxval(AT_HWCAP2) >> 14 & 1;  // HWCAP2_BF16
+#elif defined(__APPLE__)
+  int has = 0;
+  size_t bytes = sizeof has;
+  return ::sysctlbyname("hw.optional.arm.FEAT_BF16", &has, &bytes, nullptr, 0) == 0 && has != 0;
+#else
+  return false;
+#endif
+}
+#endif
+
 void limit_highway(Level level) {
   int64_t disabled = 0;
   if (level < Level::kAvx512) disabled |= HWY_AVX3 | HWY_AVX3_DL;
   if (level < Level::kAvx2) disabled |= HWY_AVX2 | HWY_SSE4 | HWY_SSSE3;
   if (disabled) hwy::DisableTargets(disabled);
-}
-
-void limit_onednn(Level level) {
-#if defined(__x86_64__)
-  using dnnl::cpu_isa;
-  const cpu_isa isa = level == Level::kAmx          ? cpu_isa::all
-                      : level == Level::kAvx512Bf16 ? cpu_isa::avx512_core_bf16
-                      : level == Level::kAvx512     ? cpu_isa::avx512_core
-                      : level == Level::kAvx2       ? cpu_isa::avx2
-                                                    : cpu_isa::sse41;
-  // Refused only if a primitive was made before us; then oneDNN already runs with what it detected, and the one
-  // dangerous case, tiles without their palette, must not go on.
-  if (dnnl::set_max_cpu_isa(isa) != dnnl::status::success && level != Level::kAmx &&
-      dnnl::get_effective_cpu_isa() == cpu_isa::avx512_core_amx)
-    fail(Code::kInternal, "cpu", "oneDNN was used before its instruction set could be limited");
-#else
-  (void)level;
-#endif
 }
 
 }  // namespace
@@ -114,11 +114,14 @@ Facts read_facts() {
   facts.amx_bf16 = (leaf7.edx >> 22 & 1u) && (leaf7.edx >> 24 & 1u) && (state & kTileState) == kTileState;
   facts.amx_palette = facts.amx_bf16 && cpuid(0x1D, 1).eax != 0;
   facts.amx_usable = facts.amx_bf16 && facts.avx512_bf16 && ask_for_tiles() && tiles_multiply_right();
+#elif defined(__aarch64__)
+  facts.neon_bf16 = has_bf16_dot();
 #endif
   return facts;
 }
 
 Level best_level(const Facts& facts) {
+  if (facts.neon_bf16) return Level::kNeonBf16;
   if (!facts.avx2) return Level::kPortable;
   if (!facts.avx512) return Level::kAvx2;
   if (!facts.avx512_bf16) return Level::kAvx512;
@@ -131,8 +134,8 @@ Level choose_level(const Facts& facts, std::string_view forced) {
   const std::optional<Level> level = level_from_name(forced);
   if (!level)
     fail(Code::kUsage, "cpu", "LOCKSTEP_CPU names no instruction set",
-         {.expected = "portable, avx2, avx512, avx512_bf16 or amx", .got = std::string(forced)});
-  if (*level > best)
+         {.expected = "portable, neon_bf16, avx2, avx512, avx512_bf16 or amx", .got = std::string(forced)});
+  if (*level > best || (*level == Level::kNeonBf16 && !facts.neon_bf16))
     fail(Code::kDevice, "cpu", "LOCKSTEP_CPU asks for more than this machine has",
          {.expected = "at most " + std::string(level_name(best)), .got = std::string(forced)});
   return *level;
@@ -148,7 +151,7 @@ Level active_level() {
     const char* forced = std::getenv("LOCKSTEP_CPU");
     const Level chosen = choose_level(facts, forced ? forced : "");
     limit_highway(chosen);
-    limit_onednn(onednn_limit(chosen, facts));
+    OneDnn::limit(onednn_limit(chosen, facts));
     rounds_bf16_in_hardware = chosen >= Level::kAvx512Bf16;
     return chosen;
   }();

@@ -5,8 +5,9 @@
 
 namespace lockstep::cpu {
 
-// Each level includes the ones before it. kPortable needs nothing beyond the compiler's baseline.
-enum class Level { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+// Each level of x86-64 includes those of it before it. kPortable needs nothing beyond the compiler's baseline;
+// kNeonBf16 is that of 64-bit ARM with bf16 dot products.
+enum class Level { kPortable, kNeonBf16, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
 std::string_view level_name(Level level);   // as LOCKSTEP_CPU spells it: "avx512_bf16"
 std::string_view level_title(Level level);  // as people spell it: "AVX512-BF16"
@@ -18,6 +19,7 @@ struct Facts {
   bool amx_bf16 = false;     // CPUID leaf 7 and XCR0 both say so
   bool amx_palette = false;  // CPUID leaf 0x1D describes palette 1: some virtual machines hide it
   bool amx_usable = false;   // the kernel lets this process use tile data, and a product on tiles came out right
+  bool neon_bf16 = false;    // 64-bit ARM with FEAT_BF16
 };
 
 Facts read_facts();  // asks the kernel for the tiles when the processor has them
@@ -34,5 +36,10 @@ inline bool rounds_bf16_in_hardware = false;
 
 // The level of this process: chosen once, from the environment, and applied to Highway and oneDNN.
 Level active_level();
+
+// Whether products of bf16 values are made of them as they are; else they are widened to f32.
+inline bool multiplies_bf16(Level level) {
+  return level == Level::kNeonBf16 || level >= Level::kAvx512Bf16;
+}
 
 }  // namespace lockstep::cpu

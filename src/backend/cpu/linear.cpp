@@ -72,7 +72,7 @@ class PanelLinear {
  public:
   PanelLinear(const LinearWeight& weight, const PackedLinear* packed, DType dtype, Level level)
       : weight_(weight), packed_(packed), dtype_(dtype), item_(dtype == DType::kBF16 ? 2 : 4) {
-    multiply_ = dtype == DType::kF32 ? multiply_f32 : level == Level::kAmx ? multiply_bf16_amx : multiply_bf16_avx512;
+    multiply_ = multiply_for(dtype, level);
     inner_ = round_up(weight.inputs(), dtype == DType::kBF16 ? 2 : 1);
     const int64_t whole = inner_ * kPanel * item_;
     block_ =
@@ -137,7 +137,7 @@ class PanelLinear {
   const PackedLinear* packed_;
   DType dtype_;
   int64_t item_, inner_ = 0, block_ = 0;
-  void (*multiply_)(const PanelProduct&) = nullptr;
+  MultiplyPanel multiply_ = nullptr;
 };
 
 std::shared_ptr<std::byte> pack_all(const LinearWeight& weight, DType dtype) {
@@ -175,7 +175,7 @@ Operand operand(const Tensor& x, const Rows& rows, DType dtype, int64_t width, i
 }  // namespace
 
 DType Linear::compute_dtype(DType activations) const {
-  return activations == DType::kBF16 && level_ >= Level::kAvx512Bf16 ? DType::kBF16 : DType::kF32;
+  return activations == DType::kBF16 && multiplies_bf16(level_) ? DType::kBF16 : DType::kF32;
 }
 
 bool Linear::prepare(LinearWeight& weight, DType activations) {
@@ -189,7 +189,7 @@ bool Linear::prepare(LinearWeight& weight, DType activations) {
     const bool in_place = dtype_bytes(packed->dtype) > dtype_bytes(weight.weight.dtype());
     // Our tiles are 1.7 to 2.1 times as fast as those of oneDNN 2.6.3 (two cores of a Xeon, 1088 rows and more).
     const bool own_tiles = level_ == Level::kAmx && packed->dtype == DType::kBF16;
-    if (elements <= kSmallWeight || own_tiles)
+    if (elements <= kSmallWeight || own_tiles || (!OneDnn::is_there() && !in_place))
       packed->panels = pack_all(weight, packed->dtype);
     else if (!in_place)  // a wider copy of a large weight is not made: its panels are widened as they are used
       packed->matrix = onednn_.pack(weight.weight, packed->dtype);

@@ -1,9 +1,14 @@
 #include "backend/cpu/onednn.h"
 
 #include <sys/mman.h>
+#include <oneapi/dnnl/dnnl.hpp>
 
+#include <array>
 #include <cstdlib>
+#include <map>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "backend/cpu/threads.h"
 #include "base/error.h"
@@ -35,6 +40,18 @@ auto guarded(const char* operation, Function&& function) {
   }
 }
 
+struct OneDnnMatrix : PackedMatrix {
+  memory values;
+  std::shared_ptr<std::byte> storage;
+};
+
+// One packed form per layout that a geometry asks for.
+using OneDnnFilter = std::vector<std::pair<memory, std::shared_ptr<std::byte>>>;
+
+const memory& values_of(const PackedMatrix& matrix) {
+  return static_cast<const OneDnnMatrix&>(matrix).values;
+}
+
 dnnl::primitive_attr attributes() {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -52,45 +69,115 @@ void check_room_for_code() {
 
 }  // namespace
 
-OneDnn::OneDnn(int threads) : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+struct OneDnn::Primitives {
+  using Key = std::array<int64_t, 16>;
+  struct Prepared {
+    dnnl::primitive primitive;
+    std::vector<dnnl::memory::desc> arguments;  // in the order of the caller
+    size_t scratch_bytes = 0;
+    dnnl::memory::desc scratch;
+  };
 
-int OneDnn::threads_for(int64_t products) const {
+  explicit Primitives(int threads) : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+
+  std::shared_ptr<const PackedMatrix> pack(const Tensor& weight, DType dtype);
+  void multiply(const MatrixProduct& product);
+  void convolve(const Conv2dArgs& args, const PackedFilter& filter);
+
+  int threads_for(int64_t products) const;
+  void execute(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
+  dnnl::memory::desc product_weight(int64_t rows, int64_t n, int64_t k, DType dtype);
+  // A primitive is made for one thread count, the current one.
+  const Prepared& product(const MatrixProduct& p, int threads);
+  const Prepared& convolution(const Conv2dArgs& args, const PackedFilter& filter, int threads);
+  const dnnl::memory& packed(const PackedFilter& filter, const dnnl::memory::desc& wanted);
+
+  int threads_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  std::mutex mutex_;
+  std::map<Key, std::unique_ptr<Prepared>> prepared_;
+};
+
+OneDnn::OneDnn(int threads) : primitives_(std::make_unique<Primitives>(threads)) {}
+OneDnn::~OneDnn() = default;
+
+bool OneDnn::is_there() {
+  return true;
+}
+
+std::string OneDnn::version() {
+  const dnnl_version_t* version = dnnl_version();
+  return std::to_string(version->major) + "." + std::to_string(version->minor) + "." + std::to_string(version->patch);
+}
+
+void OneDnn::limit(Level level) {
+#if defined(__x86_64__)
+  using dnnl::cpu_isa;
+  const cpu_isa isa = level == Level::kAmx          ? cpu_isa::all
+                      : level == Level::kAvx512Bf16 ? cpu_isa::avx512_core_bf16
+                      : level == Level::kAvx512     ? cpu_isa::avx512_core
+                      : level == Level::kAvx2       ? cpu_isa::avx2
+                                                    : cpu_isa::sse41;
+  // Refused only if a primitive was made before us; then oneDNN already runs with what it detected, and the one
+  // dangerous case, tiles without their palette, must not go on.
+  if (dnnl::set_max_cpu_isa(isa) != dnnl::status::success && level != Level::kAmx &&
+      dnnl::get_effective_cpu_isa() == cpu_isa::avx512_core_amx)
+    fail(Code::kInternal, "cpu", "oneDNN was used before its instruction set could be limited");
+#else
+  (void)level;
+#endif
+}
+
+std::shared_ptr<const PackedMatrix> OneDnn::pack(const Tensor& weight, DType dtype) {
+  return primitives_->pack(weight, dtype);
+}
+
+void OneDnn::multiply(const MatrixProduct& product) {
+  primitives_->multiply(product);
+}
+
+void OneDnn::convolve(const Conv2dArgs& args, const PackedFilter& filter) {
+  primitives_->convolve(args, filter);
+}
+
+int OneDnn::Primitives::threads_for(int64_t products) const {
   return products / kProductsPerOperation < kWorthAThread ? 1 : threads_;
 }
 
-void OneDnn::execute(const dnnl::primitive& primitive, const std::unordered_map<int, memory>& arguments) {
+void OneDnn::Primitives::execute(const dnnl::primitive& primitive, const std::unordered_map<int, memory>& arguments) {
   if (rehearsing()) return;
   primitive.execute(stream_, arguments);
   stream_.wait();
 }
 
 // The layout is asked for at a middling number of rows and then kept for all.
-memory::desc OneDnn::product_weight(int64_t rows, int64_t n, int64_t k, DType dtype) {
+memory::desc OneDnn::Primitives::product_weight(int64_t rows, int64_t n, int64_t k, DType dtype) {
   const dnnl::matmul::desc desc(matrix(rows, k, dtype, k), {Dims{k, n}, type_of(dtype), memory::format_tag::any},
                                 matrix(rows, n, dtype, n));
   return dnnl::matmul::primitive_desc(desc, attributes(), engine_).weights_desc();
 }
 
-std::shared_ptr<const PackedMatrix> OneDnn::pack(const Tensor& weight, DType dtype) {
+std::shared_ptr<const PackedMatrix> OneDnn::Primitives::pack(const Tensor& weight, DType dtype) {
   return guarded("prepare", [&] {
     const ThreadsForOneDnn scope(threads_);
-    auto packed = std::make_shared<PackedMatrix>();
+    auto packed = std::make_shared<OneDnnMatrix>();
     packed->n = weight.dim(0);
     packed->k = weight.dim(1);
     packed->dtype = dtype;
     const memory::desc layout = product_weight(1024, packed->n, packed->k, dtype);
     packed->storage = allocate_bytes(layout.get_size());
-    packed->memory = memory(layout, engine_, packed->storage.get());
+    packed->values = memory(layout, engine_, packed->storage.get());
     const Tensor source = weight.to(dtype).contiguous();
     // [N, K] row major is [K, N] column major.
     const memory::desc plain({packed->k, packed->n}, type_of(dtype), Dims{1, packed->k});
     memory from(plain, engine_, const_cast<std::byte*>(source.strided_data()));
-    execute(dnnl::reorder(from, packed->memory), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, packed->memory}});
+    execute(dnnl::reorder(from, packed->values), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, packed->values}});
     return std::shared_ptr<const PackedMatrix>(packed);
   });
 }
 
-const OneDnn::Prepared& OneDnn::product(const MatrixProduct& p, int threads) {
+const OneDnn::Primitives::Prepared& OneDnn::Primitives::product(const MatrixProduct& p, int threads) {
   const Key key = {0,
                    threads,
                    p.rows,
@@ -107,7 +194,7 @@ const OneDnn::Prepared& OneDnn::product(const MatrixProduct& p, int threads) {
   check_room_for_code();
   const memory::desc x = matrix(p.rows, p.weight.k, p.weight.dtype, p.x_stride);
   const memory::desc out = matrix(p.rows, p.weight.n, p.out_dtype, p.out_stride);
-  const memory::desc weight = p.weight.memory.get_desc();
+  const memory::desc weight = values_of(p.weight).get_desc();
   const memory::desc bias = matrix(1, p.weight.n, DType::kF32, p.weight.n);
   const dnnl::matmul::desc desc =
       p.bias ? dnnl::matmul::desc(x, weight, bias, out) : dnnl::matmul::desc(x, weight, out);
@@ -121,14 +208,14 @@ const OneDnn::Prepared& OneDnn::product(const MatrixProduct& p, int threads) {
   return *slot;
 }
 
-void OneDnn::multiply(const MatrixProduct& p) {
+void OneDnn::Primitives::multiply(const MatrixProduct& p) {
   guarded("linear", [&] {
     const int threads = threads_for(p.rows * p.weight.n * p.weight.k);
     const ThreadsForOneDnn scope(threads);
     const Prepared& ready = product(p, threads);
     const std::shared_ptr<std::byte> scratch = allocate_bytes(ready.scratch_bytes);
     std::unordered_map<int, memory> arguments = {{DNNL_ARG_SRC, {ready.arguments[0], engine_, const_cast<void*>(p.x)}},
-                                                 {DNNL_ARG_WEIGHTS, p.weight.memory},
+                                                 {DNNL_ARG_WEIGHTS, values_of(p.weight)},
                                                  {DNNL_ARG_DST, {ready.arguments[2], engine_, p.out}},
                                                  {DNNL_ARG_SCRATCHPAD, {ready.scratch, engine_, scratch.get()}}};
     if (p.bias) arguments[DNNL_ARG_BIAS] = {ready.arguments[3], engine_, const_cast<float*>(p.bias)};
@@ -136,7 +223,8 @@ void OneDnn::multiply(const MatrixProduct& p) {
   });
 }
 
-const OneDnn::Prepared& OneDnn::convolution(const Conv2dArgs& args, const PackedFilter& filter, int threads) {
+const OneDnn::Primitives::Prepared& OneDnn::Primitives::convolution(const Conv2dArgs& args, const PackedFilter& filter,
+                                                                    int threads) {
   const Tensor &x = args.x, &w = filter.weight, &out = args.out;
   const Key key = {1,
                    threads,
@@ -189,9 +277,11 @@ const OneDnn::Prepared& OneDnn::convolution(const Conv2dArgs& args, const Packed
   return *slot;
 }
 
-const memory& OneDnn::packed(const PackedFilter& filter, const memory::desc& wanted) {
+const memory& OneDnn::Primitives::packed(const PackedFilter& filter, const memory::desc& wanted) {
   const std::lock_guard lock(filter.mutex);
-  for (const auto& [memory, storage] : filter.packed)
+  if (!filter.packed) filter.packed = std::make_shared<OneDnnFilter>();
+  OneDnnFilter& forms = *static_cast<OneDnnFilter*>(filter.packed.get());
+  for (const auto& [memory, storage] : forms)
     if (memory.get_desc() == wanted) return memory;
   const std::shared_ptr<std::byte> storage = allocate_bytes(wanted.get_size());
   memory to(wanted, engine_, storage.get());
@@ -199,13 +289,13 @@ const memory& OneDnn::packed(const PackedFilter& filter, const memory::desc& wan
   memory from({{w.dim(0), w.dim(1), w.dim(2), w.dim(3)}, type_of(w.dtype()), memory::format_tag::oihw}, engine_,
               const_cast<std::byte*>(w.strided_data()));
   execute(dnnl::reorder(from, to), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
-  filter.packed.reserve(16);  // references handed out stay valid: more layouts than this do not exist
-  if (filter.packed.size() >= 16) fail(Code::kInternal, "conv2d", "too many layouts of one filter");
-  filter.packed.emplace_back(to, storage);
-  return filter.packed.back().first;
+  forms.reserve(16);  // references handed out stay valid: more layouts than this do not exist
+  if (forms.size() >= 16) fail(Code::kInternal, "conv2d", "too many layouts of one filter");
+  forms.emplace_back(to, storage);
+  return forms.back().first;
 }
 
-void OneDnn::convolve(const Conv2dArgs& args, const PackedFilter& filter) {
+void OneDnn::Primitives::convolve(const Conv2dArgs& args, const PackedFilter& filter) {
   guarded("conv2d", [&] {
     const Tensor& w = filter.weight;
     const int threads = threads_for(args.out.numel() * w.dim(1) * w.dim(2) * w.dim(3));

@@ -1,24 +1,20 @@
-// The one file pair that knows oneDNN: dense matrix products and convolutions over packed weights. Primitives are made
-// on first use of a shape and kept; scratch memory comes from the tensor pool.
+// What oneDNN does for us: dense matrix products and convolutions over packed weights. Primitives are made on first use
+// of a shape and kept; scratch memory comes from the tensor pool. onednn.cpp is the one file that knows the library;
+// where a build goes without it, onednn_absent.cpp stands in its place and our own panels do the work.
 #pragma once
-#include <oneapi/dnnl/dnnl.hpp>
-
-#include <array>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
-#include <vector>
+#include <string>
 
+#include "backend/cpu/features.h"
 #include "backend/kernels.h"
 
 namespace lockstep::cpu {
 
 struct PackedMatrix {  // [N, K], in the layout oneDNN chose
+  virtual ~PackedMatrix() = default;
   int64_t n = 0, k = 0;
   DType dtype = DType::kF32;
-  dnnl::memory memory;
-  std::shared_ptr<std::byte> storage;
 };
 
 struct MatrixProduct {  // out = x W^T + bias
@@ -31,15 +27,20 @@ struct MatrixProduct {  // out = x W^T + bias
   int64_t out_stride;
 };
 
-struct PackedFilter {   // [O, I, kh, kw]; one packed form per layout that a geometry asks for
+struct PackedFilter {   // [O, I, kh, kw]
   Tensor weight, bias;  // weight in the dtype of the computation, bias in f32
   mutable std::mutex mutex;
-  mutable std::vector<std::pair<dnnl::memory, std::shared_ptr<std::byte>>> packed;
+  mutable std::shared_ptr<void> packed;  // of whoever convolves with it
 };
 
 class OneDnn {
  public:
   explicit OneDnn(int threads);
+  ~OneDnn();
+
+  static bool is_there();  // false: nothing below may be called
+  static std::string version();
+  static void limit(Level level);  // before the first product
 
   std::shared_ptr<const PackedMatrix> pack(const Tensor& weight, DType dtype);
   void multiply(const MatrixProduct& product);
@@ -47,27 +48,8 @@ class OneDnn {
   void convolve(const Conv2dArgs& args, const PackedFilter& filter);
 
  private:
-  using Key = std::array<int64_t, 16>;
-  struct Prepared {
-    dnnl::primitive primitive;
-    std::vector<dnnl::memory::desc> arguments;  // in the order of the caller
-    size_t scratch_bytes = 0;
-    dnnl::memory::desc scratch;
-  };
-
-  int threads_for(int64_t products) const;
-  void execute(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments);
-  dnnl::memory::desc product_weight(int64_t rows, int64_t n, int64_t k, DType dtype);
-  // A primitive is made for one thread count, the current one.
-  const Prepared& product(const MatrixProduct& p, int threads);
-  const Prepared& convolution(const Conv2dArgs& args, const PackedFilter& filter, int threads);
-  const dnnl::memory& packed(const PackedFilter& filter, const dnnl::memory::desc& wanted);
-
-  int threads_;
-  dnnl::engine engine_;
-  dnnl::stream stream_;
-  std::mutex mutex_;
-  std::map<Key, std::unique_ptr<Prepared>> prepared_;
+  struct Primitives;
+  std::unique_ptr<Primitives> primitives_;
 };
 
 }  // namespace lockstep::cpu

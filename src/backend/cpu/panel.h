@@ -5,6 +5,8 @@
 #pragma once
 #include <cstdint>
 
+#include "backend/cpu/features.h"
+#include "tensor/dtype.h"
 #include "tensor/float_formats.h"
 
 namespace lockstep::cpu {
@@ -24,6 +26,15 @@ struct PanelProduct {
 void multiply_f32(const PanelProduct& product);          // any machine
 void multiply_bf16_avx512(const PanelProduct& product);  // AVX512-BF16; k even
 void multiply_bf16_amx(const PanelProduct& product);     // AMX; k even
+void multiply_bf16_neon(const PanelProduct& product);    // 64-bit ARM with FEAT_BF16; k even
+
+using MultiplyPanel = void (*)(const PanelProduct& product);
+inline MultiplyPanel multiply_for(DType dtype, Level level) {
+  if (dtype == DType::kF32) return multiply_f32;
+  return level == Level::kAmx        ? multiply_bf16_amx
+         : level == Level::kNeonBf16 ? multiply_bf16_neon
+                                     : multiply_bf16_avx512;
+}
 
 // One small product on tiles against the same without them: asked once, before tiles are trusted.
 bool tiles_multiply_right();

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/platform/executable.h"
+
 namespace lockstep::cuda {
 namespace {
 
@@ -68,7 +70,7 @@ std::string find_library(const std::vector<fs::path>& folders, const std::string
 std::string find_leaf() {
   if (const char* named = std::getenv("LOCKSTEP_CUDA_LEAF")) return named;
   std::error_code error;
-  const fs::path bin = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path bin = own_program().parent_path();
   for (const fs::path& candidate : {bin / "liblockstep_cuda.so", bin / "../lib/lockstep/liblockstep_cuda.so"})
     if (fs::exists(candidate, error)) return fs::weakly_canonical(candidate, error).string();
   return {};

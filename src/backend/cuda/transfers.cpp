@@ -1,7 +1,6 @@
 #include "backend/cuda/transfers.h"
 
 #include <omp.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/mapped_reader.h"
+#include "base/platform/memory_maps.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -21,21 +21,9 @@ constexpr size_t kWorthOpening = size_t{4} << 20;  // bytes of a tensor whose fi
 constexpr int kMostThreads = 32;
 constexpr size_t kSmallBytes = size_t{64} << 10, kSmallPieces = 64;
 
-// A mapped file's pages, all at once rather than one fault after the other. Older systems do not know the request.
-void map_pages(const std::byte* from, size_t bytes) {
-#ifdef MADV_POPULATE_READ
-  constexpr uintptr_t kPage = 4096;
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(from) / kPage * kPage,
-                  end = reinterpret_cast<uintptr_t>(from) + bytes;
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
-#else
-  (void)from, (void)bytes;
-#endif
-}
-
 void read_bytes(const MappedReader& file, const std::byte* from, size_t bytes, std::byte* to) {
   if (file.read({from, bytes}, to)) return;
-  map_pages(from, bytes);
+  fetch_pages(from, bytes);
   std::memcpy(to, from, bytes);
 }
 

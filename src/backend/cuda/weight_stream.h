@@ -45,7 +45,7 @@ class WeightStream {
 
   std::shared_ptr<Device> device_;
   std::optional<uint64_t> budget_;
-  uint64_t held_ = 0, most_held_ = 0, next_number_ = 0;
+  uint64_t held_ = 0, most_held_ = 0;
   size_t weights_ = 0, largest_ = 0;
   std::vector<Slot> slots_;
   size_t next_slot_ = 0;

@@ -1,5 +1,3 @@
-#include "base/process.h"
-
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -13,13 +11,40 @@
 #include <memory>
 
 #include "base/folder.h"
+#include "base/platform/process_end.h"
+#include "base/process.h"
 #include "base/strict_stream.h"
 
 namespace lockstep {
 namespace {
 
+constexpr size_t kMostMapBytes = 16 << 20;
+
 std::string folder_of(pid_t pid) {
   return "/proc/" + std::to_string(pid);
+}
+
+// A file of the process's folder, or its beginning; none where it has ended or is not ours to look at.
+std::optional<std::string> process_file(pid_t pid, const char* name, size_t most_bytes) {
+  const std::string path = folder_of(pid) + "/" + name;
+  std::string text;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int error = fd < 0 ? errno : 0;
+  const std::unique_ptr<const int, void (*)(const int*)> closed(&fd, [](const int* open) {
+    if (*open >= 0) ::close(*open);
+  });
+  while (!error && text.size() < most_bytes) {
+    char piece[4096];
+    const ssize_t got = ::read(fd, piece, std::min(sizeof piece, most_bytes - text.size()));
+    if (got == 0) break;
+    if (got > 0)
+      text.append(piece, static_cast<size_t>(got));
+    else if (errno != EINTR)
+      error = errno;
+  }
+  if (error == ENOENT || error == ESRCH || error == EACCES || error == EPERM) return std::nullopt;
+  if (error) fail(Code::kIo, "process", path + ": " + std::strerror(error));
+  return text;
 }
 
 std::string command_of(pid_t pid) {
@@ -46,28 +71,6 @@ std::optional<ProcessFacts> status_of(pid_t pid) {
 
 }  // namespace
 
-std::optional<std::string> process_file(pid_t pid, const char* name, size_t most_bytes) {
-  const std::string path = folder_of(pid) + "/" + name;
-  std::string text;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  int error = fd < 0 ? errno : 0;
-  const std::unique_ptr<const int, void (*)(const int*)> closed(&fd, [](const int* open) {
-    if (*open >= 0) ::close(*open);
-  });
-  while (!error && text.size() < most_bytes) {
-    char piece[4096];
-    const ssize_t got = ::read(fd, piece, std::min(sizeof piece, most_bytes - text.size()));
-    if (got == 0) break;
-    if (got > 0)
-      text.append(piece, static_cast<size_t>(got));
-    else if (errno != EINTR)
-      error = errno;
-  }
-  if (error == ENOENT || error == ESRCH || error == EACCES || error == EPERM) return std::nullopt;
-  if (error) fail(Code::kIo, "process", path + ": " + std::strerror(error));
-  return text;
-}
-
 std::optional<ProcessFacts> process_facts(pid_t pid) {
   std::optional<ProcessFacts> facts = status_of(pid);
   if (facts) facts->command = command_of(pid);
@@ -93,10 +96,18 @@ std::vector<ProcessFacts> own_processes() {
   return all;
 }
 
+std::vector<std::string> mapped_files(pid_t pid) {
+  std::vector<std::string> files;
+  std::istringstream maps = strict_text(process_file(pid, "maps", kMostMapBytes).value_or(""));
+  for (std::string line; files.size() < kMostMappedFiles && std::getline(maps, line);)
+    if (const size_t at = line.find('/'); at != std::string::npos) files.push_back(line.substr(at));
+  return files;
+}
+
 bool send_signal(const ProcessFacts& process, int number) {
   if (process.pid <= 1 || process.start_ticks == 0) return false;
   // The descriptor holds the process, whatever becomes of its number between the look and the signal.
-  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
+  const int fd = process_end_descriptor(process.pid);
   if (fd < 0) return false;
   const bool same = process_start_ticks(process.pid) == process.start_ticks;
   const bool sent = same && ::syscall(SYS_pidfd_send_signal, fd, number, nullptr, 0) == 0;

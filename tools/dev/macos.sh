@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Compiles everything for Macs with ARM processors, here: the clang, the headers and the stubs of PyPI's ziglang need no SDK.
+# Libraries are linked too, and a program in C that uses one; what comes from outside libraries stays to be found on the Mac.
+# Called by `./dev macos [TARGET...]` on Debian, which has the outside libraries' headers.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+. tools/dev/portable.sh
+JOBS=${LOCKSTEP_JOBS:-$(cores)}
+ZIG_VERSION=0.17.0
+BUILD=$PWD/build-macos
+TARGET=aarch64-macos.13.0  # the oldest that std::filesystem, posix_spawn's folders and C++20 are all there for
+
+say() { printf '%s\n' "$*" >&2; }
+
+# An environment of its own: 400 MB that nothing else needs.
+install_compiler() {
+  local stamp=.venv-macos/.lockstep-ziglang
+  [ "$(cat "$stamp" 2>/dev/null)" = "$ZIG_VERSION" ] && return
+  say "installing ziglang $ZIG_VERSION into .venv-macos"
+  python3 -m venv --clear .venv-macos
+  .venv-macos/bin/python -m pip install -q "ziglang==$ZIG_VERSION" >&2
+  echo "$ZIG_VERSION" >"$stamp"
+}
+
+tool() {  # tool NAME WORDS: a program of the toolchain
+  printf '#!/bin/sh\nexport ZIG_GLOBAL_CACHE_DIR="%s" ZIG_LOCAL_CACHE_DIR="%s"\nexec %s "$@"\n' "$BUILD/zig-cache" "$BUILD/zig-cache" "$2" >"$BUILD/tools/$1"
+  chmod +x "$BUILD/tools/$1"
+}
+
+make_tools() {
+  local zig
+  zig=$(.venv-macos/bin/python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent / "zig")')
+  mkdir -p "$BUILD/tools"
+  tool cc "'$zig' cc -target $TARGET"
+  tool cxx "'$zig' c++ -target $TARGET"
+  tool ar "'$zig' ar"
+  tool ranlib "'$zig' ranlib"
+  tool install_name_tool true
+}
+
+# Headers of the Debian packages, in a folder where the C library's are not: those come with the compiler.
+copy_headers() {  # copy_headers PACKAGE_FILE...: names on stdin
+  local file to
+  while read -r file; do
+    [ -f "$file" ] || continue
+    to=${file#/usr/include/}
+    to=$BUILD/include/${to#"$(uname -m)"-linux-gnu/}
+    mkdir -p "$(dirname "$to")"
+    cp -L "$file" "$to"
+  done
+}
+
+stage_headers() {
+  local packages version archive
+  packages=$(awk '!/^#/ && $1 ~ /^(lib|zlib|nlohmann).*-dev$/ && $1 !~ /dnnl|benchmark/ { print $1 }' tools/dev/packages.txt)
+  version=$(dpkg-query -W $packages)
+  [ "$version" = "$(cat "$BUILD/include/.packages" 2>/dev/null)" ] && return
+  rm -rf "$BUILD/include" "$BUILD/openmp"
+  mkdir -p "$BUILD/include" "$BUILD/openmp"
+  dpkg-query -L $packages | grep -E '^/usr/include/.*\.(h|hpp|ipp|inc)$|^/usr/include/[a-z]+/[^.]*$' | copy_headers
+  # OpenMP's header is the compiler's: this is the library that a Mac has too.
+  (cd "$BUILD/openmp" && apt-get download -q libomp-14-dev >/dev/null 2>&1 && dpkg-deb -x libomp-14-dev_*.deb .) ||
+    { say "libomp-14-dev could not be fetched; try apt-get update"; exit 3; }
+  cp "$(find "$BUILD/openmp" -name omp.h)" "$BUILD/include/"
+  # Debian's pyconfig.h leads to the one of the architecture. What it says of sizes holds on a Mac as well.
+  python3 - "$BUILD/include/python" <<'PY'
+import pathlib, shutil, sys, sysconfig
+headers = pathlib.Path(sysconfig.get_config_var("INCLUDEPY"))
+shutil.copytree(headers, sys.argv[1])
+for name in (sysconfig.get_config_h_filename(), *map(str, pathlib.Path("/usr/include").glob(f"*-linux-gnu/{headers.name}/pyconfig.h"))):
+    text = pathlib.Path(name).read_text()
+    if "SIZEOF_LONG" in text:
+        (pathlib.Path(sys.argv[1]) / "pyconfig.h").write_text(text)
+PY
+  echo "$version" >"$BUILD/include/.packages"
+}
+
+install_compiler
+mkdir -p "$BUILD"
+make_tools
+stage_headers
+cmake --preset macos >"$BUILD/configure.log" 2>&1 || { cat "$BUILD/configure.log" >&2; exit 1; }
+ninja -C "$BUILD" -j "$JOBS" "$@"
+[ $# -eq 0 ] || exit 0
+python3 tools/dev/check_mach_o.py "$BUILD/bin/lockstep" "$BUILD/bin/example_c" "$BUILD/bin/example_cpp" "$BUILD"/lib/*.dylib "$BUILD"/lib/*.so
+echo "$(find "$BUILD" -name '*.o' -path '*CMakeFiles*' | wc -l) files compiled for $TARGET, all warnings being errors"
