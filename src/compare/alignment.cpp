@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "diagnose/layout/layouts.h"
+#include "diagnose/layout/packing.h"
 #include "measure/axis_words.h"
 #include "tensor/convert.h"
 
@@ -96,6 +97,25 @@ std::optional<AxisOrder> likeliest_order(const Values& candidate, const Values& 
   return std::nullopt;
 }
 
+// Latents as tokens beside latents as a picture: values that differ are packed in the usual order where they are much
+// more alike so than in any other.
+std::optional<Values> likeliest_packing(const Values& candidate, const Values& reference) {
+  const bool packs = candidate.rank() > reference.rank();
+  const Values &picture = without_unit_axes(packs ? candidate : reference),
+               &tokens = without_unit_axes(packs ? reference : candidate);
+  if (picture.rank() != 3 || tokens.rank() != 2 || tokens.last() != 4 * picture.shape[0]) return std::nullopt;
+  const int64_t height = picture.shape[1], width = picture.shape[2];
+  if (height % 2 || width % 2 || picture.size() != tokens.size()) return std::nullopt;
+  const PatchGrid grid{height / 2, width / 2, picture.shape[0]};
+  const double usual = relative_error(to_packed(picture, grid, kPicture).v, tokens.v);
+  if (!(usual < kAlike)) return std::nullopt;
+  if (any_patch_order(kPicture, [&](const PatchOrder& order) {
+        return relative_error(to_packed(picture, grid, order).v, tokens.v) < 1.5 * usual;
+      }))
+    return std::nullopt;
+  return packs ? to_packed(candidate, grid, kPicture) : from_packed(candidate, grid, kPicture);
+}
+
 std::string axes_text(const std::vector<int>& axes) {
   std::string out;
   for (const int axis : axes) out += (out.empty() ? "" : ", ") + std::to_string(axis);
@@ -168,6 +188,9 @@ Alignment align(std::string_view name, const Tensor& candidate, const Tensor& re
               fmt::format("other layout, {}: {}; axes of {} taken in the order {}", order->how, shapes,
                           to_string(own.shape), axes_text(order->axes))};
     }
+    if (const auto packed = likeliest_packing(c, r))
+      return {true, Tensor::from<float>(reference.shape(), packed->v),
+              "other layout, recognised by likeness: " + shapes + "; patches of 2 x 2 are tokens in one of them"};
   }
   const std::string part = part_words(name, c, r, tolerance);
   return {false, {}, "shapes differ: " + shapes + (part.empty() ? "" : "; " + part)};

@@ -256,8 +256,19 @@ class Matcher {
     return SIZE_MAX;
   }
 
+  // A call of yours hands what it is given (or what it gives) on as it is: it cannot be the reference's call of another
+  // tensor than its part is.
+  bool is_one_where_they_are_two(size_t r, size_t c) const {
+    const PairingNode& own = c_.nodes[c];
+    return std::any_of(own.children.begin(), own.children.end(), [&](size_t part) {
+      return c_.nodes[part].input == own.input && class_c_[part] == class_c_[c] && partner_c_[part] != SIZE_MAX &&
+             partner_c_[part] != r && class_r_[partner_c_[part]] != class_r_[r];
+    });
+  }
+
   double surroundings(const Thought& thought) const {
     const PairingNode &a = r_.nodes[thought.r], &b = c_.nodes[thought.c];
+    if (!thought.equal && is_one_where_they_are_two(thought.r, thought.c)) return kNever;
     double score = names_.support(a, b);
     // The other side of the same call.
     const size_t twin_r = a.twin == SIZE_MAX ? SIZE_MAX : partner_r_[a.twin],

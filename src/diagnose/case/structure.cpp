@@ -138,7 +138,9 @@ size_t first_with_these_values(const RunView& run, size_t record) {
   size_t out = record;
   if (run.records[record].checksum.empty()) return out;
   for (size_t i = record, seen = 0; i-- > 0 && seen < kNearRecords; ++seen)
-    if (run.records[i].checksum == run.records[record].checksum && same_call(run, i, record)) out = i;
+    if (run.records[i].checksum == run.records[record].checksum &&
+        (same_call(run, i, record) || run.records[i].role == Role::kCheckpoint))  // a stage of the step before
+      out = i;
   return out;
 }
 

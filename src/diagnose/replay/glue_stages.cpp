@@ -155,7 +155,19 @@ struct Sum {
   }
 };
 
-std::vector<StageEdit> sum_edits(const Sum& own, size_t parts, const std::string& a, const std::string& b) {
+// Between modules a sum is a residual; between the pipeline's stages it is the step of a sampler.
+struct SumCauses {
+  Cause missing = "residual.missing", branch_missing = "residual.branch_missing", sign = "residual.sign",
+        factor = "residual.factor", other_input = "residual.other_input";
+};
+constexpr const char* kStep = "scheduler.formula";
+
+SumCauses causes_of_sum(bool is_step) {
+  return is_step ? SumCauses{kStep, kStep, "scheduler.sign", "scheduler.dt", kStep} : SumCauses{};
+}
+
+std::vector<StageEdit> sum_edits(const Sum& own, size_t parts, const SumCauses& causes, const std::string& a,
+                                 const std::string& b) {
   std::vector<StageEdit> out;
   const bool gated = own.gate != SIZE_MAX;
   const std::string g = gated ? "gate * " : own.factor == 1 ? "" : fmt::format("{:.6g} * ", own.factor);
@@ -167,12 +179,12 @@ std::vector<StageEdit> sum_edits(const Sum& own, size_t parts, const std::string
   if (gated)
     add("gate.missing", fmt::format("{} + {}", a, b), "multiply " + b + " by the gate", 0.8,
         [](Sum& s) { s.gate = SIZE_MAX; });
-  add("residual.missing", g + b, "add " + a, 0.8, [](Sum& s) { s.stream = false; });
-  add("residual.branch_missing", a, "add " + g + b, 0.8, [](Sum& s) { s.branch = false; });
-  add("residual.sign", fmt::format("{} - {}{}", a, g, b), "add " + g + b + ", do not take it away", 0.8,
+  add(causes.missing, g + b, "add " + a, 0.8, [](Sum& s) { s.stream = false; });
+  add(causes.branch_missing, a, "add " + g + b, 0.8, [](Sum& s) { s.branch = false; });
+  add(causes.sign, fmt::format("{} - {}{}", a, g, b), "add " + g + b + ", do not take it away", 0.8,
       [](Sum& s) { s.factor = -s.factor; });
   for (const double by : {0.5, 2.0})
-    add("residual.factor", fmt::format("{} + {:g} * {}{}", a, by, g, b), "add " + g + b + " as it is", 0.85,
+    add(causes.factor, fmt::format("{} + {:g} * {}{}", a, by, g, b), "add " + g + b + " as it is", 0.85,
         [=](Sum& s) { s.factor *= by; });
   for (const NormKind kind : {NormKind::kRms, NormKind::kLayer})
     add("norm.added", fmt::format("{} + {}{} of {}", a, g, kind_name(kind), b), "add " + b + " as it is", 0.85,
@@ -321,8 +333,9 @@ std::optional<Stage> find_sum(StageSources& in, size_t record) {
                                 : plain ? ""
                                         : fmt::format("{:.6g} * ", own.factor),
                                 b);
-      out.edits = sum_edits(own, gate.parts, a, b);
-      out.numbers.push_back({"residual.factor", fmt::format("{} + {}{} times", a, gate ? "gate * " : "", b),
+      const SumCauses causes = causes_of_sum(in.failing().structure().site(record).module.empty());
+      out.edits = sum_edits(own, gate.parts, causes, a, b);
+      out.numbers.push_back({causes.factor, fmt::format("{} + {}{} times", a, gate ? "gate * " : "", b),
                              "add " + out.formula, [own](Sources from, double factor) {
                                Sum other = own;
                                other.factor = factor;
@@ -334,7 +347,7 @@ std::optional<Stage> find_sum(StageSources& in, size_t record) {
         if (other != stream && other != branch && out.from.size() < 8) {
           const size_t at = out.from.size();
           out.from.push_back(other);
-          out.edits.push_back({"residual.other_input",
+          out.edits.push_back({causes.other_input,
                                fmt::format("{} + {}{}", in.name(other), gate ? "gate * " : "", b), "add " + a, 0.85,
                                with_source(own, 0, at)});
         }

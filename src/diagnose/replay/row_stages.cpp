@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kMostLinearWork = int64_t{1} << 29;
 constexpr size_t kMostOtherWeights = 16;
+constexpr int64_t kMostParts = 12;  // of a conditioning vector
 constexpr int64_t kMostOtherElements = int64_t{1} << 25;  // of the other weights of one layer together
 constexpr double kFarOff = 1e-2;                          // in a first look at a few elements
 
@@ -108,6 +109,31 @@ void add_norm_edits(const std::string& module, const NormForm& norm, std::vector
       });
 }
 
+// A vector that is cut into shifts, scales and gates: all who use it take other parts of it.
+void add_part_edits(const std::function<Flat(Sources)>& own, size_t parts, std::vector<StageEdit>& out) {
+  const auto add = [&](Cause cause, std::string yours, std::string fix, const std::vector<size_t>& order) {
+    out.push_back({cause, std::move(yours), std::move(fix), 0.85, [=](Sources from) {
+                     const Flat made = own(from);
+                     const size_t width = made.size() / parts;
+                     Flat moved(made.size());
+                     for (size_t i = 0; i < moved.size(); ++i) moved[i] = made[order[i / width] * width + i % width];
+                     return moved;
+                   }});
+  };
+  std::vector<size_t> order(parts);
+  const size_t half = parts / 2, of_one = parts % 3 == 0 ? 3 : 2;
+  if (parts % of_one == 0 && parts > 1) {  // (shift, scale, gate) or (shift, scale), once or twice
+    for (size_t i = 0; i < parts; ++i) order[i] = i % of_one == 0 ? i + 1 : i % of_one == 1 ? i - 1 : i;
+    add("modulate.shift_scale_exchanged", "its first and second part exchanged, wherever they are used",
+        "exchange shift and scale", order);
+  }
+  if (parts % 2 == 0 && parts > 2) {
+    for (size_t i = 0; i < parts; ++i) order[i] = (i + half) % parts;
+    add("modulate.other_part", "its two halves exchanged, wherever they are used",
+        "take the first half for what comes first", order);
+  }
+}
+
 }  // namespace
 
 std::optional<Stage> find_linear(StageSources& in, size_t record) {
@@ -136,6 +162,7 @@ std::optional<Stage> find_linear(StageSources& in, size_t record) {
   if (n == k)
     out.edits.push_back({"linear.transposed_weight", "x W + b", fmt::format("transpose {}.weight", module), 0.8,
                          with(std::make_shared<const Values>(permuted(*w, {1, 0})), b), Blame::kWeights});
+  if (rows == 1 && n % k == 0 && n / k <= kMostParts) add_part_edits(with(w, b), static_cast<size_t>(n / k), out.edits);
   for (const std::string& name : weights_beside(in, module, w->shape)) {
     const auto matrix = in.weight(name);
     if (!matrix) continue;

@@ -66,6 +66,8 @@ std::optional<Stage> find_guidance(StageSources& in, size_t record) {
           add("guidance.rescale", "scale each token back to the length of cond",
               [&](Guided& g) { g.params.span = other; });
         add("guidance.exchanged", "exchange the two predictions", [](Guided& g) { g.exchanged = true; });
+        // uncond + (1 - s) (cond - uncond): exchanged where they are combined, and not where their length is taken.
+        add("guidance.exchanged", "exchange the two predictions", [](Guided& g) { g.params.s = 1 - g.params.s; });
         for (const double s : {own.params.s + 1, own.params.s - 1, 1.0, 0.0, -own.params.s})
           add("guidance.scale", fmt::format("use a scale of {:.6g}", own.params.s), [=](Guided& g) { g.params.s = s; });
         return out;

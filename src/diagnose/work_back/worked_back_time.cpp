@@ -1,5 +1,6 @@
 #include "diagnose/work_back/worked_back_time.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace lockstep {
@@ -16,21 +17,26 @@ struct Angles {
   }
 };
 
-// The frequencies fall from pair to pair; the last turns least. Each one before it makes the number more precise.
-double time_of(const Angles& angles, const std::vector<double>& frequencies) {
-  size_t i = angles.pairs() - 1;
-  double t = angles.angle(i) / frequencies[i];
-  while (i-- > 0) {
+// Each frequency, from the slowest to the fastest, makes the number more precise.
+double refined(double t, const Angles& angles, const std::vector<double>& frequencies) {
+  for (size_t i = angles.pairs(); i-- > 0;) {
     const double predicted = t * frequencies[i];
     t += std::remainder(angles.angle(i) - predicted, 2 * M_PI) / frequencies[i];
   }
   return t;
 }
 
+// The frequencies fall from pair to pair; the last turns least, and is taken not to have turned once round.
+double time_of(const Angles& angles, const std::vector<double>& frequencies) {
+  return refined(angles.angle(angles.pairs() - 1) / frequencies.back(), angles, frequencies);
+}
+
 double misfit(const Angles& angles, double t, const std::vector<double>& frequencies) {
+  constexpr double kRounding = 2.4e-7;  // of an angle in f32, which is made by two products
   double dd = 0;
   for (size_t i = 0; i < angles.pairs(); ++i) {
-    const double d = std::remainder(angles.angle(i) - t * frequencies[i], 2 * M_PI);
+    double d = std::fabs(std::remainder(angles.angle(i) - t * frequencies[i], 2 * M_PI));
+    d = std::max(0.0, d - kRounding * std::fabs(t * frequencies[i]));
     dd += d * d;
   }
   return std::sqrt(dd / static_cast<double>(angles.pairs()));
@@ -39,6 +45,7 @@ double misfit(const Angles& angles, double t, const std::vector<double>& frequen
 }  // namespace
 
 std::optional<WorkedBack> work_back_time(Case& failing) {
+  constexpr double kFits = 2e-3;
   const auto inputs = failing.structure().records_of(failing.module, Role::kInput, failing.reference_record());
   if (inputs.size() != 1 || failing.partner(inputs[0]) != SIZE_MAX || failing.r.last() < 8 || failing.r.last() % 2)
     return std::nullopt;
@@ -66,8 +73,13 @@ std::optional<WorkedBack> work_back_time(Case& failing) {
     bool fits = true;
     for (int64_t row = 0; row < failing.r.rows(); ++row) {
       const Angles mine{failing.c.row(row), sines_first};
-      const double own = time_of(mine, frequencies);
-      fits = fits && misfit(mine, own, frequencies) < 2e-3;
+      double own = time_of(mine, frequencies);
+      // A time in thousandths, or in thousands, turns them all: then its size must be guessed.
+      for (const double factor : {1000.0, 0.001}) {
+        if (misfit(mine, own, frequencies) < kFits) break;
+        own = refined(factor * out.reference.v[static_cast<size_t>(row)], mine, frequencies);
+      }
+      fits = fits && misfit(mine, own, frequencies) < kFits;
       out.candidate.v[static_cast<size_t>(row)] = static_cast<float>(own);
     }
     if (!fits) return std::nullopt;  // the embedding itself is another
