@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/platform/process_end.h"
 #include "capture/run_folder.h"
 #include "capture/run_lock.h"
 #include "capture/store.h"
@@ -166,8 +166,7 @@ void RankWatch::find_new_ranks() {
     const int pid = number_in(manifest_at(part.path), "pid");
     if (pid <= 0) continue;  // it is just beginning
     seen_.insert(part.rank);
-    const long descriptor = ::syscall(SYS_pidfd_open, pid, 0);
-    if (descriptor >= 0) descriptor_of_[part.rank] = static_cast<int>(descriptor);
+    if (const int descriptor = process_end_descriptor(pid); descriptor >= 0) descriptor_of_[part.rank] = descriptor;
   }
 }
 

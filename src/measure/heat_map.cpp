@@ -15,7 +15,7 @@ namespace {
 // Read of one side, for one map. What is too large to be read whole is a sample anyway, and one of this size takes no
 // longer to see than a tensor of three million values.
 constexpr int64_t kWholeElements = 1 << 24, kSampledElements = 1 << 22;
-constexpr int64_t kAtOnce = 1 << 15;        // values that are held as floats
+constexpr int64_t kAtOnce = 1 << 15;  // values that are held as floats
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;

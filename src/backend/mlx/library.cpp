@@ -1,9 +1,12 @@
 #include "backend/mlx/library.h"
+#include "base/platform/executable.h"
 
 #include <dlfcn.h>
 
 #include <cstdlib>
 #include <filesystem>
+
+#include "base/platform/executable.h"
 
 namespace lockstep::mlx {
 namespace {
@@ -13,7 +16,7 @@ namespace fs = std::filesystem;
 std::string leaf_beside_program() {
   if (const char* named = std::getenv("LOCKSTEP_MLX_LEAF")) return named;
   std::error_code error;
-  const fs::path bin = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path bin = own_program().parent_path();
   for (const char* name : {"liblockstep_mlx.so", "liblockstep_mlx.dylib"})
     for (const fs::path& folder : {bin, bin / "../lib/lockstep"})
       if (fs::exists(folder / name, error)) return fs::weakly_canonical(folder / name, error).string();
