@@ -12,7 +12,7 @@ bool is_number(const std::string& segment) {
 }
 
 // "toQProj_2" → {to, q, proj}
-std::set<std::string> words_of(const std::string& segment) {
+std::set<std::string> segment_words(const std::string& segment) {
   std::set<std::string> out;
   std::string word;
   const auto end_word = [&] {
@@ -37,7 +37,7 @@ double word_likeness(const std::string& a, const std::string& b) {
 }
 
 double shared_words(const std::string& a, const std::string& b) {
-  const std::set<std::string> x = words_of(a), y = words_of(b);
+  const std::set<std::string> x = segment_words(a), y = segment_words(b);
   if (x.empty() || y.empty()) return 0;
   double common = 0;
   for (const std::string& word : x) {
