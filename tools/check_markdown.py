@@ -1,0 +1,121 @@
+"""Fails on Markdown that is hard to read: lines over 120 characters, and sentences over 30 words.
+
+    check_markdown.py [FILE...]        without names: every Markdown file of the repository
+
+A line may be longer where Markdown cannot break it: a row of a table, a line that is one link or picture, and code that
+shows what a program prints. Sentences are counted in README.md and docs/, without code, with `code` and links as words.
+docs/cli.md is made from the program's help; only its lines are looked at.
+"""
+
+import pathlib
+import re
+import sys
+
+MOST_COLUMNS, MOST_ROW_COLUMNS, MOST_WORDS = 120, 240, 30
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SKIPPED = ("build", ".venv", "target", "third_party", ".git", "dist")
+FENCE = re.compile(r"^\s*(```|~~~)(\w*)")
+ONE_LINK = re.compile(r"^\s*(?:[-*] |> )?!?\[[^]]*\]\([^)]*\)[.,:]?\s*$|^\s*\[[^]]+\]: \S+$")
+ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+")
+SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_`\[]*[A-Z0-9`\[])")
+ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs|cf)\.", re.I)
+
+
+def blocks(text):
+    """(line number, kind, text): each line of code and of tables alone, and each paragraph, heading or list item whole."""
+    fence, paragraph, first = None, [], 0
+    lines = text.splitlines()
+
+    def flush():
+        nonlocal paragraph
+        if paragraph:
+            yield first, "text", " ".join(paragraph)
+        paragraph = []
+
+    for number, line in enumerate(lines, 1):
+        mark = FENCE.match(line)
+        if fence is None and mark:
+            yield from flush()
+            fence = mark.group(1)
+        elif fence is not None:
+            if mark and mark.group(1) == fence and not mark.group(2):
+                fence = None
+        elif not line.strip():
+            yield from flush()
+        elif line.lstrip().startswith("|"):
+            yield from flush()
+            yield number, "row", line.strip()
+        elif line.startswith("#"):
+            yield from flush()
+            yield number, "text", line.lstrip("# ")
+        elif line.startswith("    ") and not paragraph:
+            continue  # indented code
+        else:
+            if ITEM.match(line):
+                yield from flush()
+            if not paragraph:
+                first = number
+            paragraph.append(ITEM.sub("", line).strip().removeprefix("> "))
+    yield from flush()
+
+
+def words_of(sentence):
+    return [word for word in sentence.split() if re.search(r"\w", word)]
+
+
+def sentences(text):
+    text = re.sub(r"``[^`]*``|`[^`]*`", "code", text)
+    text = re.sub(r"!\[[^]]*\]\([^)]*\)", "", text)
+    text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
+    return SENTENCE_END.split(ABBREVIATIONS.sub(lambda match: match.group().replace(".", ""), text))
+
+
+def long_lines(text):
+    inside = None
+    for number, line in enumerate(text.splitlines(), 1):
+        mark = FENCE.match(line)
+        if mark:
+            inside = None if inside is not None else (mark.group(2) or "text")
+        shown = inside in ("text", "json", "console") and not line.startswith("$ ")
+        most = MOST_ROW_COLUMNS if line.lstrip().startswith("|") else MOST_COLUMNS
+        if len(line) > most and not ONE_LINK.match(line) and not shown:
+            yield number, f"{len(line)} characters, at most {most}"
+
+
+def long_sentences(text):
+    for number, kind, block in blocks(text):
+        parts = re.split(r"(?<!\\)\|", block.strip("|")) if kind == "row" else [block]
+        for part in parts:
+            for sentence in sentences(part):
+                count = len(words_of(sentence))
+                if count > MOST_WORDS:
+                    yield (
+                        number,
+                        f"a sentence of {count} words, at most {MOST_WORDS}: {' '.join(sentence.split())[:60]} ...",
+                    )
+
+
+def complaints(path, name):
+    text = path.read_text(encoding="utf-8")
+    found = list(long_lines(text))
+    if name == "README.md" or (name.startswith("docs/") and name != "docs/cli.md"):
+        found += long_sentences(text)
+    return [f"{name}:{number}: {what}" for number, what in sorted(found)]
+
+
+def markdown_files():
+    for path in sorted(ROOT.rglob("*.md")):
+        if not any(part.startswith(SKIPPED) for part in path.relative_to(ROOT).parts):
+            yield path
+
+
+def main(names):
+    found = []
+    for path in [pathlib.Path(name).resolve() for name in names] or markdown_files():
+        found += complaints(path, path.relative_to(ROOT).as_posix())
+    print("\n".join(found) if found else "every line and sentence of the documents is short enough")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
