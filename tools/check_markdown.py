@@ -64,7 +64,7 @@ def words_of(sentence):
 
 
 def sentences(text):
-    text = re.sub(r"``[^`]*``|`[^`]*`", "code", text)
+    text = re.sub(r"``[^`]*``|`[^`]*`", "Code", text)
     text = re.sub(r"!\[[^]]*\]\([^)]*\)", "", text)
     text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
     return SENTENCE_END.split(ABBREVIATIONS.sub(lambda match: match.group().replace(".", ""), text))
