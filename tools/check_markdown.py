@@ -2,13 +2,14 @@
 
     check_markdown.py [FILE...]        without names: every Markdown file of the repository
 
-A line may be longer where Markdown cannot break it: a row of a table, a line that is one link or picture, and code that
-shows what a program prints. Sentences are counted in README.md and docs/, without code, with `code` and links as words.
+A line may be longer where Markdown cannot break it: a row of a table, a line that is one link or picture, a command with
+a quoted argument that is long itself, and what a program prints. Sentences are counted in README.md and docs/, without code, with `code` and links as words.
 docs/cli.md is made from the program's help; only its lines are looked at.
 """
 
 import pathlib
 import re
+import shlex
 import sys
 
 MOST_COLUMNS, MOST_ROW_COLUMNS, MOST_WORDS = 120, 240, 30
@@ -70,6 +71,14 @@ def sentences(text):
     return SENTENCE_END.split(ABBREVIATIONS.sub(lambda match: match.group().replace(".", ""), text))
 
 
+def one_long_word(line):
+    """Whether a command holds a word, quoted as a rule, that leaves no place to break the line."""
+    try:
+        return line.startswith("$ ") and any(len(word) > MOST_COLUMNS // 2 for word in shlex.split(line))
+    except ValueError:
+        return False
+
+
 def long_lines(text):
     inside = None
     for number, line in enumerate(text.splitlines(), 1):
@@ -78,7 +87,7 @@ def long_lines(text):
             inside = None if inside is not None else (mark.group(2) or "text")
         shown = inside in ("text", "json", "console") and not line.startswith("$ ")
         most = MOST_ROW_COLUMNS if line.lstrip().startswith("|") else MOST_COLUMNS
-        if len(line) > most and not ONE_LINK.match(line) and not shown:
+        if len(line) > most and not (ONE_LINK.match(line) or shown or one_long_word(line)):
             yield number, f"{len(line)} characters, at most {most}"
 
 
