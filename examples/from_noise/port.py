@@ -1,8 +1,8 @@
 """Qwen-Image's transformer and sampler, ported to MLX under names of its own. It has bugs: see docs/from_noise_to_a_picture.md.
 
-    python port.py MODEL REFERENCE.npz [PICTURE.png]
+    python port.py MODEL REFERENCE_RUN [PICTURE.png]
 
-REFERENCE.npz holds what the port is given: the first noise and the embedded prompts. The picture is decoded by diffusers.
+The reference's run gives the port its first noise and the embedded prompts. The picture is decoded by diffusers.
 """
 
 import json
@@ -16,7 +16,12 @@ import numpy as np
 
 import lockstep
 
-GRID, STEPS, GUIDANCE = 8, 8, 4.0  # 8 x 8 patches of 16 x 16 pixels
+GRID, STEPS, GUIDANCE = 8, 4, 3.5  # 8 x 8 patches of 16 x 16 pixels
+
+
+def modulate(x, parts):
+    scale, shift = parts
+    return x * (1 + scale) + shift
 
 
 def rope(x, angles):
@@ -43,10 +48,6 @@ def rope_angles(text_tokens, axes):
     return mx.array(image.astype(np.float32)), mx.array(text.astype(np.float32))
 
 
-def layer_norm(x):
-    return mx.fast.layer_norm(x, None, None, 1e-6)
-
-
 class FeedForward(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -57,46 +58,44 @@ class FeedForward(nn.Module):
 
 
 class Attention(nn.Module):
-    """Of one stream: its queries, keys and values, and what becomes of the mixed values."""
+    """Image and text attend to each other, each with its own projections."""
 
     def __init__(self, width, heads):
         super().__init__()
         self.heads = heads
-        self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
-        self.q_norm, self.k_norm = (nn.RMSNorm(width // heads, eps=1e-6) for _ in range(2))
+        for name in ("q", "k", "v", "o", "text_q", "text_k", "text_v", "text_o"):
+            self[name] = nn.Linear(width, width)
+        for name in ("q_norm", "k_norm", "text_q_norm", "text_k_norm"):
+            self[name] = nn.RMSNorm(width // heads, eps=1e-6)
 
-    def project(self, x, angles):
-        q, k, v = (layer(x).reshape(len(x), self.heads, -1) for layer in (self.q, self.k, self.v))
-        return rope(self.q_norm(q), angles), rope(self.k_norm(k), angles), v
+    def project(self, x, stream, angles):
+        q, k, v = (self[stream + name](x).reshape(len(x), self.heads, -1) for name in "qkv")
+        return rope(self[stream + "q_norm"](q), angles), rope(self[stream + "k_norm"](k), angles), v
 
-
-class Stream(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.modulation = nn.Linear(width, 6 * width)
-        self.attention, self.mlp = Attention(width, heads), FeedForward(width)
-
-    def start(self, x, time, angles):
-        scale, shift, self.gate, *self.second = mx.split(self.modulation(nn.silu(time)), 6, axis=-1)
-        return self.attention.project(layer_norm(x) * (1 + scale) + shift, angles)
-
-    def finish(self, x, mixed):
-        x = x + self.gate * self.attention.o(mixed)
-        scale, shift, gate = self.second
-        return x + gate * self.mlp(layer_norm(x) * (1 + scale) + shift)
+    def __call__(self, x, y, angles):
+        both = zip(self.project(y, "text_", angles[1]), self.project(x, "", angles[0]))
+        q, k, v = (mx.concatenate(pair).transpose(1, 0, 2)[None] for pair in both)
+        mixed = mx.fast.scaled_dot_product_attention(q, k, v, scale=q.shape[-1] ** -0.5)
+        mixed = mixed[0].transpose(1, 0, 2).reshape(len(x) + len(y), -1)
+        return self.o(mixed[len(y) :]), self.text_o(mixed[: len(y)])
 
 
 class Layer(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
-        self.image, self.text = Stream(width, heads), Stream(width, heads)
+        self.modulation, self.text_modulation = nn.Linear(width, 6 * width), nn.Linear(width, 6 * width)
+        for name in ("norm1", "norm2", "text_norm1", "text_norm2"):
+            self[name] = nn.LayerNorm(width, eps=1e-6, affine=False)
+        self.attention = Attention(width, heads)
+        self.mlp, self.text_mlp = FeedForward(width), FeedForward(width)
 
     def __call__(self, x, y, time, angles):
-        image, text = self.image.start(x, time, angles[0]), self.text.start(y, time, angles[1])
-        q, k, v = (mx.concatenate(pair).transpose(1, 0, 2)[None] for pair in zip(text, image))
-        mixed = mx.fast.scaled_dot_product_attention(q, k, v, scale=q.shape[-1] ** -0.5)
-        mixed = mixed[0].transpose(1, 0, 2).reshape(len(x) + len(y), -1)
-        return self.image.finish(x, mixed[len(y) :]), self.text.finish(y, mixed[: len(y)])
+        time = nn.silu(time)
+        image, text = mx.split(self.modulation(time), 6, axis=-1), mx.split(self.text_modulation(time), 6, axis=-1)
+        a, b = self.attention(modulate(self.norm1(x), image[:2]), modulate(self.text_norm1(y), text[:2]), angles)
+        x, y = x + image[2] * a, y + text[2] * b
+        x = x + image[5] * self.mlp(modulate(self.norm2(x), image[3:5]))
+        return x, y + text[5] * self.text_mlp(modulate(self.text_norm2(y), text[3:5]))
 
 
 class Transformer(nn.Module):
@@ -120,17 +119,21 @@ class Transformer(nn.Module):
         for layer in self.layers:
             x, y = layer(x, y, time, angles)
         scale, shift = mx.split(self.modulation(nn.silu(time)), 2, axis=-1)
-        return self.out(layer_norm(x) * (1 + scale) + shift)
+        return self.out(mx.fast.layer_norm(x, None, None, 1e-6) * (1 + scale) + shift)
 
 
-STREAMS = {
-    "image": ("img", ("attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.norm_q", "attn.norm_k")),
-    "text": ("txt", ("attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj", "attn.to_add_out",
-                     "attn.norm_added_q", "attn.norm_added_k")),
-}  # fmt: skip
 OUTSIDE = {
     "image_in": "img_in", "text_norm": "txt_norm", "text_in": "txt_in", "modulation": "norm_out.linear", "out": "proj_out",
     "time_in": "time_text_embed.timestep_embedder.linear_1", "time_out": "time_text_embed.timestep_embedder.linear_2",
+}  # fmt: skip
+INSIDE = {
+    "modulation": "img_mod.1", "mlp.fc1": "img_mlp.net.0.proj", "mlp.fc2": "img_mlp.net.2",
+    "text_modulation": "txt_mod.1", "text_mlp.fc1": "txt_mlp.net.0.proj", "text_mlp.fc2": "txt_mlp.net.2",
+    "attention.q": "attn.to_q", "attention.k": "attn.to_k", "attention.v": "attn.to_v", "attention.o": "attn.to_out.0",
+    "attention.q_norm": "attn.norm_q", "attention.k_norm": "attn.norm_k",
+    "attention.text_q": "attn.add_q_proj", "attention.text_k": "attn.add_k_proj", "attention.text_v": "attn.add_v_proj",
+    "attention.text_o": "attn.to_add_out",
+    "attention.text_q_norm": "attn.norm_added_q", "attention.text_k_norm": "attn.norm_added_k",
 }  # fmt: skip
 
 
@@ -138,13 +141,7 @@ def checkpoint_names(layers):
     """This port's names of modules, with the checkpoint's."""
     yield from OUTSIDE.items()
     for i in range(layers):
-        for stream, (short, attention) in STREAMS.items():
-            mine, theirs = f"layers.{i}.{stream}", f"transformer_blocks.{i}"
-            yield f"{mine}.modulation", f"{theirs}.{short}_mod.1"
-            yield f"{mine}.mlp.fc1", f"{theirs}.{short}_mlp.net.0.proj"
-            yield f"{mine}.mlp.fc2", f"{theirs}.{short}_mlp.net.2"
-            for name, official in zip(("q", "k", "v", "o", "q_norm", "k_norm"), attention):
-                yield f"{mine}.attention.{name}", f"{theirs}.{official}"
+        yield from ((f"layers.{i}.{mine}", f"transformer_blocks.{i}.{theirs}") for mine, theirs in INSIDE.items())
 
 
 def load_transformer(folder):
@@ -181,23 +178,32 @@ def unpack(latents):
     return latents.reshape(16, 2 * GRID, 2 * GRID)
 
 
-def decoder_input(latents, config):
+def denormalized(latents, config):
     mean, std = (mx.array(config[name])[:, None, None] for name in ("latents_mean", "latents_std"))
     return (unpack(latents) - mean) / std
 
 
-def draw(model, given):
+def recorded(run, name):
+    """A tensor of the reference's run, without its batch axis."""
+    return mx.array(np.load(run / "tensors" / f"{name}.npy")[0])
+
+
+def draw(model, run):
     read = lambda *path: json.loads(model.joinpath(*path).read_text())  # noqa: E731
     transformer = load_transformer(model / "transformer")
     sigmas = sigma_schedule(read("scheduler", "scheduler_config.json"))
-    latents = lockstep.checkpoint("noise", mx.array(given["noise"]))
+    prompt, negative = recorded(run, "prompt_embeds"), recorded(run, "negative_prompt_embeds")
+    latents = lockstep.checkpoint("initial_latents_packed", recorded(run, "initial_latents_packed"))
     for step in range(STEPS):
-        conditional = transformer(latents, mx.array(given["prompt"]), sigmas[step])
-        unconditional = transformer(latents, mx.array(given["negative"]), sigmas[step])
-        velocity = lockstep.checkpoint("guided", guided(conditional, unconditional), step=step)
+        conditional = transformer(latents, prompt, sigmas[step])
+        unconditional = transformer(latents, negative, sigmas[step])
+        lockstep.checkpoint("noise_pred", conditional, step=step, tags={"pass": "cond"})
+        lockstep.checkpoint("noise_pred", unconditional, step=step, tags={"pass": "uncond"})
+        velocity = guided(conditional, unconditional)
+        lockstep.checkpoint("noise_pred", velocity, step=step, tags={"pass": "combined"})
         latents = latents + float(sigmas[step + 1] - sigmas[step]) * velocity
-        latents = lockstep.checkpoint("latents", latents, step=step)
-    return lockstep.checkpoint("decoder_input", decoder_input(latents, read("vae", "config.json")))
+        lockstep.checkpoint("latents", latents, step=step)
+    return lockstep.checkpoint("latents_denormalized", denormalized(latents, read("vae", "config.json")))
 
 
 def save_picture(model, latents, file):
@@ -213,8 +219,8 @@ def save_picture(model, latents, file):
 
 
 if __name__ == "__main__":
-    model, given = pathlib.Path(sys.argv[1]), np.load(sys.argv[2])
-    result = draw(model, given)
+    model, run = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    result = draw(model, run)
     mx.eval(result)
     if len(sys.argv) > 3:
         save_picture(model, result, sys.argv[3])

@@ -29,7 +29,7 @@ class Attention(nn.Module):
 if __name__ == "__main__":
     torch.manual_seed(0)
     attention, x = Attention(), torch.randn(24, 64)
-    angles = torch.outer(torch.arange(24.0), 1 / 100 ** (torch.arange(8) / 8))
+    angles = torch.outer(torch.arange(24.0), 1 / 10000 ** (torch.arange(8) / 8))
     with torch.no_grad():
         attention(x, angles.cos(), angles.sin())
     weights = {name: value.numpy() for name, value in attention.state_dict().items()}
