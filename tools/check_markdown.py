@@ -18,7 +18,7 @@ SKIPPED = ("build", ".venv", "target", "third_party", ".git", "dist")
 FENCE = re.compile(r"^\s*(```|~~~)(\w*)")
 ONE_LINK = re.compile(r"^\s*(?:[-*] |> )?!?\[[^]]*\]\([^)]*\)[.,:]?\s*$|^\s*\[[^]]+\]: \S+$")
 ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+")
-SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_`\[]*[A-Z0-9`\[])")
+SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*_]*\s+")
 ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs|cf)\.", re.I)
 
 
