@@ -1,16 +1,18 @@
 """Fails on Markdown that is hard to read: lines over 120 characters, and sentences over 30 words.
 
-    check_markdown.py [FILE...]        without names: every Markdown file of the repository
+    check_markdown.py [--wrap] [FILE...]     without names: every Markdown file of the repository
 
 A line may be longer where Markdown cannot break it: a row of a table, a line that is one link or picture, a command with
 a quoted argument that is long itself, and what a program prints. Sentences are counted in README.md and docs/, without code, with `code` and links as words.
-docs/cli.md is made from the program's help; only its lines are looked at.
+docs/cli.md is made from the program's help; only its lines are looked at. --wrap wraps paragraphs and list items that
+have a line too long, and leaves everything else as it is.
 """
 
 import pathlib
 import re
 import shlex
 import sys
+import textwrap
 
 MOST_COLUMNS, MOST_ROW_COLUMNS, MOST_WORDS = 120, 240, 30
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -104,6 +106,54 @@ def long_sentences(text):
                     )
 
 
+def wrapped_block(lines):
+    """A paragraph or list item, with `code` kept in one piece."""
+    mark = ITEM.match(lines[0])
+    first = mark.group() if mark else re.match(r"\s*", lines[0]).group()
+    words = " ".join([lines[0][len(first) :], *lines[1:]]).split()
+    text, spans = " ".join(words), []
+
+    def held(match):
+        spans.append(match.group())
+        return f"\x01{len(spans) - 1}\x02".ljust(len(match.group()), "\x03")
+
+    text = re.sub(r"``[^`]+``|`[^`]+`", held, text)
+    made = textwrap.wrap(
+        text,
+        MOST_COLUMNS - 2,
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [re.sub("\x01(\\d+)\x02\x03*", lambda match: spans[int(match.group(1))], line) for line in made]
+
+
+def wrapped(text):
+    out, block, fence = [], [], False
+
+    def flush():
+        out.extend(wrapped_block(block) if any(len(line) > MOST_COLUMNS for line in block) else block)
+        block.clear()
+
+    for line in text.split("\n"):
+        if FENCE.match(line):
+            flush()
+            fence = not fence
+            out.append(line)
+        elif fence or not line.strip() or line.lstrip().startswith(("|", "#", "<!--", "![")):
+            flush()
+            out.append(line)
+        elif line.startswith("    ") and not block:
+            out.append(line)  # indented code
+        else:
+            if ITEM.match(line):
+                flush()
+            block.append(line)
+    flush()
+    return "\n".join(out)
+
+
 def complaints(path, name):
     text = path.read_text(encoding="utf-8")
     found = list(long_lines(text))
@@ -119,8 +169,11 @@ def markdown_files():
 
 
 def main(names):
+    wrap = "--wrap" in names
     found = []
-    for path in [pathlib.Path(name).resolve() for name in names] or markdown_files():
+    for path in [pathlib.Path(name).resolve() for name in names if name != "--wrap"] or markdown_files():
+        if wrap and (text := path.read_text(encoding="utf-8")) != (new := wrapped(text)):
+            path.write_text(new, encoding="utf-8")
         found += complaints(path, path.relative_to(ROOT).as_posix())
     print("\n".join(found) if found else "every line and sentence of the documents is short enough")
     return 1 if found else 0
