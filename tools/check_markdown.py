@@ -14,7 +14,7 @@ import shlex
 import sys
 import textwrap
 
-MOST_COLUMNS, MOST_ROW_COLUMNS, MOST_WORDS = 120, 240, 30
+MOST_COLUMNS, MOST_ROW_COLUMNS, MOST_WORDS = 120, 260, 30
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIPPED = ("build", ".venv", "target", "third_party", ".git", "dist")
 FENCE = re.compile(r"^\s*(```|~~~)(\w*)")
