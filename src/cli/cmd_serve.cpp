@@ -20,6 +20,7 @@
 #include "base/number_text.h"
 #include "base/strict_stream.h"
 #include "base/text.h"
+#include "base/token.h"
 #include "capture/store.h"
 #include "cli/app.h"
 #include "cli/machine.h"
