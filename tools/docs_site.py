@@ -195,7 +195,7 @@ class Site:
     autocomplete="off" spellcheck="false"><ol id="results" aria-label="results" hidden></ol></div>
 </header>
 <div class="columns">
-<nav aria-label="documents"><details class="fold"><summary>All pages</summary>
+<nav aria-label="documents"><details class="fold" open><summary>All pages</summary>
 {self.navigation(here)}</details></nav>
 <main id="content" tabindex="-1">
 {body}</main>

@@ -3,7 +3,7 @@ const field = document.getElementById("search"), list = document.getElementById(
 const MOST_RESULTS = 12, TEXT_AROUND = 70;
 const sections = searchIndex.map(([address, page, title, text]) => ({address, page, title, text, low: text.toLowerCase(), lowTitle: title.toLowerCase(), lowPage: page.toLowerCase()}));
 
-// On a wide window the list of pages is always open.
+// The list of pages is folded on a narrow window only.
 const fold = document.querySelector(".fold"), wide = matchMedia("(min-width: 761px)");
 const unfold = () => fold.toggleAttribute("open", wide.matches);
 wide.addEventListener("change", unfold);
