@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "text/byte_symbols.h"
 #include "text/nfc.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 namespace {
 

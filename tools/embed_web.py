@@ -1,8 +1,9 @@
-"""Writes web/ as one C++ file: each file plain and compressed, and page.js, all modules of the page joined, with a hash of all.
+"""Writes a folder of web files as one C++ file: each file plain and compressed, with a hash of all of them.
 
-    embed_web.py WEB_FOLDER OUTPUT.cpp
+    embed_web.py FOLDER OUTPUT.cpp NAME
 
-Equal files give an equal output: nothing of the time or the machine is in it.
+NAME is `web` or `docs`: the functions are NAME_files() and NAME_version() of src/web/web_files.h. Equal files give an
+equal output: nothing of the time or the machine is in it.
 """
 
 import gzip
@@ -17,6 +18,7 @@ TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".png": "image/png",
 }
 
 
@@ -25,22 +27,28 @@ def array(name, data):
     return f"const unsigned char {name}[] = {{{numbers}}};\n"
 
 
-def main(folder, output):
+def main(folder, output, name):
     folder, output = pathlib.Path(folder), pathlib.Path(output)
     files = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.suffix in TYPES}
-    files["page.js"] = join(folder, "app.js").encode()
+    if name == "web":
+        files["page.js"] = join(folder, "app.js").encode()  # all modules of the page joined
     whole, arrays, rows = hashlib.sha256(), "", ""
-    for number, (name, data) in enumerate(sorted(files.items())):
-        whole.update(name.encode() + b"\0" + data + b"\0")
-        packed = gzip.compress(data, 9, mtime=0)
-        arrays += array(f"kPlain{number}", data) + array(f"kPacked{number}", packed)
-        rows += f'    {{"{name}", "{TYPES[pathlib.PurePosixPath(name).suffix]}", text(kPlain{number}, {len(data)}), text(kPacked{number}, {len(packed)})}},\n'
+    for number, (address, data) in enumerate(sorted(files.items())):
+        suffix = pathlib.PurePosixPath(address).suffix
+        whole.update(address.encode() + b"\0" + data + b"\0")
+        # A picture is compressed already: no second copy of it.
+        packed = b"" if suffix == ".png" else gzip.compress(data, 9, mtime=0)
+        plain_name, packed_name = f"k_{name}_plain_{number}", f"k_{name}_packed_{number}"
+        arrays += array(plain_name, data) + array(packed_name, packed)
+        rows += f'    {{"{address}", "{TYPES[suffix]}", {name}_text({plain_name}, {len(data)}), '
+        rows += f"{name}_text({packed_name}, {len(packed)})}},\n"
     source = (
-        '// Made by tools/embed_web.py from web/.\n#include "web/web_files.h"\n\nnamespace lockstep {\nnamespace {\n'
-        f"{arrays}\nstd::string_view text(const unsigned char* bytes, size_t size) {{\n"
+        '// Made by tools/embed_web.py.\n#include "web/web_files.h"\n\nnamespace lockstep {\nnamespace {\n'
+        f"{arrays}\nstd::string_view {name}_text(const unsigned char* bytes, size_t size) {{\n"
         "  return {reinterpret_cast<const char*>(bytes), size};\n}\n\n}  // namespace\n\n"
-        "std::span<const WebFile> web_files() {\n  static const WebFile files[] = {\n"
-        f'{rows}  }};\n  return files;\n}}\n\nstd::string_view web_version() {{\n  return "{whole.hexdigest()[:16]}";\n}}\n\n'
+        f"std::span<const WebFile> {name}_files() {{\n  static const WebFile files[] = {{\n"
+        f"{rows}  }};\n  return files;\n}}\n\n"
+        f'std::string_view {name}_version() {{\n  return "{whole.hexdigest()[:16]}";\n}}\n\n'
         "}  // namespace lockstep\n"
     )
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ opened here.
 import functools
 import os
 
-from ._import_hook import after_import
+from .agent.imports import after_import
 
 _MOST_FILES = 4096
 _ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".npz")

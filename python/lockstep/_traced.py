@@ -2,7 +2,7 @@
 
 import sys
 
-from ._import_hook import after_import
+from .agent.imports import after_import
 
 _package = sys.modules[__package__]
 

@@ -13,7 +13,7 @@ import threading
 import weakref
 
 from . import _session
-from ._import_hook import after_import
+from .agent.imports import after_import
 from .recorder.core import _calling_line
 
 _MOST_NOTES = 20_000

@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 
-from ._import_hook import after_import
+from .agent.imports import after_import
 from ._packed import opened
 from .written_at_exit import WrittenAtExit
 

@@ -96,7 +96,11 @@ def use_copy(description, folder):
     notes = _Notes(folder, "missing")
     # Behind the recorder's own finder, which asks the others and then watches what they find.
     first = next(
-        (index + 1 for index, finder in enumerate(sys.meta_path) if type(finder).__module__ == "lockstep._import_hook"),
+        (
+            index + 1
+            for index, finder in enumerate(sys.meta_path)
+            if type(finder).__module__ == "lockstep.agent.imports"
+        ),
         0,
     )
     sys.meta_path.insert(first, _PrunedFinder(copy, originals, notes))

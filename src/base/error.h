@@ -17,7 +17,7 @@ enum class Code {
   kDevice,       // an accelerator or CPU feature failed
   kCancelled,    // interrupted by the user
   kConflict,     // not possible in the present state; possible in another
-  kInternal,     // a bug of ours
+  kInternal,     // a bug in Lockstep
 };
 
 std::string_view code_name(Code code);  // stable, for --json: "bad_input", "not_found", ...

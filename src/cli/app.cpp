@@ -38,14 +38,14 @@ void add_global_options(App& app) {
             app.global.verbose = true;
             set_verbose(true);
           },
-          "say on stderr what is opened and decided, and when")
+          "log to stderr what is opened and decided, with times")
       ->excludes(quiet);
   app.cli.add_flag("--debug", app.global.debug, "record the run at its taps (generate, edit)");
   app.cli.add_option("--color", app.global.color, "auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WHEN")
       ->capture_default_str();
-  app.cli.add_option("--home", app.global.home, "where runs are kept (LOCKSTEP_HOME, else .lockstep)")
+  app.cli.add_option("--home", app.global.home, "folder for runs (default: LOCKSTEP_HOME, or .lockstep)")
       ->envname("LOCKSTEP_HOME")
       ->type_name("DIR");
   app.cli.set_version_flag("--version", std::string("lockstep ") + LOCKSTEP_VERSION, "print the version");
@@ -169,7 +169,7 @@ int run_command(int argc, char** argv) {
     return report(app, app.global.json, Code::kIo, std::string("[system] ") + error.what());
   } catch (const std::exception& error) {
     return report(app, app.global.json, Code::kInternal,
-                  std::string("[internal] ") + error.what() + "; this is a bug of ours");
+                  std::string("[internal] ") + error.what() + "; internal error, please report it");
   }
 }
 

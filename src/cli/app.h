@@ -14,7 +14,7 @@ namespace lockstep {
 inline constexpr int kRecordFailed = 125;  // as with env and timeout: what they run has the other statuses
 
 struct App {
-  CLI::App cli{"Lockstep: Qwen-Image in C++, and the debugger that proves a port right."};
+  CLI::App cli{"Lockstep: Qwen-Image in C++, and a debugger for ported models."};
   GlobalOptions global;
   int status = 0;  // what the command decided: 0 done or match, 1 compared and different
   // What a failure of ours exits with; 0: by its code. A command that hands on a program's status keeps its own apart.

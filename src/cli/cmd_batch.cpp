@@ -95,40 +95,42 @@ void add_batch(App& app) {
       "lockstep batch jobs.jsonl --output pictures\n"
       "lockstep batch jobs.jsonl --output pictures --workers 2 --retries 5\n"
       "lockstep batch jobs.jsonl --output /shared/pictures --engine ray --num-gpus 1");
-  CLI::Option* jobs = command->add_option("JOBS", options->jobs, "one JSON object a line: see docs/cluster.md");
+  CLI::Option* jobs =
+      command->add_option("JOBS", options->jobs, "file with one JSON object per line: see docs/cluster.md");
   command
       ->add_option("--output", options->output,
-                   "folder for the outputs and results.jsonl; what is whole there is not done again")
+                   "folder for the outputs and results.jsonl; finished jobs are not run again")
       ->required()
       ->type_name("DIR");
-  command->add_option("--engine", options->engine, "local (processes of this machine) or ray (a Ray cluster)")
+  command->add_option("--engine", options->engine, "local (processes on this machine) or ray (a Ray cluster)")
       ->check(CLI::IsMember({"local", "ray"}))
       ->capture_default_str();
   command
       ->add_option("--workers", options->run.workers,
-                   "local: processes (default: one for each GPU, else for each core)")
+                   "local: number of processes (default: one per GPU, or one per core)")
       ->check(CLI::Range(1, 1024));
   command
-      ->add_option("--threads", options->run.threads, "of each worker (default: the cores divided among the workers)")
+      ->add_option("--threads", options->run.threads,
+                   "threads of each worker (default: the cores divided among the workers)")
       ->check(CLI::Range(0, 1024));
   command
       ->add_option("--retries", options->run.retries,
-                   "further tries of a job whose worker was lost, or that failed for want of memory, disk or device")
+                   "retries of a job whose worker was lost, or that ran out of memory, disk or device")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
   command->add_option("--device", options->run.device, "auto, cpu, cuda, cuda:N, mlx or reference")
       ->capture_default_str();
   command
       ->add_option("--address", options->run.address,
-                   "ray: the cluster; auto: the one that is running, local: one for this batch")
+                   "ray: the cluster; auto: the running one, local: one for this batch")
       ->capture_default_str();
-  command->add_option("--num-gpus", options->run.num_gpus, "ray: GPUs for each worker; may be a fraction")
+  command->add_option("--num-gpus", options->run.num_gpus, "ray: GPUs per worker; may be a fraction")
       ->check(CLI::Range(0.0, 1024.0))
       ->capture_default_str();
-  command->add_option("--num-cpus", options->run.num_cpus, "ray: cores for each worker")
+  command->add_option("--num-cpus", options->run.num_cpus, "ray: cores per worker")
       ->check(CLI::Range(0.0, 1024.0))
       ->capture_default_str();
-  command->add_option("--python", options->run.python, "ray: the Python that has Ray (default python3)");
+  command->add_option("--python", options->run.python, "ray: a Python with Ray (default python3)");
   command->add_flag("--worker", options->worker, "a job a line on stdin, its result a line on stdout")->group("");
   command->callback([&app, options, jobs] {
     if (options->worker) return run_worker(app, *options);

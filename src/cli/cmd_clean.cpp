@@ -97,7 +97,7 @@ void add_clean(App& app) {
   auto given = std::make_shared<GivenWords>();
   auto dry_run = std::make_shared<bool>(false);
   add_arguments(*command, operation, *given);
-  command->add_flag("--dry-run", *dry_run, "show what would be removed, and remove nothing");
+  command->add_flag("--dry-run", *dry_run, "only show what would be removed");
   command->callback([&app, &operation, given, dry_run] {
     run_clean(app, checked_arguments(operation, arguments_from(operation, *given)), *dry_run);
   });

@@ -91,11 +91,11 @@ void add_compare(App& app) {
   add_arguments(*command, operation, *given);
   command
       ->add_option("--propose-map", presentation->propose_map,
-                   "write the map that pairs the names, to be mended and given as --map")
+                   "write the map that pairs the names; correct it and pass it with --map")
       ->type_name("FILE");
   command->add_flag("--all", presentation->all, "show every tensor");
   command->add_flag("--zoom", presentation->zoom,
-                    "look inside the first call that diverges and name the lines: see lockstep zoom");
+                    "trace the first call that diverges and name the lines: see lockstep zoom");
   command->add_option("--report", presentation->report, "write a self-contained page")->type_name("OUT.html");
   command->callback([&app, &operation, given, presentation] { run_compare(app, operation, *given, *presentation); });
 }

@@ -119,16 +119,16 @@ void run_coverage(App& app, CoverageOptions& options) {
 
 void add_coverage(App& app) {
   CLI::App* command =
-      app.cli.add_subcommand("coverage", "run a Python program and show which files, functions and lines really ran");
+      app.cli.add_subcommand("coverage", "run a Python program and show which files, functions and lines ran");
   command->footer(
       "lockstep coverage -- python generate.py\nlockstep coverage --lines --html ran.html -- python generate.py\n"
       "lockstep coverage --run latest --json");
   auto options = std::make_shared<CoverageOptions>();
-  command->add_flag("--lines", options->lines, "tell lines too (slower on Python before 3.12)");
+  command->add_flag("--lines", options->lines, "also count lines (slower on Python before 3.12)");
   command->add_option("--name", options->request.name, "name of the run (default: the script's)");
-  command->add_option("--run", options->run, "show a run that was made with coverage before")->type_name("RUN");
-  command->add_option("--markdown", options->markdown, "write it as Markdown too")->type_name("FILE");
-  command->add_option("--html", options->page, "write it as one HTML page too")->type_name("FILE");
+  command->add_option("--run", options->run, "show an earlier run with coverage")->type_name("RUN");
+  command->add_option("--markdown", options->markdown, "also write it as Markdown")->type_name("FILE");
+  command->add_option("--html", options->page, "also write it as an HTML page")->type_name("FILE");
   command->add_option("--python", options->request.python, "the Python that runs a .py file (default python3)");
   command->add_option("program", options->request.argv, "after --: the program and its arguments");
   command->positionals_at_end();

@@ -79,11 +79,11 @@ DapService dap_service(const std::shared_ptr<KnownService>& service) {
 
 void add_dap(App& app) {
   CLI::App* command =
-      app.cli.add_subcommand("dap", "the Debug Adapter Protocol, for editors: on stdin and stdout, or on a port");
+      app.cli.add_subcommand("dap", "serve the Debug Adapter Protocol for editors, on stdin and stdout or on a port");
   command->footer("lockstep dap\nlockstep dap --port 0");
   auto port = std::make_shared<int>(-1);
   command
-      ->add_option("--port", *port, "listen on this port of this machine instead, for any number of clients; 0 for any")
+      ->add_option("--port", *port, "listen on this local port instead, for any number of clients; 0 for any free port")
       ->check(CLI::Range(0, 65535))
       ->type_name("PORT");
   command->callback([&app, port] {

@@ -70,8 +70,8 @@ void add_operation(App& app, CLI::App* group, const Operation& operation) {
   if (const size_t blank = words.find(' '); blank != std::string::npos) {
     const bool twin = words.starts_with("twin ");
     command = subcommand(group, words.substr(0, blank),
-                         twin ? "a reference and a candidate in step: REFERENCE.py CANDIDATE.py, or one of these"
-                              : "what happened in the session");
+                         twin ? "debug a reference and a candidate together: REFERENCE.py CANDIDATE.py, or one of these"
+                              : "show or export the session's trace");
     command->require_subcommand(1);
     command->footer(twin ? "lockstep debug twin start reference.py candidate.py\n"
                            "lockstep debug twin continue --until-divergence\nlockstep debug twin vars"
@@ -86,7 +86,7 @@ void add_operation(App& app, CLI::App* group, const Operation& operation) {
   auto given = std::make_shared<GivenWords>();
   auto following = std::make_shared<bool>(false);
   add_arguments(*command, operation, *given);
-  if (operation.name == "debug log") command->add_flag("--follow", *following, "go on until the program ends");
+  if (operation.name == "debug log") command->add_flag("--follow", *following, "follow until the program ends");
   if (operation.name == "debug start") command->positionals_at_end();
   command->callback([&app, &operation, given, following] { run_operation(app, operation, *given, *following); });
 }
@@ -94,7 +94,7 @@ void add_operation(App& app, CLI::App* group, const Operation& operation) {
 }  // namespace
 
 void add_debug(App& app) {
-  CLI::App* group = app.cli.add_subcommand("debug", "sessions over live Python programs: stop, look, change, go on");
+  CLI::App* group = app.cli.add_subcommand("debug", "debug live Python programs: stop, inspect, change, continue");
   group->require_subcommand(1);
   group->footer(
       "lockstep debug start generate.py --steps 4\nlockstep debug break model.py:42 --if 'step > 900'\n"

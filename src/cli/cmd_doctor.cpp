@@ -111,8 +111,7 @@ Json doctor_json() {
 }
 
 void add_doctor(App& app) {
-  CLI::App* command =
-      app.cli.add_subcommand("doctor", "what this machine offers: CPU features, memory, libraries, versions");
+  CLI::App* command = app.cli.add_subcommand("doctor", "check this machine: CPU features, memory, libraries, versions");
   command->footer("lockstep doctor\nlockstep doctor --json");
   command->callback([&app] {
     if (app.global.json)

@@ -124,7 +124,7 @@ void run_row(App& app, const Operation& operation, const GivenWords& given) {
 }  // namespace
 
 void add_jobs(App& app) {
-  CLI::App* group = app.cli.add_subcommand("jobs", "pictures that the service draws: ask, look, follow, cancel");
+  CLI::App* group = app.cli.add_subcommand("jobs", "request, show, follow and cancel pictures drawn by the service");
   group->require_subcommand(1);
   group->footer("lockstep jobs create --prompt 'three green stars'\nlockstep jobs list\nlockstep jobs watch ID");
   for (const Operation& operation : operations()) {
@@ -140,7 +140,7 @@ void add_jobs(App& app) {
   CLI::App* watch = group->add_subcommand("watch", "follow a job to its end, or all of them until Ctrl-C");
   watch->footer("lockstep jobs watch ID\nlockstep jobs watch");
   auto id = std::make_shared<std::string>();
-  watch->add_option("ID", *id, "a job; left out: all");
+  watch->add_option("ID", *id, "a job (default: all)");
   watch->callback([&app, id] { watch_jobs(app, *id); });
 }
 

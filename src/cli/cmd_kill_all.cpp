@@ -67,7 +67,7 @@ void add_kill_all(App& app) {
   auto given = std::make_shared<GivenWords>();
   auto dry_run = std::make_shared<bool>(false);
   add_arguments(*command, operation, *given);
-  command->add_flag("--dry-run", *dry_run, "show what would be ended, and end nothing");
+  command->add_flag("--dry-run", *dry_run, "only show what would be ended");
   command->callback([&app, &operation, given, dry_run] {
     run_kill_all(app, checked_arguments(operation, arguments_from(operation, *given)), *dry_run);
   });

@@ -82,20 +82,20 @@ void run_ledger(App& app, const LedgerArguments& arguments) {
 
 void add_ledger(App& app) {
   CLI::App* command = app.cli.add_subcommand(
-      "ledger", "run a candidate as it is and on the reference's tensors: which stages make the error");
+      "ledger", "run a candidate unchanged and on the reference's tensors, to find the stages that create the error");
   command->footer(
       "lockstep ledger latest:reference -- python my_port.py\nlockstep ledger reference.run --inputs -- python "
       "my_port.py --steps 2");
   auto arguments = std::make_shared<LedgerArguments>();
-  command->add_option("REFERENCE", arguments->reference, "the run that is right: an id, latest:NAME, or a folder")
+  command->add_option("REFERENCE", arguments->reference, "the correct run: an id, latest:NAME, or a folder")
       ->required();
   command->add_option("PROGRAM", arguments->argv, "after --: the program and its arguments")->required();
-  command->add_option("--only", arguments->only, "record and replace these names alone")->type_name("GLOB");
-  command->add_option("--map", arguments->map, "JSON file: names of the program to names of the reference")
+  command->add_option("--only", arguments->only, "record and replace only these names")->type_name("GLOB");
+  command->add_option("--map", arguments->map, "JSON file that maps the program's names to the reference's")
       ->type_name("FILE");
   command->add_option("--python", arguments->python, "the Python that runs a .py file (default python3)")
       ->type_name("FILE");
-  command->add_flag("--inputs", arguments->inputs, "take the inputs of modules into the ledger too");
+  command->add_flag("--inputs", arguments->inputs, "include the inputs of modules in the ledger");
   command->add_flag("--all", arguments->all, "show every stage");
   command->add_option("--report", arguments->report, "write a self-contained page")->type_name("OUT.html");
   command->callback([&app, arguments] { run_ledger(app, *arguments); });

@@ -81,18 +81,18 @@ void add_profile(App& app) {
       "lockstep profile compare latest:reference latest:port");
   auto options = std::make_shared<ProfileOptions>();
   command->add_option("--name", options->request.name, "name of the run (default: the script's)");
-  command->add_option("--run", options->run, "show a run that was profiled before")->type_name("RUN");
+  command->add_option("--run", options->run, "show an earlier profiled run")->type_name("RUN");
   command->add_option("--html", options->page, "write one HTML page with a flame graph and the memory over time")
       ->type_name("FILE");
   command->add_option("--trace", options->trace, "write it in Chrome's trace format (Perfetto opens it)")
       ->type_name("FILE");
   command
       ->add_option("--evaluate", options->evaluate,
-                   "where MLX is evaluated so that time lands where the work is: stages, modules or none")
+                   "where to evaluate MLX, so that time is attributed correctly: stages, modules or none")
       ->check(CLI::IsMember({"stages", "modules", "none"}));
   command
       ->add_option("--functions", options->request.functions,
-                   "time plain functions of these Python modules too (globs, comma separated)")
+                   "also time plain functions of these Python modules (globs, comma separated)")
       ->type_name("GLOBS");
   command->add_option("--python", options->request.python, "the Python that runs a .py file (default python3)");
   command->add_option("program", options->request.argv, "after --: the program and its arguments");

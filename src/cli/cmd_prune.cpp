@@ -57,26 +57,26 @@ void print_pruned(const Terminal& terminal, const PruneReport& report) {
 
 void add_prune(App& app) {
   CLI::App* command = app.cli.add_subcommand(
-      "prune", "copy the packages that a Python program uses, with only what ran in them, and prove the copy");
+      "prune", "copy only the code of its packages that a Python program runs, and verify the copy");
   command->footer(
       "lockstep prune --dry-run -- python generate.py\nlockstep prune --into pruned --functions -- python generate.py\n"
       "lockstep prune --branch pruned --packages diffusers -- python generate.py");
   auto options = std::make_shared<PruneOptions>();
-  command->add_option("--into", options->into, "make the copy here; the folder must not exist yet")
+  command->add_option("--into", options->into, "create the copy here; the folder must not exist yet")
       ->type_name("FOLDER");
   command
       ->add_option("--branch", options->request.branch,
-                   "make it a new branch of the git checkout that holds the packages; nothing else in it changes")
+                   "create a new branch in the git checkout of the packages; nothing else in it changes")
       ->type_name("NAME");
   command
       ->add_option("--packages", options->packages,
-                   "packages to prune, comma separated (default: those that hold parts of a model)")
+                   "packages to prune, comma separated (default: those with parts of a model)")
       ->type_name("NAMES");
   command->add_flag(
       "--functions", options->request.functions,
-      "cut the bodies of functions that never ran: they raise NotImplementedError and name their old place");
+      "remove the bodies of functions that never ran; they raise NotImplementedError with their original location");
   command->add_flag("--dry-run", options->request.dry_run, "run the program and show what would be kept");
-  command->add_option("--markdown", options->markdown, "write the report as Markdown too")->type_name("FILE");
+  command->add_option("--markdown", options->markdown, "also write the report as Markdown")->type_name("FILE");
   command->add_option("--python", options->request.program.python, "the Python that runs a .py file (default python3)");
   command->add_option("program", options->request.program.argv, "after --: the program and its arguments");
   command->positionals_at_end();

@@ -37,7 +37,7 @@ std::string words_about_ranks(const RecordOutcome& outcome) {
 
 void add_record(App& app) {
   CLI::App* command = app.cli.add_subcommand(
-      "record", "run a Python program with its torch, MLX, Flax and tinygrad modules recorded; no source is edited");
+      "record", "run a Python program and record its torch, MLX, Flax and tinygrad modules, without source changes");
   command->footer(
       "lockstep record -- python my_port.py --steps 2\n"
       "lockstep record --name port --modules 'transformer.*' --steps 0,5-9 -- my_port.py\n"
@@ -45,30 +45,29 @@ void add_record(App& app) {
   auto request = std::make_shared<RecordRequest>();
   auto map = std::make_shared<std::string>();
   command->add_option("--name", request->name, "name of the run (default: the script's)");
-  command->add_option(
-      "--modules", request->modules,
-      "record only modules that match (globs, comma separated; with their component's name or without)");
+  command->add_option("--modules", request->modules,
+                      "record only matching modules (globs, comma separated; with or without the component's name)");
   command->add_option("--functions", request->functions,
-                      "record plain functions of these modules or files too, such as 'mflux.models.qwen.*'");
-  command->add_option("--tap", request->tap, "record only tensors that match");
-  command->add_option("--no-tap", request->no_tap, "leave these out");
+                      "also record plain functions of these modules or files, such as 'mflux.models.qwen.*'");
+  command->add_option("--tap", request->tap, "record only matching tensors");
+  command->add_option("--no-tap", request->no_tap, "do not record these");
   command->add_option("--steps", request->steps, "denoising steps to record, such as 0,5-9");
-  command->add_flag("--inputs", request->inputs, "record the inputs of modules too");
+  command->add_flag("--inputs", request->inputs, "also record the inputs of modules");
   command->add_option("--operations", request->operations,
                       "trace every operation inside the calls of these modules (globs), for lockstep zoom");
   command->add_option("--operations-at", request->operations_at,
-                      "only in one call, as STEP:HIT:PASS; each part may be empty");
-  command->add_flag("--stats-only", request->stats_only, "keep no full tensors");
+                      "only in this call, as STEP:HIT:PASS; each part may be empty");
+  command->add_flag("--stats-only", request->stats_only, "store statistics only");
   command->add_flag_callback(
       "--coverage", [request] { request->coverage = "functions"; },
-      "count calls of every function too, for lockstep coverage --run");
+      "also count calls of every function, for lockstep coverage --run");
   auto health = std::make_shared<bool>(false);
-  command->add_flag("--health", *health, "say at the end what is odd in the run, as lockstep health does");
-  command->add_option("--full", request->full, "keep exactly these in full, whatever the budget");
-  command->add_option("--budget", request->budget, "bytes of full tensors to keep, such as 500MB (default 2 GB)");
+  command->add_flag("--health", *health, "check the run at the end, as lockstep health does");
+  command->add_option("--full", request->full, "store exactly these in full, whatever the budget");
+  command->add_option("--budget", request->budget, "storage for full tensors, such as 500MB (default 2 GB)");
   command->add_option("--reference", request->reference, "a run whose values --substitute takes");
-  command->add_option("--substitute", request->substitute, "go on with the reference's values for these names");
-  command->add_option("--map", *map, "JSON file: names of the program to names of the reference, for --substitute")
+  command->add_option("--substitute", request->substitute, "continue with the reference's values for these names");
+  command->add_option("--map", *map, "JSON file that maps the program's names to the reference's, for --substitute")
       ->type_name("FILE");
   command->add_option("--python", request->python, "the Python that runs a .py file (default python3)");
   command->add_option("program", request->argv, "after --: the program and its arguments")->required();

@@ -121,21 +121,21 @@ void add_subcommand(App& app, CLI::App& parent, bool edit) {
                          "--output cat.png");
   command->add_option("--model", options->model, "a diffusers folder (default: the embedded model)");
   CLI::Option* prompt =
-      command->add_option("--prompt", options->prompt, edit ? "what to change" : "what the image shall show");
+      command->add_option("--prompt", options->prompt, edit ? "what to change" : "what the image should show");
   if (!edit) prompt->required();
-  CLI::Option* negative = command->add_option("--negative-prompt", options->negative_prompt, "what it shall not show");
+  CLI::Option* negative =
+      command->add_option("--negative-prompt", options->negative_prompt, "what the image should not show");
   if (edit) {
-    command->add_option("--input-image", options->pictures, "the picture; may be given several times")->required();
-    command->add_option("--layers", options->layers, "layers to take a picture apart into");
-    command->add_option("--resolution", options->resolution, "side of the area to work at, as in `edit`");
-    command->add_option("--condition-resolution", options->condition_resolution,
-                        "the same for the text encoder's copy");
+    command->add_option("--input-image", options->pictures, "the input picture; repeatable")->required();
+    command->add_option("--layers", options->layers, "number of layers to split a picture into");
+    command->add_option("--resolution", options->resolution, "side of the working area, as in `edit`");
+    command->add_option("--condition-resolution", options->condition_resolution, "side of the text encoder's copy");
   } else {
     command->add_option("--init-image", options->pictures, "start from this picture");
   }
-  command->add_option("--mask", options->mask, "white or transparent where new pixels are wanted");
-  command->add_option("--strength", options->strength, "share of the steps that the picture goes through");
-  command->add_option("--seed", options->seed, "of the initial noise (0)");
+  command->add_option("--mask", options->mask, "white or transparent where new pixels should be drawn");
+  command->add_option("--strength", options->strength, "share of the steps to run");
+  command->add_option("--seed", options->seed, "seed of the initial noise (default 0)");
   command->add_option("--steps", options->steps, "denoising steps (the model's default)")->check(CLI::Range(1, 10000));
   command->add_option("--guidance", options->guidance, "true_cfg_scale; 1 turns it off (the model's default)");
   command->add_option("--width", options->width, "pixels (the model's default)")->check(CLI::Range(16, 16384));
@@ -143,21 +143,21 @@ void add_subcommand(App& app, CLI::App& parent, bool edit) {
   command->add_option("--dtype", options->dtype, "f32 (the default), bf16 or f16")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   command->add_option("--device", options->device, "torch device, such as cpu or cuda");
-  command->add_option("--output", options->output, "write the image to this file too; .png .jpg .webp");
+  command->add_option("--output", options->output, "also write the image to this file; .png .jpg .webp");
   command->add_option("--python", options->record.python, "the Python with diffusers (default python3)");
   command->add_option("--name", options->record.name, "name of the run (default reference)");
-  command->add_option("--tap", options->record.tap, "record only tensors that match");
-  command->add_option("--no-tap", options->record.no_tap, "leave these out");
+  command->add_option("--tap", options->record.tap, "record only matching tensors");
+  command->add_option("--no-tap", options->record.no_tap, "do not record these");
   command->add_option("--record-steps", options->record.steps, "denoising steps to record, such as 0,5-9");
   // On by default: most inputs are some module's output and share its file, and the others are what tells a fault
   // between modules from one inside.
   options->record.inputs = true;
-  command->add_flag("--inputs", options->record.inputs, "record the inputs of modules too (the default)");
+  command->add_flag("--inputs", options->record.inputs, "also record the inputs of modules (the default)");
   command->add_flag_callback(
-      "--no-inputs", [options] { options->record.inputs = false; }, "record outputs alone");
-  command->add_flag("--stats-only", options->record.stats_only, "keep no full tensors");
-  command->add_option("--full", options->record.full, "keep exactly these in full, whatever the budget");
-  command->add_option("--budget", options->record.budget, "bytes of full tensors to keep");
+      "--no-inputs", [options] { options->record.inputs = false; }, "record outputs only");
+  command->add_flag("--stats-only", options->record.stats_only, "store statistics only");
+  command->add_option("--full", options->record.full, "store exactly these in full, whatever the budget");
+  command->add_option("--budget", options->record.budget, "storage for full tensors");
   command->callback([&app, options, negative] {
     options->has_negative = negative->count() > 0;
     run_reference(app, *options);
@@ -167,7 +167,7 @@ void add_subcommand(App& app, CLI::App& parent, bool edit) {
 }  // namespace
 
 void add_reference(App& app) {
-  CLI::App* command = app.cli.add_subcommand("reference", "the official implementation, recorded");
+  CLI::App* command = app.cli.add_subcommand("reference", "run and record the official implementation");
   command->footer("lockstep reference generate --model Qwen-Image --prompt \"a cat\" --steps 4");
   command->require_subcommand(1);
   add_subcommand(app, *command, false);

@@ -137,25 +137,26 @@ void show_or_set_limits(const App& app, const std::string& warn, const std::stri
 }  // namespace
 
 void add_runs(App& app) {
-  CLI::App* command = app.cli.add_subcommand("runs", "the run store: list, show, health, remove, archive, limits");
+  CLI::App* command =
+      app.cli.add_subcommand("runs", "manage the run store: list, show, health, remove, archive, limits");
   command->require_subcommand(1);
   command->footer("lockstep runs list\nlockstep runs show latest\nlockstep runs remove latest:port");
-  CLI::App* list = command->add_subcommand("list", "all runs, newest first");
+  CLI::App* list = command->add_subcommand("list", "list all runs, newest first");
   list->footer("lockstep runs list\nlockstep runs list --json");
   list->callback([&app] { list_runs(app); });
 
   auto spec = std::make_shared<std::string>("latest");
-  CLI::App* show = command->add_subcommand("show", "what a run is and holds");
+  CLI::App* show = command->add_subcommand("show", "show a run and its contents");
   show->footer("lockstep runs show\nlockstep runs show latest:reference --json");
   show->add_option("run", *spec, "id, unique prefix, latest, latest:NAME or a path");
   auto verify = std::make_shared<bool>(false);
-  show->add_flag("--verify", *verify, "read every tensor and check it against the checksum of its capture");
+  show->add_flag("--verify", *verify, "read every tensor and verify its checksum");
   show->callback([&app, spec, verify] { show_run(app, *spec, *verify); });
 
   add_health_to(app, *command, "lockstep runs health");
 
   auto removed = std::make_shared<std::vector<std::string>>();
-  CLI::App* remove = command->add_subcommand("remove", "delete runs of the store");
+  CLI::App* remove = command->add_subcommand("remove", "delete runs from the store");
   remove->footer("lockstep runs remove latest\nlockstep runs remove latest:port latest:reference");
   remove->add_option("run", *removed, "id, unique prefix, latest or latest:NAME")->required();
   remove->callback([&app, removed] { remove_runs(app, *removed); });
@@ -169,8 +170,8 @@ void add_runs(App& app) {
   auto warn = std::make_shared<std::string>(), refuse = std::make_shared<std::string>();
   CLI::App* limits = command->add_subcommand("limits", "show or set how large the store may grow");
   limits->footer("lockstep runs limits\nlockstep runs limits --warn 1GB --refuse 10GB");
-  limits->add_option("--warn", *warn, "warn from this size on, such as 1GB");
-  limits->add_option("--refuse", *refuse, "keep no more full tensors from this size on, such as 10GB");
+  limits->add_option("--warn", *warn, "warn beyond this size, such as 1GB");
+  limits->add_option("--refuse", *refuse, "store no more full tensors beyond this size, such as 10GB");
   limits->callback([&app, warn, refuse] { show_or_set_limits(app, *warn, *refuse); });
 }
 

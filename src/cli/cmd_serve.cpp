@@ -20,6 +20,7 @@
 #include "base/number_text.h"
 #include "base/strict_stream.h"
 #include "base/text.h"
+#include "base/token.h"
 #include "capture/store.h"
 #include "cli/app.h"
 #include "cli/machine.h"
@@ -224,60 +225,60 @@ void serve(const App& app, const ServeArguments& arguments) {
 }  // namespace
 
 void add_serve(App& app) {
-  CLI::App* command = app.cli.add_subcommand(
-      "serve",
-      "the page in the browser, pictures for OpenAI clients, REST at /v1 and MCP at /mcp, on this machine only");
+  CLI::App* command = app.cli.add_subcommand("serve",
+                                             "serve the browser page, the docs at /docs, OpenAI's image API, REST at "
+                                             "/v1 and MCP at /mcp, on this machine only");
   command->footer(
       "lockstep serve --open\nlockstep serve --port 8700\nlockstep serve --port 8700 --model "
       "qwen-image=/models/Qwen-Image\nlockstep serve --stop");
   auto arguments = std::make_shared<ServeArguments>();
   command->add_option("--port", arguments->port, "port; 0 for any")->check(CLI::Range(0, 65535))->capture_default_str();
-  command->add_option("--host", arguments->host, "address to listen on; another than this machine's own needs a token")
+  command->add_option("--host", arguments->host, "address to listen on; any but loopback needs a token")
       ->type_name("ADDRESS")
       ->capture_default_str();
   command
-      ->add_option("--token-file", arguments->token_file, "file with the token (else LOCKSTEP_TOKEN, else a new one)")
+      ->add_option("--token-file", arguments->token_file, "file with the token (default: LOCKSTEP_TOKEN, or a new one)")
       ->type_name("FILE");
   command
-      ->add_option("--idle", arguments->idle, "stop after so many seconds without a call or a live program; 0: never")
+      ->add_option("--idle", arguments->idle, "stop after this many seconds without a call or a live program; 0: never")
       ->type_name("SECS")
       ->capture_default_str();
   command->add_flag("--open", arguments->open, "open the page in the browser");
-  command->add_option("--web", arguments->web, "serve the page from this folder, for work on it")
+  command->add_option("--web", arguments->web, "serve the page from this folder, for development")
       ->type_name("DIR")
       ->check(CLI::ExistingDirectory);
   command
       ->add_option("--model", arguments->models,
-                   "a model folder and the name that requests give it; may be given several times (default: the "
-                   "embedded ones)")
+                   "a model folder and its name in requests; repeatable (default: the embedded models)")
       ->type_name("NAME=DIR");
   command
       ->add_option("--keep-loaded", arguments->keep_loaded,
-                   "unload a model that was not used for so long; 0: after each picture, -1: never")
+                   "unload a model after this many idle seconds; 0: after each picture, -1: never")
       ->type_name("SECS")
       ->check(CLI::Range(-1.0, 1e9))
       ->capture_default_str();
   command
-      ->add_option("--memory-limit", arguments->memory,
-                   "for models and pictures together (8GB); parts of models are swapped where they do not all fit "
-                   "(default: three quarters of the machine's)")
+      ->add_option(
+          "--memory-limit", arguments->memory,
+          "memory for models and pictures together, such as 8GB; parts of models are swapped if they do not all fit "
+          "(default: three quarters of the machine's)")
       ->type_name("BYTES");
   command->add_option("--device", arguments->device, "auto, cpu, cuda, cuda:N, mlx or reference")
       ->capture_default_str();
-  command->add_option("--threads", arguments->threads, "0: all cores")->check(CLI::Range(0, 1024));
+  command->add_option("--threads", arguments->threads, "number of threads; 0: all cores")->check(CLI::Range(0, 1024));
   command->add_option("--preview", arguments->preview, "linear (a map of latents to colors) or vae (decoded, small)")
       ->check(CLI::IsMember({"linear", "vae"}))
       ->capture_default_str();
   command
       ->add_option("--batch-tokens", arguments->batch_tokens,
-                   "image tokens (16x16 pixels each) of pictures that are drawn together; 0: one by one")
+                   "most image tokens (16x16 pixels each) per batch; 0: no batches")
       ->type_name("N")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   command->add_option("--queue", arguments->queue, "jobs that may wait")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
-  command->add_option("--client-jobs", arguments->client_jobs, "of them, jobs of one client")
+  command->add_option("--client-jobs", arguments->client_jobs, "jobs that one client may queue")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   command->add_option("--client-pictures", arguments->client_pictures, "pictures of one client that may wait")
@@ -285,9 +286,9 @@ void add_serve(App& app) {
       ->capture_default_str();
   command
       ->add_option("--api-key", arguments->api_keys,
-                   "file with keys for others, one a line: they open the picture routes and nothing else")
+                   "file with API keys, one per line; they open only the picture routes")
       ->type_name("FILE");
-  command->add_option("--allow-origin", arguments->origins, "a web page elsewhere that may call the picture routes")
+  command->add_option("--allow-origin", arguments->origins, "allow web pages of this origin to call the picture routes")
       ->type_name("ORIGIN");
   command->add_flag("--stop", arguments->stop, "stop the running service");
   command->add_option("--ready-fd", arguments->ready, "")->group("");
@@ -295,7 +296,8 @@ void add_serve(App& app) {
 }
 
 void add_mcp(App& app) {
-  CLI::App* command = app.cli.add_subcommand("mcp", "the Model Context Protocol on stdin and stdout, for AI agents");
+  CLI::App* command =
+      app.cli.add_subcommand("mcp", "serve the Model Context Protocol for AI agents, on stdin and stdout");
   command->footer("lockstep mcp");
   command->callback([&app] {
     const fs::path home = home_folder(app.global.home);

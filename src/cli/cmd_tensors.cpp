@@ -126,21 +126,24 @@ void run_info(App& app, TensorSelection& selection) {
 }  // namespace
 
 void add_tensors(App& app) {
-  CLI::App* group = app.cli.add_subcommand("tensors", "look at tensors in files and folders, and compare them");
+  CLI::App* group = app.cli.add_subcommand("tensors", "inspect tensor files and folders, and compare them");
   group->require_subcommand(1);
   group->footer(
       "lockstep tensors list model.safetensors\n"
       "lockstep tensors show latents.npy '[0, :, -1, ::2]'\n"
       "lockstep tensors diff reference.npy candidate.npy");
 
-  CLI::App* list = group->add_subcommand("list", "names, dtypes, shapes and sizes");
+  CLI::App* list = group->add_subcommand("list", "list names, dtypes, shapes and sizes");
   list->footer("lockstep tensors list model.safetensors\nlockstep tensors list checkpoint/ '*.attn.to_q.*' --json");
   auto list_options = std::make_shared<ListOptions>();
   list_options->selection.add_to(*list, TensorSelection::Slices::kNone);
-  list->add_option("--limit", list_options->limit, "most rows; 0 for all")->type_name("N")->capture_default_str();
+  list->add_option("--limit", list_options->limit, "maximum number of rows; 0 for all")
+      ->type_name("N")
+      ->capture_default_str();
   list->callback([&app, list_options] { run_list(app, *list_options); });
 
-  CLI::App* info = group->add_subcommand("info", "what a file or a folder holds, or where one tensor lies");
+  CLI::App* info =
+      group->add_subcommand("info", "show the contents of a file or folder, or the location of one tensor");
   info->footer("lockstep tensors info checkpoint/\nlockstep tensors info model.safetensors blocks.0.attn.to_q.weight");
   auto info_options = std::make_shared<TensorSelection>();
   info_options->add_to(*info, TensorSelection::Slices::kNone);
@@ -148,8 +151,7 @@ void add_tensors(App& app) {
 
   add_tensors_show(app, *group);
   add_tensors_stats(app, *group);
-  add_diff(app, *group, "diff",
-           "compare two tensors, files or folders; exit status 0 where they match, 1 where they differ",
+  add_diff(app, *group, "diff", "compare two tensors, files or folders; exit status 0 if they match, 1 if they differ",
            "lockstep tensors diff reference.npy candidate.npy\n"
            "lockstep tensors diff a.safetensors b.safetensors '*.attn.*' --tolerance high\n"
            "lockstep tensors diff dumps/official dumps/port --tolerance 1e-4,1e-3 --json");

@@ -71,10 +71,10 @@ void run_clear(App& app, const ClearOptions& options) {
 
 void add_tensors_clear(App& app, CLI::App& group) {
   CLI::App* command =
-      group.add_subcommand("clear", "remove tensors that programs saved by name; runs stay: see runs remove");
+      group.add_subcommand("clear", "remove tensors that programs saved by name; for runs, see runs remove");
   command->footer("lockstep tensors clear 'latents*'\nlockstep tensors clear --yes");
   auto options = std::make_shared<ClearOptions>();
-  command->add_option("NAME", options->pattern, "a saved tensor's name, or a glob; all of them without one");
+  command->add_option("NAME", options->pattern, "a saved tensor's name, or a glob (default: all)");
   command->add_flag("--yes", options->yes, "do not ask");
   command->callback([&app, options] { run_clear(app, *options); });
 }

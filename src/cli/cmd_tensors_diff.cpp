@@ -183,8 +183,8 @@ void add_diff(App& app, CLI::App& group, const std::string& name, const std::str
   CLI::App* command = group.add_subcommand(name, help);
   command->footer(examples);
   auto options = std::make_shared<DiffOptions>();
-  command->add_option("REFERENCE", options->reference, "the side that is right: a file or a folder")->required();
-  command->add_option("CANDIDATE", options->candidate, "the side in question: a file or a folder")->required();
+  command->add_option("REFERENCE", options->reference, "the correct file or folder")->required();
+  command->add_option("CANDIDATE", options->candidate, "the file or folder to check")->required();
   command->add_option("NAME", options->name, "a tensor's name, or a glob such as '*.attn.*'");
   command->add_option("--slice", options->slice, "compare this part only: '[0, :, -1, ::2]'")->type_name("SLICE");
   command
@@ -193,8 +193,8 @@ void add_diff(App& app, CLI::App& group, const std::string& name, const std::str
           "default (by dtype), exact, identical (1e-6), high (1e-4), acceptable (1e-3), suspect (1e-2), ABS or ABS,REL")
       ->type_name("T")
       ->capture_default_str();
-  command->add_flag("--common", options->common, "tensors that only one side has are no difference");
-  command->add_flag("--all", options->all, "show the tensors that match, too");
+  command->add_flag("--common", options->common, "ignore tensors that only one side has");
+  command->add_flag("--all", options->all, "also show matching tensors");
   command->callback([&app, options] {
     if (!options->name.empty() && options->name.front() == '[' && options->slice.empty())
       std::swap(options->slice, options->name);

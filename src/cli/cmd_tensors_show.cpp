@@ -108,14 +108,14 @@ void run_stats(App& app, StatsOptions& options) {
 }  // namespace
 
 void add_tensors_show(App& app, CLI::App& group) {
-  CLI::App* command = group.add_subcommand("show", "values of one tensor or a slice of it, never more than a screen");
+  CLI::App* command = group.add_subcommand("show", "show values of one tensor or a slice of it, at most one screen");
   command->footer(
       "lockstep tensors show latents.npy\n"
       "lockstep tensors show latents.npy '[0, :, -1, ::2]'\n"
       "lockstep tensors show model.safetensors blocks.0.norm.weight '[:8]'");
   auto options = std::make_shared<ShowOptions>();
   options->selection.add_to(*command);
-  command->add_option("--rows", options->rows, "most lines of values")
+  command->add_option("--rows", options->rows, "maximum number of lines of values")
       ->type_name("N")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
@@ -127,11 +127,14 @@ void add_tensors_show(App& app, CLI::App& group) {
 }
 
 void add_tensors_stats(App& app, CLI::App& group) {
-  CLI::App* command = group.add_subcommand("stats", "min, max, mean, std, rms; NaN, Inf, zeros and denormals counted");
+  CLI::App* command =
+      group.add_subcommand("stats", "show min, max, mean, std, rms, and counts of NaN, Inf, zeros and denormals");
   command->footer("lockstep tensors stats latents.npy\nlockstep tensors stats model.safetensors '*.bias' --json");
   auto options = std::make_shared<StatsOptions>();
   options->selection.add_to(*command);
-  command->add_option("--limit", options->limit, "most rows; 0 for all")->type_name("N")->capture_default_str();
+  command->add_option("--limit", options->limit, "maximum number of rows; 0 for all")
+      ->type_name("N")
+      ->capture_default_str();
   command->callback([&app, options] { run_stats(app, *options); });
 }
 

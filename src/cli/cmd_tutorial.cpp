@@ -256,11 +256,11 @@ void run_tutorial(App& app, const TutorialOptions& options) {
 }  // namespace
 
 void add_tutorial(App& app) {
-  CLI::App* command = app.cli.add_subcommand("tutorial", "learn Lockstep by typing its commands, in a scratch folder");
+  CLI::App* command = app.cli.add_subcommand("tutorial", "learn Lockstep by typing its commands in a scratch folder");
   command->footer("lockstep tutorial\nlockstep tutorial debug\nlockstep tutorial --list");
   auto options = std::make_shared<TutorialOptions>();
   command->add_option("lesson", options->lesson, "compare, debug, coverage or agents (default: all in turn)");
-  command->add_flag("--auto", options->automatic, "type everything itself, and fail where a step does not work");
+  command->add_flag("--auto", options->automatic, "play the lessons automatically, and fail if a step does not work");
   command->add_flag("--list", options->list, "list the lessons");
   command->callback([&app, options] { run_tutorial(app, *options); });
 }

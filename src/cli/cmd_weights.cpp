@@ -183,7 +183,7 @@ std::pair<CLI::App*, std::shared_ptr<WeightsOptions>> add_verb(App& app, CLI::Ap
 }  // namespace
 
 void add_weights(App& app) {
-  CLI::App* group = app.cli.add_subcommand("weights", "look into checkpoints without loading them");
+  CLI::App* group = app.cli.add_subcommand("weights", "inspect checkpoints without loading them");
   group->require_subcommand(1);
   group->footer(
       "lockstep weights list model/transformer\nlockstep weights search model/transformer to_q\nlockstep weights "
@@ -191,38 +191,40 @@ void add_weights(App& app) {
 
   add_weights_compare(app, *group);
   auto [list, list_options] =
-      add_verb(app, *group, "list", "the tree of names, with shapes, dtypes and sizes", run_list);
+      add_verb(app, *group, "list", "show the tree of names, with shapes, dtypes and sizes", run_list);
   list->footer(
       "lockstep weights list model/transformer\nlockstep weights list model/transformer 'transformer_blocks.0.*' "
       "--depth 9");
   list->add_option("PATTERN", list_options->pattern, "a glob: only these tensors");
-  list->add_option("--depth", list_options->depth, "levels of the tree; without it as many as fit a screen")
+  list->add_option("--depth", list_options->depth, "levels of the tree (default: as many as fit on a screen)")
       ->type_name("N")
       ->check(CLI::Range(1, 100));
 
   auto [search, search_options] =
-      add_verb(app, *group, "search", "tensors by a part of their name or a glob", run_search);
+      add_verb(app, *group, "search", "find tensors by part of their name or a glob", run_search);
   search->footer(
       "lockstep weights search model/transformer to_q\nlockstep weights search model/transformer '*.norm_?.weight'");
   search->add_option("PATTERN", search_options->pattern, "a part of the name, or a glob")->required();
-  search->add_option("--limit", search_options->limit, "most rows; 0 for all")->type_name("N")->capture_default_str();
+  search->add_option("--limit", search_options->limit, "maximum number of rows; 0 for all")
+      ->type_name("N")
+      ->capture_default_str();
 
   auto [show, show_options] =
-      add_verb(app, *group, "show", "one tensor: where it lies, its statistics, its edges", run_show);
+      add_verb(app, *group, "show", "show one tensor: its location, statistics and edge values", run_show);
   show->footer("lockstep weights show model/vae decoder.conv_in.weight");
   show->add_option("NAME", show_options->pattern, "the tensor's name")->required();
 
   add_diff(app, *group, "diff",
-           "compare two checkpoints, tensor by tensor; exit status 0 where they match, 1 where they differ",
+           "compare two checkpoints tensor by tensor; exit status 0 if they match, 1 if they differ",
            "lockstep weights diff official/transformer converted/transformer\n"
            "lockstep weights diff a.safetensors b.safetensors '*.norm*' --tolerance exact");
 
   auto [report, report_options] =
       add_verb(app, *group, "report",
-               "health of all values: NaN, zeros, odd spread, duplicates; exit status 1 on an error", run_report);
+               "check all values: NaN, zeros, unusual spread, duplicates; exit status 1 on an error", run_report);
   report->footer("lockstep weights report model/vae\nlockstep weights report model/transformer '*.attn.*' --json");
   report->add_option("PATTERN", report_options->pattern, "a glob: only these tensors");
-  report->add_option("--limit", report_options->limit, "most findings shown; 0 for all")
+  report->add_option("--limit", report_options->limit, "maximum number of findings; 0 for all")
       ->type_name("N")
       ->capture_default_str();
 }

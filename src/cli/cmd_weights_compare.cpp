@@ -19,17 +19,16 @@ struct Arguments {
 }  // namespace
 
 void add_weights_compare(App& app, CLI::App& group) {
-  CLI::App* command = group.add_subcommand("compare",
-                                           "two checkpoints by content: missing, unused, renamed, put together, "
-                                           "duplicated, transposed, another layer's, quantised");
+  CLI::App* command = group.add_subcommand(
+      "compare",
+      "compare checkpoints by content: missing, unused, renamed, merged, duplicated, transposed, swapped, quantised");
   command->footer(
       "lockstep weights compare model/transformer my_port/transformer\nlockstep weights compare a.safetensors "
       "b.safetensors --json");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("A", arguments->a, "the checkpoint that is right: a file, a folder, or a model folder")
-      ->required();
-  command->add_option("B", arguments->b, "the one to judge")->required();
-  command->add_option("--limit", arguments->limit, "most findings shown; 0 for all")
+  command->add_option("A", arguments->a, "the correct checkpoint: a file, a folder, or a model folder")->required();
+  command->add_option("B", arguments->b, "the checkpoint to check")->required();
+  command->add_option("--limit", arguments->limit, "maximum number of findings; 0 for all")
       ->type_name("N")
       ->capture_default_str();
   command->callback([&app, arguments] {

@@ -16,15 +16,16 @@ namespace lockstep {
 
 void add_debug_options(CLI::App& command, DebugOptions& options) {
   const char* group = "Recording (with --debug)";
-  command.add_option("--reference", options.reference, "compare with this run, tensor by tensor, as the engine goes")
+  command
+      .add_option("--reference", options.reference, "compare with this run, tensor by tensor, while the engine runs")
       ->group(group);
-  command.add_option("--substitute", options.substitute, "replace tensors of these names by the reference's (glob)")
+  command.add_option("--substitute", options.substitute, "replace matching tensors (glob) with the reference's")
       ->group(group);
   command.add_option("--tap", options.tap, "record only these names (glob)")->group(group);
   command.add_option("--no-tap", options.no_tap, "do not record these names (glob)")->group(group);
   command.add_option("--tap-steps", options.steps, "record only these denoising steps: 0,5-9")->group(group);
   command.add_option("--run-name", options.name, "name of the run")->group(group);
-  command.add_flag("--stats-only", options.stats_only, "keep statistics, no full tensors")->group(group);
+  command.add_flag("--stats-only", options.stats_only, "store statistics only")->group(group);
 }
 
 std::unique_ptr<DebugRun> DebugRun::start(const App& app, DebugOptions options, const Json& details) {

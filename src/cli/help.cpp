@@ -123,10 +123,10 @@ std::string explain_parse_error(const CLI::App& root, const std::vector<std::str
 
 std::string markdown_reference(const CLI::App& root) {
   std::string out =
-      "# Commands\n\nThis page is made from the program's own help by `./dev docs`; do not edit it.\n\n"
-      "Results go to stdout, progress and messages to stderr. Exit status: 0 done or match, 1 compared and different, "
-      "2 "
-      "usage or bad input,\n3 failed (file, memory, device, program), 4 a bug of ours, 130 interrupted.\n";
+      "# Command line\n\nThis page is generated from the program's own help by `./dev docs`; do not edit it.\n\n"
+      "Results go to stdout, progress and messages to stderr. The exit status is 0 for success or a match, 1 for a "
+      "difference,\n2 for wrong usage or bad input, 3 for a failure (file, memory, device, program), 4 for an internal "
+      "error, and 130 if\ninterrupted.\n";
   put_markdown(out, root);
   return out;
 }

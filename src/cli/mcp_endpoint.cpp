@@ -9,6 +9,7 @@
 #include "base/message.h"
 #include "base/shown_json.h"
 #include "base/thread.h"
+#include "base/token.h"
 #include "rest/service_process.h"
 
 namespace lockstep {

@@ -123,7 +123,7 @@ std::vector<GenerateRequest> requests_from(const PictureCommand& command, const 
 void add_picture_options(CLI::App& cli, const PictureCommand& command, PictureOptions& options) {
   cli.add_option("--prompt", options.prompts, command.prompt);
   cli.add_option("--prompt-file", options.prompt_file, command.prompt_file);
-  cli.add_option("--negative-prompt", options.negative_prompt, "what to steer away from; guidance is off without one");
+  cli.add_option("--negative-prompt", options.negative_prompt, "what to avoid; guidance is off without one");
   cli.add_option("--model", options.model, command.model);
   cli.add_option(command.picture_option, options.pictures, command.picture);
   cli.add_option("--mask", options.mask, command.mask);
@@ -132,32 +132,34 @@ void add_picture_options(CLI::App& cli, const PictureCommand& command, PictureOp
   cli.add_option("--height", options.height, command.size);
   command.add_own(cli);
   cli.add_option("--steps", options.steps, "denoising steps");
-  cli.add_option("--sigmas", options.sigmas, "a schedule of your own: 1.0,0.75,0.5,0.25");
-  cli.add_option("--schedule", options.schedule,
-                 "model (the folder's own) or lightning (distilled weights: 8 steps, or --steps 4, and no guidance)")
+  cli.add_option("--sigmas", options.sigmas, "custom schedule, such as 1.0,0.75,0.5,0.25");
+  cli.add_option(
+         "--schedule", options.schedule,
+         "model (the folder's schedule) or lightning (distilled weights: 8 steps, or --steps 4, without guidance)")
       ->check(CLI::IsMember({"model", "lightning"}));
-  cli.add_option("--guidance", options.guidance, "true classifier-free guidance; 1 switches it off");
+  cli.add_option("--guidance", options.guidance, "true classifier-free guidance scale; 1 turns it off");
   cli.add_option("--guidance-run", options.guidance_run,
-                 "auto, passes (one after the other, as the official pipeline) or batch (both at once)")
+                 "auto, passes (one after the other, like the official pipeline) or batch (both at once)")
       ->check(CLI::IsMember({"auto", "passes", "batch"}));
-  cli.add_option("--seed", options.seed, "first seed; --count counts it up");
-  cli.add_option("--count", options.count, "pictures for each prompt");
+  cli.add_option("--seed", options.seed, "first seed; --count increments it");
+  cli.add_option("--count", options.count, "number of pictures per prompt");
   cli.add_option("--output", options.output, "file, or a pattern with {seed} and {index}; .png .jpg .webp");
-  cli.add_option("--sheet", options.sheet, "also write all pictures on one page");
-  cli.add_option("--columns", options.columns, "pictures across on the page");
-  cli.add_option("--memory-limit", options.memory_limit,
-                 "for tensors, weights included (8GB); a call that needs more is refused at its start with the number");
+  cli.add_option("--sheet", options.sheet, "also write all pictures to one sheet");
+  cli.add_option("--columns", options.columns, "pictures per row of the sheet");
+  cli.add_option(
+      "--memory-limit", options.memory_limit,
+      "memory for tensors and weights, such as 8GB; a call that needs more fails at the start with the number");
   cli.add_option("--latents", options.latents, "start from saved noise (.npy or .safetensors)");
   cli.add_option(
       "--device", options.device,
-      "auto (a GPU if there is one, else the CPU), cpu, cuda, cuda:N, mlx or reference; weights that do not fit a "
-      "GPU's memory are streamed to it");
+      "auto (a GPU if available, or the CPU), cpu, cuda, cuda:N, mlx or reference; weights that do not fit on a "
+      "GPU are streamed");
   cli.add_option("--dtype", options.dtype, "f32 or bf16");
   cli.add_option("--quantize", options.quantize,
-                 "quantise the transformer's weights: to 2, 3, 4, 6 or 8 bits (MLX's scheme), or fp8 (CUDA only)")
+                 "quantise transformer weights to 2, 3, 4, 6 or 8 bits (MLX scheme), or to fp8 (CUDA only)")
       ->check(CLI::IsMember({"2", "3", "4", "6", "8", "fp8"}));
-  cli.add_option("--threads", options.threads, "0: all cores");
-  cli.add_option("--max-prompt-tokens", options.max_prompt_tokens, "longer prompts are cut (at most 1024)");
+  cli.add_option("--threads", options.threads, "number of threads; 0: all cores");
+  cli.add_option("--max-prompt-tokens", options.max_prompt_tokens, "truncate longer prompts (at most 1024)");
   cli.add_flag("--vae-tiling", options.tiling, "encode and decode large images in tiles of 256 pixels");
   cli.add_flag("--profile", options.profile,
                "time the engine's modules and stages; lockstep profile --run latest shows them");

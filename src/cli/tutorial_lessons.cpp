@@ -132,7 +132,7 @@ Lesson compare_lesson() {
         "Record both programs first, the reference with the name reference."},
        {"Read the answer from the top: the first tensor that differs is scaled, recorded at port.py:20. Its cause is a "
         "factor of 1/sqrt(64). What comes later differs too, but only because of it. Line 19 divides by 64 and not "
-        "by its root: it is mended for you now. Record the port again.",
+        "by its root. It is fixed for you now. Record the port again.",
         "lockstep record -- port.py",
         0,
         {"4 records"},
@@ -142,7 +142,7 @@ Lesson compare_lesson() {
         "lockstep compare latest:reference latest:port",
         0,
         {"MATCH"},
-        "Record the mended port first."}},
+        "Record the fixed port first."}},
       "That is the whole loop: record, compare, mend, record again. Models in torch, MLX, Flax and tinygrad need no "
       "checkpoint(): their modules are recorded by themselves. See docs/porting.md."};
 }

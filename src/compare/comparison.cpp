@@ -64,7 +64,7 @@ void note_what_was_found(Comparison& out) {
   if (names == 0) return;
   out.notes.push_back(
       fmt::format("the names differ: {} of them were paired by content, place and name ({} rules{}); "
-                  "--propose-map FILE writes the map, --map FILE takes one that was mended",
+                  "--propose-map FILE writes the map, --map FILE takes a corrected one",
                   names, out.found.rules.size(), moved ? fmt::format(", {} with axes in another order", moved) : ""));
   for (size_t i = 0; i < std::min(kMostSaid, out.found.unsure.size()); ++i)
     out.notes.push_back(out.found.unsure[i] + ": not sure, so left out");

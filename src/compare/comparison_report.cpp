@@ -189,7 +189,7 @@ Text divergence_text(const Comparison& comparison, const RunView& reference, con
   line("where", c.where.empty() ? r.where : c.where);
   line("hint", first.hint);
   out += "\n" + paint("1", "Cause") + "\n";
-  if (comparison.causes.empty()) out += "  no family explains both sides of this pair: no guess is made\n";
+  if (comparison.causes.empty()) out += "  no known mistake explains both sides of this pair, so no cause is named\n";
   for (size_t i = 0; i < comparison.causes.size(); ++i) {
     const Finding& cause = comparison.causes[i];
     const Text left = cause.seen ? Text("seen in what both programs noted of their weights")

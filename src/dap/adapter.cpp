@@ -149,7 +149,7 @@ void DapAdapter::answer(const Json& message) {
     refuse(message, "[memory] the system has no more memory to give");
     after_.clear();
   } catch (const std::exception& error) {
-    refuse(message, std::string("[internal] ") + error.what() + "; this is a bug of ours");
+    refuse(message, std::string("[internal] ") + error.what() + "; internal error, please report it");
     after_.clear();
   }
   for (const auto& action : std::exchange(after_, {})) try {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <random>
 
 #include "base/error.h"
 #include "base/thread.h"
+#include "base/token.h"
 #include "capture/store.h"
 #include "debugger/session_end.h"
 #include "debugger/session_fields.h"
@@ -29,17 +29,6 @@ std::string kept_token(const fs::path& folder) {
   } catch (const Error&) {  // an older session: its program does not call twice
     return {};
   }
-}
-
-std::string random_token() {
-  std::random_device device;
-  std::string token;
-  for (int i = 0; i < 8; ++i) {
-    char digits[9];
-    std::snprintf(digits, sizeof digits, "%08x", device());
-    token += digits;
-  }
-  return token;
 }
 
 // Most often another Python is meant than the one that was found.
@@ -74,7 +63,7 @@ bool is_missing_module(const Json& status, const char* when) {
 Session::Session(SessionIdentity identity, SessionRequest request)
     : identity_(std::move(identity)),
       request_(std::move(request)),
-      token_(random_token()),
+      token_(new_token()),
       trace_(identity_.folder / "trace.jsonl"),
       tail_(identity_.folder / "output.log"),
       listener_(std::make_unique<AgentListener>(identity_.folder)),

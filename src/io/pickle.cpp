@@ -5,8 +5,8 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "io/pickle_globals.h"
-#include "io/utf8.h"
 
 namespace lockstep {
 namespace {

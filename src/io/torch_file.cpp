@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "io/mapped_tensor.h"
-#include "io/utf8.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "io/mapped_tensor.h"
 #include "io/torch_file.h"
-#include "io/utf8.h"
 #include "io/zip_writer.h"
 
 namespace lockstep {

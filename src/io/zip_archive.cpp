@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "io/utf8.h"
+#include "base/utf8.h"
 #include "tensor/storage.h"
 
 namespace lockstep {

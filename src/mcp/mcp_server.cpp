@@ -228,7 +228,7 @@ Json McpServer::call_tool(const std::string& client, const Json& message, const 
   } catch (const std::bad_alloc&) {
     result = tool_error(kNoMemory);
   } catch (const std::exception& error) {
-    result = tool_error(std::string("[internal] ") + error.what() + "; this is a bug of ours");
+    result = tool_error(std::string("[internal] ") + error.what() + "; internal error, please report it");
   }
   const std::lock_guard lock(mutex_);
   running_.erase(key);

@@ -78,7 +78,7 @@ HttpResponse image_error(const std::exception& error) {
   if (const auto* known = dynamic_cast<const Error*>(&error)) return error_response(known->code(), known->what());
   if (dynamic_cast<const std::bad_alloc*>(&error))
     return error_response(Code::kMemory, "[http] not enough memory for this; try a smaller request");
-  return error_response(Code::kInternal, std::string("[http] ") + error.what() + "; this is a bug of ours");
+  return error_response(Code::kInternal, std::string("[http] ") + error.what() + "; internal error, please report it");
 }
 
 std::string ImageApi::read_body(BodyReader& body) {
@@ -170,7 +170,7 @@ HttpResponse ImageApi::events(const HttpRequest& request) {
   if (const std::string last = request.header("last-event-id"); !last.empty()) {
     const auto [end, error] = std::from_chars(last.data(), last.data() + last.size(), after);
     if (error != std::errc() || end != last.data() + last.size() || after < 0)
-      fail(Code::kBadInput, "events", "Last-Event-ID is no number of ours");
+      fail(Code::kBadInput, "events", "Last-Event-ID is not an event number of this server");
   }
   const auto connection = make_event_stream(hub_);
   const int follower =

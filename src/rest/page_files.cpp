@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kBelow = "/web/";
+constexpr std::string_view kBelow = "/web/", kDocs = "/docs", kBelowDocs = "/docs/";
 constexpr uint64_t kMostFileBytes = 8 << 20;
 
 // Scripts and styles are ours alone; pictures may be made in the page from what was fetched with the token.
@@ -44,14 +44,50 @@ HttpResponse nothing_here() {
   return error_response(Code::kNotFound, "[http] the page has no such file; try /");
 }
 
+// What the file holds, compressed where the client takes that; or that the client's own copy is still good.
+void send_file(const WebFile& file, std::string_view version, const HttpRequest& request, HttpResponse& response) {
+  const std::string tag = '"' + std::string(version) + '"';
+  response.headers["ETag"] = tag;
+  response.headers["Vary"] = "Accept-Encoding";
+  if (request.header("if-none-match") == tag) {
+    response.status = 304;
+  } else if (!file.packed.empty() && request.header("accept-encoding").find("gzip") != std::string::npos) {
+    response.headers["Content-Encoding"] = "gzip";
+    response.body = file.packed;
+  } else {
+    response.body = file.plain;
+  }
+}
+
+// Links between documents are relative, so the folder's own address must end in a slash.
+HttpResponse document(const HttpRequest& request) {
+  if (request.path == kDocs) {
+    HttpResponse response = page_response("text/plain; charset=utf-8", "no-cache");
+    response.status = 302;
+    response.headers["Location"] = kBelowDocs;
+    return response;
+  }
+  const std::string path = request.path == kBelowDocs ? "index.html" : request.path.substr(kBelowDocs.size());
+  const WebFile* file = find_docs_file(path);
+  if (!file) return error_response(Code::kNotFound, "[http] there is no such document; try /docs/");
+  HttpResponse response = page_response(file->type, "no-cache");
+  send_file(*file, docs_version(), request, response);
+  return response;
+}
+
 }  // namespace
 
 bool PageFiles::has(const HttpRequest& request) const {
   return (request.method == "GET" || request.method == "HEAD") &&
-         (request.path == "/" || request.path.starts_with(kBelow));
+         (request.path == "/" || request.path.starts_with(kBelow) || request.path == kDocs ||
+          request.path.starts_with(kBelowDocs));
 }
 
 HttpResponse PageFiles::answer(const HttpRequest& request) const {
+  return request.path.starts_with(kDocs) ? document(request) : page(request);
+}
+
+HttpResponse PageFiles::page(const HttpRequest& request) const {
   const bool index = request.path == "/";
   std::string path = index ? "index.html" : request.path.substr(kBelow.size());
   std::string version(folder_.empty() ? web_version() : "dev");
@@ -76,23 +112,12 @@ HttpResponse PageFiles::answer(const HttpRequest& request) const {
     return response;
   }
   if (!file) return nothing_here();
-  const std::string tag = '"' + version + '"';
   HttpResponse response = page_response(file->type, index ? "no-cache" : "public, max-age=31536000, immutable");
-  response.headers["ETag"] = tag;
-  if (request.header("if-none-match") == tag) {
-    response.status = 304;
-    return response;
-  }
   if (index) {
-    response.body = index_page(file->plain, version, true);
-    return response;
-  }
-  response.headers["Vary"] = "Accept-Encoding";
-  if (request.header("accept-encoding").find("gzip") != std::string::npos) {
-    response.headers["Content-Encoding"] = "gzip";
-    response.body = file->packed;
+    const std::string html = index_page(file->plain, version, true);
+    send_file({file->path, file->type, html, {}}, version, request, response);
   } else {
-    response.body = file->plain;
+    send_file(*file, version, request, response);
   }
   return response;
 }

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <random>
 #include <thread>
 
 #include "base/error.h"
@@ -223,17 +222,6 @@ Json call_once(const ServiceProcess& service, const Operation& operation, const 
 }
 
 }  // namespace
-
-std::string new_token() {
-  std::random_device device;
-  std::string token;
-  for (int i = 0; i < 8; ++i) {
-    char digits[9];
-    std::snprintf(digits, sizeof digits, "%08x", device());
-    token += digits;
-  }
-  return token;
-}
 
 ServiceFiles::ServiceFiles(const fs::path& home, const std::string& host, int port, const std::string& token)
     : folder_(folder_in(home)) {

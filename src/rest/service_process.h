@@ -13,9 +13,6 @@ struct ServiceProcess {
   HttpTarget target;
 };
 
-// Its own token: 64 hex digits from the system's random source.
-std::string new_token();
-
 // <home>/service/service.json and <home>/service/token, for as long as this object lives.
 class ServiceFiles {
  public:

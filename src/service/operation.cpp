@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
-#include "io/utf8.h"
+#include "base/utf8.h"
 
 namespace lockstep {
 namespace {

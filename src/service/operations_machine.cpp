@@ -31,7 +31,7 @@ void set_machine_report(std::function<Json()> report) {
 std::vector<Operation> machine_operations() {
   return {
       {.name = "doctor",
-       .help = "what this machine offers: CPU features, memory, libraries, versions",
+       .help = "check this machine: CPU features, memory, libraries, versions",
        .arguments = {},
        .result =
            "version:string compiler:string cpu:object memory:object cuda:object mlx:object python:any libraries:object",

@@ -86,10 +86,10 @@ std::vector<Operation> running_operations() {
   const Argument thread{
       .name = "thread", .type = kInteger, .help = "id of the thread (default: the current one; continue: all)"};
   const Argument count{
-      .name = "count", .type = kInteger, .help = "so many times", .standard = 1, .least = 1, .most = 1e6};
+      .name = "count", .type = kInteger, .help = "number of times", .standard = 1, .least = 1, .most = 1e6};
   return {
       {.name = "debug continue",
-       .help = "go on to the next stop",
+       .help = "continue to the next stop",
        .arguments = {session, thread, max_wait_argument(30)},
        .result = kStopFields,
        .examples = {"lockstep debug continue", "lockstep debug continue --max-wait 600"},
@@ -102,7 +102,7 @@ std::vector<Operation> running_operations() {
        .examples = {"lockstep debug wait --max-wait 120"},
        .call = &wait},
       {.name = "debug pause",
-       .help = "stop a running program where it is",
+       .help = "pause a running program",
        .arguments = {session, thread, max_wait_argument(10)},
        .result = kStopFields,
        .examples = {"lockstep debug pause"},
@@ -121,20 +121,20 @@ std::vector<Operation> running_operations() {
                       .type = kBool,
                       .help = "into library code too",
                       .standard = true,
-                      .help_off = "not into library code, but through it to the program's own"},
+                      .help_off = "skip library code"},
                      thread,
                      max_wait_argument(30)},
        .result = kStopFields,
        .examples = {"lockstep debug step"},
        .call = &step},
       {.name = "debug finish",
-       .help = "run until this function returns, and show what it returns",
+       .help = "run until this function returns, and show the value",
        .arguments = {session, thread, max_wait_argument(30)},
        .result = kStopFields,
        .examples = {"lockstep debug finish"},
        .call = &finish},
       {.name = "debug until",
-       .help = "run to a later line of this function, past the end of a loop",
+       .help = "run to a later line of this function, such as past a loop",
        .arguments = {{.name = "line",
                       .type = kInteger,
                       .help = "the line (default: any after this one)",

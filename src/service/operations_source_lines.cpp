@@ -3,7 +3,7 @@
 #include <charconv>
 
 #include "base/error.h"
-#include "io/utf8.h"
+#include "base/utf8.h"
 #include "service/compare_question.h"
 #include "service/groups.h"
 #include "service/service.h"

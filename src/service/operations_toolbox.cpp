@@ -245,14 +245,14 @@ std::vector<Operation> toolbox_operations() {
             .help = "where MLX is evaluated so that time lands where the work is",
             .standard = "stages",
             .choices = {"stages", "modules", "none"}},
-           {.name = "functions", .help = "time plain functions of these Python modules too (globs, comma separated)"},
+           {.name = "functions", .help = "also time plain functions of these Python modules (globs, comma separated)"},
            {.name = "html", .help = "write one HTML page with a flame graph and the memory over time", .path = true},
            {.name = "trace", .help = "write it in Chrome's trace format", .path = true}})
     profile_arguments.push_back(std::move(argument));
   std::vector<Argument> prune_arguments = program_arguments();
   for (Argument& argument : std::vector<Argument>{
            {.name = "into",
-            .help = "make the copy here; the folder must not exist yet",
+            .help = "create the copy here; the folder must not exist yet",
             .path = true,
             .value = "FOLDER"},
            {.name = "branch", .help = "make it a new branch of the git checkout that holds the packages"},
@@ -264,7 +264,7 @@ std::vector<Operation> toolbox_operations() {
     prune_arguments.push_back(std::move(argument));
   return {
       {.name = "prune",
-       .help = "copy the packages that a Python program uses, with only what ran in them, and prove the copy",
+       .help = "copy only the code of its packages that a Python program runs, and verify the copy",
        .arguments = prune_arguments,
        .result = "schema:string dry_run:boolean packages:objects lines_before:integer lines_after:integer "
                  "rounds:integer restored:array left_links:array tensors_equal:integer output_equal:boolean "
@@ -283,7 +283,7 @@ std::vector<Operation> toolbox_operations() {
        .examples = {"lockstep profile -- python generate.py"},
        .call = &call_profile},
       {.name = "profile compare",
-       .help = "compare two profiles: which stage of the port is slower or larger than the reference's",
+       .help = "compare two profiles: which stages of the port are slower or larger",
        .arguments = {{.name = "reference",
                       .help = "a profiled run: id, unique prefix, latest:NAME, or a path",
                       .required = true,
@@ -303,7 +303,7 @@ std::vector<Operation> toolbox_operations() {
        .examples = {"lockstep coverage -- python generate.py"},
        .call = &call_coverage},
       {.name = "runs health",  // not "health": /v1/health is the service's own
-       .help = "tell what is odd in a run by itself: NaN, overflow, constant, dead and equal values, dropped precision",
+       .help = "check a single run: NaN, overflow, constant, dead and equal values, lost precision",
        .arguments = {{.name = "run",
                       .help = "id, unique prefix, latest, latest:NAME, or a path",
                       .required = true,
@@ -322,12 +322,12 @@ std::vector<Operation> toolbox_operations() {
        .examples = {"lockstep runs limits", "lockstep runs limits --warn 1GB --refuse 10GB"},
        .call = &call_limits},
       {.name = "clean",
-       .help = "show what old runs, sessions and leftovers take, and remove them",
+       .help = "show the size of old runs, sessions and leftovers, and remove them",
        .arguments = {{.name = "only",
                       .type = kTextList,
                       .help = "runs, archive, sessions, saved, leftovers (default: all but saved)",
                       .value = "KINDS"},
-                     {.name = "older_than", .help = "only what is older, such as 12h, 7d or 4w", .value = "AGE"},
+                     {.name = "older_than", .help = "only older items, such as 12h, 7d or 4w", .value = "AGE"},
                      {.name = "keep_last",
                       .type = kInteger,
                       .help = "keep the newest N of each name",
@@ -342,14 +342,14 @@ std::vector<Operation> toolbox_operations() {
        .examples = {"lockstep clean", "lockstep clean --older-than 7d --keep-last 2 --yes"},
        .call = &call_clean},
       {.name = "kill-all",
-       .help = "end programs that Lockstep started and that still run",
+       .help = "end programs started by Lockstep that are still running",
        .arguments = {{.name = "frameworks",
                       .type = kTextList,
                       .help = "also list your other processes that have torch, mlx or jax loaded",
                       .value = "NAMES"},
                      {.name = "force",
                       .type = kTextList,
-                      .help = "end these of the listed processes too, each by its number",
+                      .help = "also end these listed processes, by process id",
                       .value = "PID"},
                      {.name = "grace",
                       .type = kNumber,

@@ -108,17 +108,17 @@ Json debug_zoom(Service& service, const Json& arguments, CallControl& control) {
 
 std::vector<Argument> zoom_arguments() {
   return {{.name = "reference",
-           .help = "the run that is right: an id, latest:NAME, or a folder",
+           .help = "the correct run: an id, latest:NAME, or a folder",
            .required = true,
            .positional = true},
           {.name = "candidate", .help = "the run to fix", .required = true, .positional = true},
-          {.name = "stage", .help = "the module to look into (default: the first divergence)", .value = "NAME"},
-          {.name = "candidate_stage", .help = "its name in the candidate, where that differs", .value = "NAME"},
+          {.name = "stage", .help = "the module to trace (default: the first divergence)", .value = "NAME"},
+          {.name = "candidate_stage", .help = "its name in the candidate, if different", .value = "NAME"},
           {.name = "step", .type = kInteger, .help = "the denoising step of the call", .value = "N"},
-          {.name = "hit", .type = kInteger, .help = "which call in that step, from 0", .value = "N"},
+          {.name = "hit", .type = kInteger, .help = "the number of the call in that step, from 0", .value = "N"},
           {.name = "pass", .help = "cond or uncond", .value = "PASS"},
           {.name = "map",
-           .help = "JSON file: names of the candidate to names of the reference",
+           .help = "JSON file that maps the candidate's names to the reference's",
            .path = true,
            .value = "FILE"}};
 }
@@ -196,7 +196,7 @@ std::vector<Operation> zoom_operations() {
   in_a_session.push_back(session_argument());
   return {
       {.name = "zoom",
-       .help = "trace every operation inside the first call that diverges, on both sides, and name the lines to fix",
+       .help = "trace the first call that diverges on both sides, and name the lines to fix",
        .arguments = zoom_arguments(),
        .result = "schema:string call:object agrees:boolean regions:array inputs:array values:object output_error:any "
                  "tolerance:any truncated:boolean uncompiled:boolean jump?:object incomplete?:string",
@@ -204,7 +204,7 @@ std::vector<Operation> zoom_operations() {
        .examples = {"lockstep zoom latest:reference latest:port"},
        .call = &answer_zoom},
       {.name = "debug zoom",
-       .help = "zoom, and stop the session's program at the lines that it names",
+       .help = "zoom, and set breakpoints at the lines it names",
        .arguments = std::move(in_a_session),
        .result = "breakpoints:objects note:string zoom:object",
        .slow = true,

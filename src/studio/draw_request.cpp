@@ -11,10 +11,10 @@
 #include "backend/mlx/report.h"
 #include "base/base64.h"
 #include "base/escape.h"
+#include "base/utf8.h"
 #include "io/image.h"
 #include "io/npy.h"
 #include "io/picture_modes.h"
-#include "io/utf8.h"
 #include "pipeline/pipeline.h"
 #include "studio/parameter_error.h"
 

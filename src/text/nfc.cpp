@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/char_table.h"
-#include "text/utf8.h"
 
 namespace lockstep {
 namespace {

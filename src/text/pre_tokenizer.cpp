@@ -2,8 +2,8 @@
 
 #include <array>
 
+#include "base/utf8.h"
 #include "text/char_table.h"
-#include "text/utf8.h"
 
 namespace lockstep {
 

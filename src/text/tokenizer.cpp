@@ -6,11 +6,11 @@
 #include <deque>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/byte_symbols.h"
 #include "text/nfc.h"
 #include "text/piece_cache.h"
 #include "text/pre_tokenizer.h"
-#include "text/utf8.h"
 
 namespace lockstep {
 namespace {

@@ -475,7 +475,7 @@ def show(kind, data, ours, theirs):
 
 
 def test_nothing_they_refuse_is_accepted(verdicts):
-    listed = reasons("Where we accept more")
+    listed = reasons("Where Lockstep accepts more")
     wider = [
         v
         for v in verdicts
@@ -485,7 +485,7 @@ def test_nothing_they_refuse_is_accepted(verdicts):
 
 
 def test_what_we_refuse_and_they_accept_has_a_listed_reason(verdicts):
-    listed = reasons("Where we are stricter")
+    listed = reasons("Where Lockstep is stricter")
     stricter = [v for v in verdicts if "error" in v[2] and "error" not in v[3]]
     unlisted = [v for v in stricter if not any(phrase in v[2]["message"] for phrase in listed)]
     assert not unlisted, f"{len(unlisted)} files\n" + "\n".join(show(*v) for v in unlisted[:12])

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "text/byte_symbols.h"
 #include "text/pre_tokenizer.h"
 #include "text/tokenizer_file.h"
-#include "text/utf8.h"
 
 namespace lockstep {
 

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <random>
 
+#include "base/utf8.h"
 #include "text/char_table.h"
 #include "text/unicode_versions.h"
-#include "text/utf8.h"
 
 namespace lockstep {
 namespace {

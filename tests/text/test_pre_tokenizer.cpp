@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "text/char_table.h"
-#include "text/utf8.h"
 
 namespace lockstep {
 namespace {

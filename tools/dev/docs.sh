@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes docs/cli.md from the program's own help. With --check: fails when the file is stale.
+# Writes docs/cli.md from the program's own help, and the site in build/site. With --check: fails if docs/cli.md is stale
+# or a document has a link that leads nowhere.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 fresh=$(mktemp)
@@ -12,3 +13,4 @@ else
   cp "$fresh" docs/cli.md
   echo "docs/cli.md written"
 fi
+python3 tools/docs_site.py build/site

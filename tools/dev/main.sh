@@ -255,18 +255,20 @@ cmd_kills() {
   "$PYTHON" tools/faults/kills.py "$@"
 }
 
-# format: format every source file, C++ with clang-format and Python with ruff
+# format: format C++ with clang-format and Python with ruff, and wrap Markdown
 cmd_format() {
   cmd_setup
   source_files | format_files -i
   "$PYTHON" -m ruff format --quiet .
+  python3 tools/check_markdown.py --wrap
 }
 
-# formatting: fail where a source file is not formatted, or where ruff finds a mistake in Python
+# formatting: fail if a file is not formatted, ruff finds a mistake in Python, or a line or sentence of Markdown is too long
 cmd_formatting() {
   source_files | format_files --dry-run -Werror
   "$PYTHON" -m ruff format --check --quiet .
   "$PYTHON" -m ruff check --quiet .
+  python3 tools/check_markdown.py
 }
 
 # lint: formatting and the layer check
@@ -276,7 +278,7 @@ cmd_lint() {
   python3 tools/check_layers.py
 }
 
-# docs [--check]: regenerate the references in docs/ from the program, or fail where they are stale
+# docs [--check]: regenerate docs/cli.md and the site in build/site, or fail if docs/cli.md is stale or a link is broken
 cmd_docs() { cmd_build lockstep; tools/dev/docs.sh "$@"; }
 
 # clean: remove what was built (not .venv)

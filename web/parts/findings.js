@@ -16,7 +16,7 @@ export function divergenceCard(F) {
 }
 
 export function causeCards(causes) {
-  if (!causes.length) return [make("div", "No family explains both sides of this pair: no guess is made.", "card")];
+  if (!causes.length) return [make("div", "No known mistake explains both sides of this pair, so no cause is named.", "card")];
   return causes.map(c => el("div", {class: "card cause"}, make("b", c.cause),
     make("span", c.seen ? "  seen in the weights of both programs" : `  leaves ${short(c.residual)} unexplained`, "dim"),
     facts([["what", c.explanation], ["fix", c.fix], ["look at", c.look_at]])));

@@ -2,7 +2,7 @@
 
 import sys
 
-from . import sources, stops
+from . import imports, sources, stops
 
 
 class BoundsWatch:
@@ -10,27 +10,7 @@ class BoundsWatch:
         self.agent = agent
         self.enabled, self.stop = True, True
         self._told = set()
-        core = sys.modules.get("mlx.core")
-        if core is not None:
-            self._patch(core)
-        else:
-            sys.meta_path.insert(0, self)
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "mlx.core":
-            return None
-        from .modules import _Loader
-
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            if finder is self or find is None:
-                continue
-            spec = find(name, path, target)
-            if spec is not None:
-                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader, self._patch)
-                return spec
-        return None
+        imports.after_import("mlx.core", self._patch)
 
     def _patch(self, core):
         try:

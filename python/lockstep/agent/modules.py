@@ -2,6 +2,8 @@
 
 import sys
 
+from . import imports
+
 
 class ModuleWatch:
     """Stands where the recorder stands when a program is recorded: module calls go through call()."""
@@ -14,26 +16,7 @@ class ModuleWatch:
         self.ready = False
         self._waiting = {"torch.nn.modules.module": self._patch_torch, "mlx.nn.layers.base": self._patch_mlx}
         for name in list(self._waiting):
-            module = sys.modules.get(name)
-            if module is not None:
-                self._arrived(name, module)
-        if self._waiting:
-            sys.meta_path.insert(0, self)
-
-    # -- waiting for the frameworks: a finder on sys.meta_path ----------------------------------------------------------
-    def find_spec(self, name, path=None, target=None):
-        if name not in self._waiting:
-            return None
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            if finder is self or find is None:
-                continue
-            spec = find(name, path, target)
-            if spec is not None:
-                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader, lambda module: self._arrived(name, module))
-                return spec
-        return None
+            imports.after_import(name, lambda module, name=name: self._arrived(name, module))
 
     def _arrived(self, name, module):
         patch = self._waiting.pop(name, None)
@@ -128,23 +111,3 @@ class ModuleWatch:
             finally:
                 agent.engine.leave()
         return output
-
-
-class _Loader:
-    """The module's own loader, with a call at the end."""
-
-    def __init__(self, loader, action):
-        self._loader, self._action = loader, action
-
-    def create_module(self, spec):
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module):
-        module.__loader__ = self._loader
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
-        self._action(module)
-
-    def __getattr__(self, name):
-        return getattr(self._loader, name)

@@ -52,7 +52,7 @@ def dispatch(agent, message):
             Refused(
                 "internal",
                 f"{name}: {type(error).__name__}: {error}",
-                "status, or restart; this is a bug of the debugger",
+                "status, or restart; internal error of the debugger, please report it",
             ),
         )
     if name == "disconnect":
@@ -195,7 +195,7 @@ def _answer(agent, stop, name, args):
             "error": {
                 "code": "internal",
                 "message": f"{name}: {type(error).__name__}: {error}",
-                "hint": "status, or restart; this is a bug of the debugger",
+                "hint": "status, or restart; internal error of the debugger, please report it",
             },
         }
 

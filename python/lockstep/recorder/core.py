@@ -6,7 +6,7 @@ import sys
 import threading
 
 from .. import _model_files, _session
-from .._import_hook import after_import
+from ..agent.imports import after_import
 from .._packed import opened
 from .._traceback import install as install_traceback
 from .._traceback import without_our_frames

@@ -13,7 +13,7 @@ import sys
 import types
 
 from .. import _session
-from .._import_hook import after_each_import
+from ..agent.imports import after_each_import
 from .._packed import is_packed
 from .._views import is_tensor
 

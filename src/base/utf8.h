@@ -6,6 +6,8 @@
 
 namespace lockstep {
 
+bool is_valid_utf8(std::string_view text);  // no overlong forms, no surrogates, nothing beyond U+10FFFF
+
 // Throws kBadInput with the offset of the first byte that is not UTF-8 (overlong forms, surrogates and code points
 // beyond U+10FFFF are not).
 void check_utf8(std::string_view text, std::string_view operation);

@@ -1,7 +1,6 @@
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 
@@ -31,16 +30,25 @@ size_t sequence_length(std::string_view text, size_t at) {
   return 0;
 }
 
-}  // namespace
-
-void check_utf8(std::string_view text, std::string_view operation) {
-  if (simdjson::validate_utf8(text.data(), text.size())) return;
+// How many bytes at the beginning are UTF-8.
+size_t valid_bytes(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
     const size_t length = sequence_length(text, at);
     if (length == 0) break;
     at += length;
   }
+  return at;
+}
+
+}  // namespace
+
+bool is_valid_utf8(std::string_view text) {
+  return valid_bytes(text) == text.size();
+}
+
+void check_utf8(std::string_view text, std::string_view operation) {
+  const size_t at = valid_bytes(text);
   if (at == text.size()) return;
   fail(Code::kBadInput, operation, fmt::format("the text is not UTF-8 at byte {}", at),
        {.expected = "UTF-8",

@@ -1,15 +1,14 @@
-"""Runs a function when the program imports a module, without importing it ourselves."""
+"""Runs a function when the program imports a module, without importing it ourselves. Imports nothing but sys: the agent
+starts before anything else."""
 
-import importlib.abc
 import sys
 
 
-class _Loader(importlib.abc.Loader):
+class _Loader:
     """The module's own loader, with a call at the end."""
 
     def __init__(self, loader, action):
-        self._loader = loader
-        self._action = action
+        self._loader, self._action = loader, action
 
     def create_module(self, spec):
         return self._loader.create_module(spec)
@@ -26,7 +25,9 @@ class _Loader(importlib.abc.Loader):
         return getattr(self._loader, name)
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder:
+    """Stands first on sys.meta_path, and asks those behind it."""
+
     def __init__(self):
         self.actions = {}
         self.general = []  # (whether a module of that name is meant, action)
@@ -37,9 +38,10 @@ class _Finder(importlib.abc.MetaPathFinder):
         if not actions:
             return None
         for finder in sys.meta_path:
-            if finder is self or not hasattr(finder, "find_spec"):
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
                 continue
-            spec = finder.find_spec(name, path, target)
+            spec = find(name, path, target)
             if spec is not None:
                 if spec.loader is not None and hasattr(spec.loader, "exec_module"):
                     spec.loader = _Loader(spec.loader, _in_turn(actions))
