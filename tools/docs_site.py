@@ -10,8 +10,10 @@ import html
 import json
 import pathlib
 import posixpath
+import re
 import shutil
 import sys
+import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from docs_markdown import MarkdownError, Renderer  # noqa: E402
@@ -72,7 +74,9 @@ class Site:
                 raise MarkdownError(f"{page}: {address} has no heading #{anchor}")
         for part in ("style.css", "search.js"):
             shutil.copyfile(PARTS / part, self.folder / part)
-        shutil.copyfile(ROOT / "web" / "icon.svg", self.folder / "icon.svg")
+        # The page holds its icon in its address, which saves it a request; the documents share one file.
+        address = re.search(r'rel="icon" href="data:image/svg\+xml,([^"]*)"', (ROOT / "web" / "index.html").read_text())
+        (self.folder / "icon.svg").write_text(urllib.parse.unquote(address[1]))
         self.write("search_index.js", f"const searchIndex = {json.dumps(self.index, ensure_ascii=False)};\n")
         return len(made)
 
