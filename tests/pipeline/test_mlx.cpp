@@ -74,11 +74,12 @@ TEST_P(MlxPipeline, EveryTapAgreesWithTheReference) {
   if (GetParam().dtype == DType::kF32) {
     for (const TensorKey& key : exact.order) {
       ASSERT_TRUE(ours.tensors.count(key)) << to_string(key);
-      if (key.name != "image" && key.name != "images")
-        ASSERT_LE(relative_l2(exact.tensors.at(key), ours.tensors.at(key)), kF32Bound)
-            << "first divergence: " << to_string(key);
+      if (key.name == "image" || key.name == "images") continue;
+      ASSERT_LE(relative_l2(exact.tensors.at(key), ours.tensors.at(key)), kF32Bound)
+          << "first divergence: " << to_string(key);
     }
     EXPECT_LE(levels_between(expected, got), 1);
+    EXPECT_LE(levels_between(run("cpu", DType::kF32, nullptr), run("mlx", DType::kF32, nullptr)), 1);  // nobody listens
     return;
   }
   CollectingTap rounded;
@@ -100,29 +101,17 @@ TEST_P(MlxPipeline, EveryTapAgreesWithTheReference) {
     stages[key.name].second += reference_off * reference_off;
   }
   ASSERT_GT(stages.size(), 50u);
-  double worst = 0;
-  std::string where;
   for (const auto& [name, squares] : stages)
-    if (const double ratio = std::sqrt(squares.first / squares.second); ratio > worst) {
-      worst = ratio;
-      where = name;
-    }
-  RecordProperty("worst_ratio", std::to_string(worst));
-  EXPECT_LE(worst, 1.5) << where;
-  EXPECT_LE(our_log, reference_log + 0.1 * static_cast<double>(exact.order.size()));
-}
-
-TEST_P(MlxPipeline, WithoutAListenerThePictureIsTheSame) {
-  CollectingTap heard;
-  EXPECT_EQ(levels_between(run("mlx", GetParam().dtype, &heard), run("mlx", GetParam().dtype, nullptr)), 0);
+    EXPECT_LE(std::sqrt(squares.first), 1.1 * std::sqrt(squares.second)) << name;
+  EXPECT_LE(our_log, reference_log + 0.01 * static_cast<double>(exact.order.size()));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, MlxPipeline,
     ::testing::Values(TinyPipeline{"draw_f32", "t2i_f32/model", "t2i_f32/recording", "", DType::kF32},
                       TinyPipeline{"draw_bf16", "t2i_bf16/model", "t2i_bf16/recording_f32", "", DType::kBF16},
-                      TinyPipeline{"edit_f32", "edit/model", "edit/one", "edit", DType::kF32},
-                      TinyPipeline{"edit_bf16", "edit/model", "edit/one", "edit", DType::kBF16}),
+                      TinyPipeline{"edit_f32", "edit/model", "edit/two", "edit", DType::kF32},
+                      TinyPipeline{"edit_bf16", "edit/model", "edit/two", "edit", DType::kBF16}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -77,8 +77,9 @@ void linear(const LinearTask& task) {
 }
 
 void conv2d(const ConvTask& task) {
-  const mx::array x = read(*task.x);
-  const mx::array filter = mx::astype(read(*task.filter), x.dtype());
+  // MLX's CPU form convolves in f32 and rounds before anything can be added; asked for f32 it leaves that to us.
+  const mx::Dtype inner = on_gpu() ? type_of(task.x->dtype) : mx::float32;
+  const mx::array x = mx::astype(read(*task.x), inner), filter = mx::astype(read(*task.filter), inner);
   mx::array y = mx::conv_general(x, filter, {task.stride, task.stride}, {task.pad_top, task.pad_left},
                                  {task.pad_bottom, task.pad_right}, {1, 1}, {1, 1});
   if (task.bias) y = mx::add(f32(y), f32(read(*task.bias)));
