@@ -48,7 +48,7 @@ def test_a_recording_tells_its_health_and_what_ran(home):
     assert "port.py" in page.read_text() and "| program | 1 of 1 |" in text.read_text()
     plain = home.call("record", program=program, cwd=str(home.folder))
     assert "health" not in plain
-    assert home.http("POST", "/v1/coverage", {"run": plain["run"]})[0] == 400, "it was not counted"
+    assert home.http("POST", "/v1/coverage", {"run": plain["run"]})[0] == 404, "it was not counted"
 
 
 def test_a_program_or_a_run_but_not_both(home):
