@@ -43,31 +43,35 @@ struct Found {
   double error = INFINITY;
 };
 
+std::vector<Assembly> ways_in(const RankedSide& side, size_t i, bool nested) {
+  std::vector<Assembly> out = side.ways(i, false);
+  if (!nested || !side.is_split(i)) return out;
+  const std::vector<Assembly> more = side.ways(i, true);
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+
 // The ways that bring both sides to one shape and, of those, to the same values.
 Found best_ways(const RankedSide& reference, size_t i, const RankedSide& candidate, size_t j, bool only_equal_shapes) {
   Found best;
   const std::vector<Tensor> theirs = reference.load(i), own = candidate.load(j);
   const std::vector<Shape> their_shapes = reference.shapes(i), own_shapes = candidate.shapes(j);
-  for (const bool nested : {false, true}) {
-    if (nested && (best.error <= kBelieved || std::max(theirs.size(), own.size()) < 4)) break;
-    for (const bool equal : {true, false}) {
-      if (!equal && (only_equal_shapes || best.error <= kBelieved)) break;
-      std::vector<Assembly> of_reference = reference.ways(i, false), of_candidate = candidate.ways(j, false);
-      const auto add_nested = [&](const RankedSide& side, size_t at, std::vector<Assembly>& ways) {
-        const std::vector<Assembly> more = side.is_split(at) ? side.ways(at, true) : std::vector<Assembly>();
-        ways.insert(ways.end(), more.begin(), more.end());
-      };
-      if (nested) add_nested(reference, i, of_reference), add_nested(candidate, j, of_candidate);
-      for (const Assembly& one : of_reference)
-        for (const Assembly& two : of_candidate) {
-          if (nested && one.size() + two.size() < 3) continue;  // looked at before
-          const auto a = assembled_shape(one, their_shapes), b = assembled_shape(two, own_shapes);
-          if (!a || !b || checked_numel(*a) != checked_numel(*b) || (*a == *b) != equal) continue;
-          check_interrupt("ranks");
-          const double error = error_between(one, theirs, two, own, candidate.all[j].key.name);
-          if (error < kClearlyBetter * best.error) best = {one, two, error};
-        }
-    }
+  struct Round {
+    bool nested, equal_shapes;
+  };
+  for (const Round round : {Round{false, true}, Round{true, true}, Round{false, false}}) {
+    if (best.error <= kBelieved) break;
+    if (round.nested && std::max(theirs.size(), own.size()) < 4) continue;
+    if (!round.equal_shapes && only_equal_shapes) break;
+    for (const Assembly& one : ways_in(reference, i, round.nested))
+      for (const Assembly& two : ways_in(candidate, j, round.nested)) {
+        if (round.nested && one.size() + two.size() < 3) continue;  // looked at before
+        const auto a = assembled_shape(one, their_shapes), b = assembled_shape(two, own_shapes);
+        if (!a || !b || checked_numel(*a) != checked_numel(*b) || (*a == *b) != round.equal_shapes) continue;
+        check_interrupt("ranks");
+        const double error = error_between(one, theirs, two, own, candidate.all[j].key.name);
+        if (error < kClearlyBetter * best.error) best = {one, two, error};
+      }
   }
   return best;
 }
