@@ -1,4 +1,4 @@
-// Where liblockstep_capture.so is: LOCKSTEP_LIB_DIR, else beside this crate (in the build folder of a source tree, or in the
+// Where the capture library is: LOCKSTEP_LIB_DIR, else beside this crate (in the build folder of a source tree, or in the
 // prefix it was installed to), else where pkg-config knows it.
 use std::env;
 use std::fs;
@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
-const LIBRARY: &str = "liblockstep_capture.so";
+const LIBRARY: &str = if cfg!(target_os = "macos") { "liblockstep_capture.dylib" } else { "liblockstep_capture.so" };
 
 fn main() {
     println!("cargo:rerun-if-env-changed=LOCKSTEP_LIB_DIR");
