@@ -347,9 +347,8 @@ std::optional<Stage> find_sum(StageSources& in, size_t record) {
         if (other != stream && other != branch && out.from.size() < 8) {
           const size_t at = out.from.size();
           out.from.push_back(other);
-          out.edits.push_back({causes.other_input,
-                               fmt::format("{} + {}{}", in.name(other), gate ? "gate * " : "", b), "add " + a, 0.85,
-                               with_source(own, 0, at)});
+          out.edits.push_back({causes.other_input, fmt::format("{} + {}{}", in.name(other), gate ? "gate * " : "", b),
+                               "add " + a, 0.85, with_source(own, 0, at)});
         }
       return out;
     }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMostLinearWork = int64_t{1} << 29;
 constexpr size_t kMostOtherWeights = 16;
-constexpr int64_t kMostParts = 12;  // of a conditioning vector
+constexpr int64_t kMostParts = 12;                        // of a conditioning vector
 constexpr int64_t kMostOtherElements = int64_t{1} << 25;  // of the other weights of one layer together
 constexpr double kFarOff = 1e-2;                          // in a first look at a few elements
 
