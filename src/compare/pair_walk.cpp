@@ -13,6 +13,7 @@
 #include "compare/pictures.h"
 #include "diagnose/case/neighbours.h"
 #include "diagnose/diagnose.h"
+#include "diagnose/replay/stage.h"
 #include "measure/region.h"
 #include "measure/statistics_error.h"
 
@@ -77,7 +78,8 @@ void PairWalk::visit(const Pair& pair) {
   const FloorWalk::Limits limits = limits_for(pair.reference, r, c, unit, result);
   set_floor(limits.floor, result);
   const bool bad = is_bad(r, result, limits, unit, pair.reference);
-  if (bad ? !only_amplifies(pair, unit, result) : adds_to_the_noise(pair, unit, result))
+  if (bad ? !only_amplifies(pair, unit, result)
+          : adds_to_the_noise(pair, unit, result) || differs_on_the_same_inputs(pair, unit, result))
     result.state = PairState::kBad;
   else
     walk_.pass(result.error);
@@ -249,6 +251,23 @@ bool PairWalk::adds_to_the_noise(const Pair& pair, double unit, PairResult& resu
   result.made_here = true;
   result.note +=
       fmt::format("{}{:.2g} of the error is made here, the rest inherited", result.note.empty() ? "" : "; ", *local);
+  return true;
+}
+
+// Given the very same numbers a stage gives others, by less than rounding may do: a number in it is another (an eps) or
+// it rounds otherwise. The first is believed where a cause explains the difference, of which noise leaves nothing to
+// explain; once for each code.
+bool PairWalk::differs_on_the_same_inputs(const Pair& pair, double unit, PairResult& result) {
+  constexpr double kLeastUnits = 4;
+  const RecordedTensor& r = reference_.records[pair.reference];
+  if (!options_.diagnose || options_.noise || !options_.tolerances.empty() || !is_floating(r.dtype)) return false;
+  if (!result.fed || *result.fed > 0 || result.error.relative < kLeastUnits * unit) return false;
+  if (structure_.is_container(structure_.site(pair.reference).module)) return false;
+  if (checked_numel(r.shape) > kMostLocalElements || !asked_of_.insert(place_of_code(r.key.name)).second) return false;
+  if (!local_budget_.spend(checked_numel(r.shape)) || !is_a_mistake(result)) return false;
+  result.made_here = true;
+  result.note +=
+      fmt::format("{}given the very same numbers, and a cause explains what differs", result.note.empty() ? "" : "; ");
   return true;
 }
 

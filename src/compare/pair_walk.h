@@ -39,6 +39,7 @@ class PairWalk {
                                PairResult& result);
   bool only_amplifies(const Pair& pair, double unit, PairResult& result);
   bool adds_to_the_noise(const Pair& pair, double unit, PairResult& result);
+  bool differs_on_the_same_inputs(const Pair& pair, double unit, PairResult& result);
   Case case_of(const Pair& pair, double unit, const PairResult& result);
   // The most specific glob decides: "*" stands for what nothing else names.
   std::optional<double> tolerance_of(const std::string& name) const;
@@ -55,6 +56,7 @@ class PairWalk {
   int confirmations_ = 0, amplified_ = 0, asked_ = 0;
   Budget local_budget_;
   std::set<std::tuple<std::string, Role, int, bool>> judged_;  // modules once, stages of the pipeline at each step
+  std::set<std::string> asked_of_;  // places of code whose results on the same inputs were looked at
   std::vector<size_t> result_of_;
   std::map<size_t, size_t> noise_of_;
 };

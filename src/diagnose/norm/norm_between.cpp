@@ -70,7 +70,8 @@ void search_norm_between(Case& failing, Findings& out) {
     for (const bool added : {true, false}) {
       if (!added && only_factors) continue;
       const NormFit fit = added ? fit_norm(r, c, kind) : fit_norm(c, r, kind);
-      if (fit.residual > std::max(2 * failing.tolerance, 5e-5)) continue;
+      if (fit.residual > std::max(2 * failing.tolerance, 5e-5) || !failing.is_better(fit.residual, failing.error))
+        continue;
       if (fit.weighted && kind == NormKind::kCentred) continue;  // without a statistic the weight explains too much
       const std::string norm = fmt::format("{}{}", kind_name(kind), fit.weighted ? " times a weight" : "");
       out.push_back({.cause = added ? Cause("norm.added") : Cause("norm.missing"),

@@ -1,7 +1,8 @@
-// Two predictions combined into one.
+// Of the pipeline: the features of a time, two predictions combined into one.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "diagnose/replay/stage_graph.h"
@@ -21,7 +22,73 @@ struct Guided {
   }
 };
 
+// Cosines and sines of one time, as the models of pictures have them.
+struct TimeFeatures {
+  size_t half = 0;
+  float factor = 1000;  // of the time
+  bool cos_first = true;
+  float sine = 1, times = 1;  // times: what yours multiplies the time with
+
+  Flat operator()(Sources from) const {
+    constexpr double kTheta = 1e4;
+    Flat out;
+    for (const float t : *from[0]) {
+      const size_t at = out.size();
+      out.resize(at + 2 * half);
+      for (size_t i = 0; i < half; ++i) {
+        const float slower =
+            static_cast<float>(std::exp(-std::log(kTheta) * static_cast<double>(i) / static_cast<double>(half)));
+        const float angle = times * t * slower * factor;  // as programs do it: in f32
+        out[at + i + (cos_first ? 0 : half)] = std::cos(angle);
+        out[at + i + (cos_first ? half : 0)] = sine * std::sin(angle);
+      }
+    }
+    return out;
+  }
+};
+
 }  // namespace
+
+std::optional<Stage> find_time_features(StageSources& in, size_t record) {
+  constexpr double kTurned = 2e-3;  // angles of a thousand, in f32
+  const auto given =
+      in.failing().structure().records_of(in.failing().structure().site(record).module, Role::kInput, record);
+  if (in.run().records[record].role != Role::kOutput || given.size() != 1 || given[0] > record) return std::nullopt;
+  const int64_t times = in.size(given[0]), width = in.width(record);
+  if (times == 0 || width < 16 || width % 2 || times * width != in.size(record)) return std::nullopt;
+  const Flat* from[] = {&in.values(given[0])};
+  for (const float factor : {1000.0F, 1.0F})
+    for (const bool cos_first : {true, false}) {
+      const TimeFeatures own{static_cast<size_t>(width / 2), factor, cos_first};
+      if (flat_distance(own(from), in.values(record)) > kTurned) continue;
+      Stage out{.from = {given[0]},
+                .kind = "time features",
+                .place = "",
+                .formula = "cosines and sines of the time",
+                // The reference's own to the last digit: what is done otherwise here is all that is asked.
+                .apply = [values = in.values(record)](Sources) { return values; },
+                .work = 40 * in.size(record)};
+      const auto add = [&](Cause cause, std::string yours, std::string fix, auto&& change) {
+        TimeFeatures other = own;
+        change(other);
+        out.edits.push_back({cause, std::move(yours), std::move(fix), 0.8, other});
+      };
+      add("timestep.cos_sin_order", "sines and cosines the other way round", "exchange the halves",
+          [](TimeFeatures& f) { f.cos_first = !f.cos_first; });
+      add("timestep.sign", "the sines negated", "turn the sign of the sines", [](TimeFeatures& f) { f.sine = -1; });
+      add("timestep.sign", "the time negated", "use the time as it is", [](TimeFeatures& f) { f.times = -1; });
+      for (const float by : {1000.0F, 0.001F})
+        add("timestep.scale", fmt::format("the time multiplied with {:g}", by), "use the time as it is",
+            [by](TimeFeatures& f) { f.times = by; });
+      out.numbers.push_back({"timestep.scale", "the time times", "use the time as it is", [own](Sources t, double by) {
+                               TimeFeatures other = own;
+                               other.times = static_cast<float>(by);
+                               return other(t);
+                             }});
+      return out;
+    }
+  return std::nullopt;
+}
 
 std::optional<Stage> find_guidance(StageSources& in, size_t record) {
   using guidance::Params;

@@ -204,8 +204,9 @@ std::optional<Stage> StageGraph::find(size_t record) {
   using Finder = std::optional<Stage> (*)(StageSources&, size_t);
   static constexpr Finder kOfTokens[] = {find_linear,     find_norm, find_function,
                                          find_modulation, find_sum,  find_product};
-  static constexpr Finder kOfAll[] = {find_linear,    find_embedding, find_norm,    find_function, find_modulation,
-                                      find_attention, find_sum,       find_product, find_guidance, find_part};
+  static constexpr Finder kOfAll[] = {find_linear,     find_embedding,     find_norm, find_function,
+                                      find_modulation, find_attention,     find_sum,  find_product,
+                                      find_guidance,   find_time_features, find_part};
   const std::span<const Finder> finders = in_.is_sampled() ? std::span<const Finder>(kOfTokens) : kOfAll;
   for (const Finder finder : finders)
     if (std::optional<Stage> stage = finder(in_, record)) {

@@ -58,6 +58,7 @@ std::optional<Stage> find_sum(StageSources& in, size_t record);
 std::optional<Stage> find_product(StageSources& in, size_t record);
 std::optional<Stage> find_attention(StageSources& in, size_t record);
 std::optional<Stage> find_part(StageSources& in, size_t record);
+std::optional<Stage> find_time_features(StageSources& in, size_t record);
 std::optional<Stage> find_guidance(StageSources& in, size_t record);
 // A tensor of which nothing is known but its values, and which the candidate did not record: it may lie otherwise.
 Stage given_stage(StageSources& in, size_t record);
