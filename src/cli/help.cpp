@@ -39,7 +39,7 @@ class ExamplesFirst : public CLI::Formatter {
     if (app->get_parent())
       out += "\nEvery command also takes --json, --quiet, --verbose, --color and --home: see lockstep --help.\n";
     else
-      out += "\nlockstep COMMAND --help tells more about a command.\n";
+      out += "\nRun lockstep COMMAND --help for more about a command.\n";
     return out;
   }
 };

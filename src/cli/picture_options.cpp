@@ -80,7 +80,7 @@ GenerateRequest request_from(const PictureOptions& options, const ModelDefaults&
 ModelFolder open_model(const PictureOptions& options, std::string_view embedded) {
   const fs::path path = options.model.empty() ? embedded_model_path(embedded) : fs::path(options.model);
   if (path.empty())
-    fail(Code::kNotFound, options.command, "no embedded model beside the program", {.hint = "--model DIR"});
+    fail(Code::kNotFound, options.command, "no embedded model next to the program", {.hint = "--model DIR"});
   ModelFolder model = ModelFolder::open(path);
   const Pipeline& pipeline = model.pipeline();
   if (pipeline.command() != options.command)

@@ -64,7 +64,7 @@ Text pairs_text(const Terminal& terminal, const Text& title, const std::vector<P
 
 Text text_from(const Terminal& terminal, const ProgramProfile& profile) {
   const ProcessProfile& first = profile.first();
-  Table stages = sums_table("stage"), modules = sums_table("module, by time of its own");
+  Table stages = sums_table("stage"), modules = sums_table("module, by self time");
   for (const ProfileSum& stage : stages_of(first))
     stages.add(row_of(stage, std::string(static_cast<size_t>(stage.depth) * 2, ' ')));
   size_t shown = 0;

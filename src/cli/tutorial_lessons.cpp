@@ -166,7 +166,7 @@ Lesson debug_lesson() {
             "lockstep debug vars",
             0,
             {"factor", "20"},
-            "The program must stand at the breakpoint."},
+            "The program must be stopped at the breakpoint."},
            {"Evaluate any expression in it.", "lockstep debug eval 'factor * 100'", 0, {"2000"}, "Type it as shown."},
            {"Run on to the end.", "lockstep debug continue", 0, {"exit code 0"}, "Once more, perhaps."},
            {"What it printed is kept.", "lockstep debug log", 0, {"total 60"}, "Type it as shown."}},

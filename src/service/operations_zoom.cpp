@@ -100,10 +100,9 @@ Json debug_zoom(Service& service, const Json& arguments, CallControl& control) {
     if (!session.empty()) wanted["session"] = session;
     breakpoints.push_back(set_breakpoint(service, wanted, control).value("breakpoint", Json::object()));
   }
-  return {
-      {"breakpoints", breakpoints},
-      {"note", "the breakpoints are in your program; a session beside it that stops in the reference does not exist"},
-      {"zoom", found}};
+  return {{"breakpoints", breakpoints},
+          {"note", "the breakpoints are in your program only; no second session stops in the reference"},
+          {"zoom", found}};
 }
 
 std::vector<Argument> zoom_arguments() {
