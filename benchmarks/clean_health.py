@@ -77,7 +77,7 @@ def main():
             python = environment(PORTS["mflux"], options.environments)
             driver = ROOT / "benchmarks" / "ports" / PORTS["mflux"].driver
             for dtype, words in {"f32": "float32", "own": "its own precision"}.items():
-                programs[f"mflux, {words}"] = [python, driver, "--model", model, "--dtype", dtype]
+                programs[f"mflux, {words}"] = [python, driver, "--model", model, "--steps", 2, "--dtype", dtype]
         for title, command in programs.items():
             if options.only not in title:
                 continue
