@@ -62,6 +62,7 @@ def main():
     parser.add_argument(
         "--environments", type=pathlib.Path, help="folder for the environment of mflux; without it, mflux is left out"
     )
+    parser.add_argument("--only", default="", help="only programs whose title holds this")
     options = parser.parse_args()
     said = 0
     with tempfile.TemporaryDirectory() as made:
@@ -76,8 +77,10 @@ def main():
             python = environment(PORTS["mflux"], options.environments)
             driver = ROOT / "benchmarks" / "ports" / PORTS["mflux"].driver
             for dtype, words in {"f32": "float32", "own": "its own precision"}.items():
-                programs[f"mflux, {words}"] = [python, driver, "--model", model, "--dtype", dtype]
+                programs[f"mflux, {words}"] = [python, driver, "--model", model, "--steps", 2, "--dtype", dtype]
         for title, command in programs.items():
+            if options.only not in title:
+                continue
             found, records, attentions = findings([str(word) for word in command], folder)
             print(f"{title:<32} {len(found)} findings, {records} records, {attentions} attentions", flush=True)
             for one in found:

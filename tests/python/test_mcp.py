@@ -177,6 +177,7 @@ def test_every_tool_is_listed_and_called(home, transport, mode):
             assert (await call("profile_compare", reference=profiled["run"], candidate=profiled["run"]))["stages"] == []
             assert "--packages" in await call("prune", fails=True, program=[sys.executable, "-c", "pass"], dry_run=True)
             assert "no records" in await call("runs_health", fails=True, run=recorded["run"])
+            assert (await call("runs_limits"))["warn_bytes"] == 1000**3
             assert (await call("clean", keep_last=1000))["removed"] is False
             assert (await call("kill-all"))["done"] is False
             assert "try lockstep tensors list" in await call(
