@@ -19,7 +19,6 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostCauses = 3;
 constexpr double kVague = 3;  // complexity of a cause that fits many mistakes ("some function of each element")
 
 // A program whose modules alone were recorded does not say what passes between them: the pipeline's stages.
