@@ -116,7 +116,8 @@ void add_batch(App& app) {
                    "further tries of a job whose worker was lost, or that failed for want of memory, disk or device")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
-  command->add_option("--device", options->run.device, "auto, cpu, cuda, cuda:N, mlx or reference")->capture_default_str();
+  command->add_option("--device", options->run.device, "auto, cpu, cuda, cuda:N, mlx or reference")
+      ->capture_default_str();
   command
       ->add_option("--address", options->run.address,
                    "ray: the cluster; auto: the one that is running, local: one for this batch")

@@ -262,7 +262,8 @@ void add_serve(App& app) {
                    "for models and pictures together (8GB); parts of models are swapped where they do not all fit "
                    "(default: three quarters of the machine's)")
       ->type_name("BYTES");
-  command->add_option("--device", arguments->device, "auto, cpu, cuda, cuda:N, mlx or reference")->capture_default_str();
+  command->add_option("--device", arguments->device, "auto, cpu, cuda, cuda:N, mlx or reference")
+      ->capture_default_str();
   command->add_option("--threads", arguments->threads, "0: all cores")->check(CLI::Range(0, 1024));
   command->add_option("--preview", arguments->preview, "linear (a map of latents to colors) or vae (decoded, small)")
       ->check(CLI::IsMember({"linear", "vae"}))

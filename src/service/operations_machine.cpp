@@ -29,14 +29,16 @@ void set_machine_report(std::function<Json()> report) {
 }
 
 std::vector<Operation> machine_operations() {
-  return {{.name = "doctor",
-           .help = "what this machine offers: CPU features, memory, libraries, versions",
-           .arguments = {},
-           .result = "version:string compiler:string cpu:object memory:object cuda:object mlx:object python:any libraries:object",
-           .reads = true,
-           .slow = true,
-           .examples = {"lockstep doctor"},
-           .call = &doctor}};
+  return {
+      {.name = "doctor",
+       .help = "what this machine offers: CPU features, memory, libraries, versions",
+       .arguments = {},
+       .result =
+           "version:string compiler:string cpu:object memory:object cuda:object mlx:object python:any libraries:object",
+       .reads = true,
+       .slow = true,
+       .examples = {"lockstep doctor"},
+       .call = &doctor}};
 }
 
 }  // namespace lockstep
