@@ -21,7 +21,8 @@ std::optional<ProcessFacts> process_facts(pid_t pid);  // none: it has ended
 uint64_t process_start_ticks(pid_t pid);               // 0: there is none that runs under this number
 std::vector<ProcessFacts> own_processes();             // of this user; this process is not among them
 
-// Paths of the files it has mapped, libraries above all, some of them more than once; none where it is not ours to look.
+// Paths of the files it has mapped, libraries above all, some of them more than once; none where it is not ours to
+// look.
 inline constexpr size_t kMostMappedFiles = 1 << 18;
 std::vector<std::string> mapped_files(pid_t pid);
 

@@ -16,8 +16,7 @@ namespace lockstep {
 LineChild::LineChild(const std::vector<std::string>& argv, const fs::path& log) {
   // Sockets, not pipes: writing to one whose reader has gone can be told not to raise SIGPIPE.
   int input[2], output[2];
-  if (make_socket_pair(input) != 0)
-    fail(Code::kIo, "batch", std::string("socketpair: ") + std::strerror(errno));
+  if (make_socket_pair(input) != 0) fail(Code::kIo, "batch", std::string("socketpair: ") + std::strerror(errno));
   if (make_socket_pair(output) != 0) {
     ::close(input[0]);
     ::close(input[1]);

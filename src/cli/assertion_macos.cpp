@@ -5,6 +5,6 @@
 void lockstep::take_assertions() {}
 
 extern "C" __attribute__((visibility("default"))) [[noreturn]] void __assert_rtn(const char*, const char* file,
-                                                                                int line, const char* condition) {
+                                                                                 int line, const char* condition) {
   lockstep::answer_for_assertion(condition, file, static_cast<unsigned>(line));
 }

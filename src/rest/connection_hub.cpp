@@ -161,8 +161,8 @@ ConnectionHub::Sent ConnectionHub::send_pending(WaitingConnection& connection) {
   std::string& outgoing = connection.outgoing_;
   while (true) {
     while (connection.sent_ < outgoing.size()) {
-      const ssize_t n = send_without_signal(connection.fd_, outgoing.data() + connection.sent_,
-                                            outgoing.size() - connection.sent_);
+      const ssize_t n =
+          send_without_signal(connection.fd_, outgoing.data() + connection.sent_, outgoing.size() - connection.sent_);
       if (n > 0) {
         connection.sent_ += static_cast<size_t>(n);
         connection.progressed_ = connection.beaten_ = HubClock::now();

@@ -108,8 +108,14 @@ void start_service(const fs::path& home, const fs::path& folder) {
   int ends[2];
   if (make_pipe(ends) != 0) fail(Code::kIo, "serve", std::string("pipe: ") + std::strerror(errno));
   const std::string log = (folder / "service.log").string(), idle = std::to_string(kIdleSecs);
-  std::vector<std::string> words{service_program(), "--home",     fs::absolute(home).string(),     "serve", "--idle",
-                                 idle,          "--ready-fd", std::to_string(kReadyDescriptor)};
+  std::vector<std::string> words{service_program(),
+                                 "--home",
+                                 fs::absolute(home).string(),
+                                 "serve",
+                                 "--idle",
+                                 idle,
+                                 "--ready-fd",
+                                 std::to_string(kReadyDescriptor)};
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);

@@ -45,5 +45,4 @@ class StudioMetrics {
   int64_t cancel_layers_ = 0;
 };
 
-
 }  // namespace lockstep

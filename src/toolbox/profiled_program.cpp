@@ -30,7 +30,8 @@ RecordOutcome profile_program(RecordRequest request, const std::string& evaluate
   if (request.environment.empty()) request.environment = current_environment();
   request.environment["LOCKSTEP_PROFILE"] = evaluate;
   // A program with an allocator of its own keeps it: then what the process holds is all that is known of its memory.
-  if (const std::string counter = memory_counter(); !counter.empty() && !request.environment.contains(preload_variable()))
+  if (const std::string counter = memory_counter();
+      !counter.empty() && !request.environment.contains(preload_variable()))
     request.environment[preload_variable()] = counter;
   return record_program(request);
 }
