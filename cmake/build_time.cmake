@@ -29,20 +29,14 @@ function(precompile_for target)
 endfunction()
 
 # The sanitizers make code generation the larger part, and much of it is the same in every file: members of our own types,
-# templates of the library. Files that are compiled together generate it once. A name inside a layer's anonymous namespaces is
-# therefore used once in the layer; the release build compiles each file alone, so that none can lean on its neighbours.
+# templates of the library. Files that are compiled together generate it once. A name inside a folder's anonymous namespaces is
+# therefore used once in the folder; the release build compiles each file alone, so that none can lean on its neighbours.
 set(LOCKSTEP_JOIN_FILES 0 CACHE STRING "how many files of a layer are compiled together; 0: each alone")
 function(join_files target)
   if(NOT LOCKSTEP_JOIN_FILES)
     return()
   endif()
   get_target_property(sources ${target} SOURCES)
-  list(LENGTH sources count)
-  set(groups 1)
-  while(count GREATER LOCKSTEP_JOIN_FILES)
-    math(EXPR groups "${groups} * 2")
-    math(EXPR count "${count} / 2")
-  endwhile()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   foreach(source IN LISTS sources)
     # Highway's files include themselves once for each vector target; the other warns of a type that only it can see.
@@ -50,11 +44,21 @@ function(join_files target)
     if(alone)
       continue()
     endif()
-    # A file's group hangs on its own name alone: a file more makes one group new, and ccache keeps the others.
+    # A file's group hangs on its own name and on how full its folder is: a file more makes one group new, and ccache
+    # keeps the others.
     file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR} ${source})
+    cmake_path(GET name PARENT_PATH folder)
+    file(GLOB neighbours ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
+    list(LENGTH neighbours count)
+    set(groups 1)
+    while(count GREATER LOCKSTEP_JOIN_FILES)
+      math(EXPR groups "${groups} * 2")
+      math(EXPR count "${count} / 2")
+    endwhile()
     string(MD5 hash ${name})
     string(SUBSTRING ${hash} 0 4 hash)
     math(EXPR group "0x${hash} % ${groups}")
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+    string(REPLACE "/" "_" folder ${folder})
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${group})
   endforeach()
 endfunction()

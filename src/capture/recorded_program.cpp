@@ -27,11 +27,6 @@ extern char** environ;
 namespace lockstep {
 namespace {
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 using Environment = std::map<std::string, std::string>;
 
 Environment current_environment() {
@@ -304,7 +299,8 @@ RecordOutcome record_program(const RecordRequest& request) {
   steps_from_text(request.steps);
   std::vector<std::string> command = request.argv;
   if (command[0].ends_with(".py")) {
-    const std::string told = request.python.empty() ? environment("LOCKSTEP_PYTHON") : request.python;
+    const char* python = std::getenv("LOCKSTEP_PYTHON");
+    const std::string told = !request.python.empty() ? request.python : python ? python : "";
     command.insert(command.begin(), told.empty() ? "python3" : told);
   }
   const std::string name = request.name.empty() ? name_after(request.argv) : request.name;

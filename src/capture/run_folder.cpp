@@ -19,8 +19,6 @@
 namespace lockstep {
 namespace {
 
-constexpr uint64_t kMaxManifestBytes = 16 << 20;
-
 [[noreturn]] void fail_write(const fs::path& path, int error) {
   fail(Code::kIo, "record", path.string() + ": " + std::strerror(error));
 }

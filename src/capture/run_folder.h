@@ -10,6 +10,8 @@
 
 namespace lockstep {
 
+inline constexpr uint64_t kMaxManifestBytes = 16 << 20;  // of a run.json
+
 class RunFolder {
  public:
   explicit RunFolder(fs::path path) : path_(std::move(path)) {}

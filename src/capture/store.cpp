@@ -20,12 +20,11 @@
 #include "base/folder.h"
 #include "base/names.h"
 #include "capture/file_names.h"
+#include "capture/run_folder.h"
 #include "capture/run_lock.h"
 
 namespace lockstep {
 namespace {
-
-constexpr uint64_t kMaxManifestBytes = 16 << 20;
 
 std::string text_field(const Json& json, const char* field) {
   const auto at = json.find(field);

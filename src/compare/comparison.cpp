@@ -21,8 +21,6 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostCauses = 3;
-
 // Pairs of which values are missing and statistics show no difference: what to keep to compare them.
 std::string unread_note(const RunView& reference, const RunView& candidate, const Structure& structure,
                         const std::function<size_t(size_t)>& partner, const std::vector<PairResult>& results) {

@@ -19,7 +19,6 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostCauses = 3;
 constexpr double kVague = 3;  // complexity of a cause that fits many mistakes ("some function of each element")
 
 // A whole weight of unknown numbers explains whatever is done to the layer's input: a formula with few of them, found

@@ -7,6 +7,8 @@
 
 namespace lockstep {
 
+inline constexpr size_t kMostCauses = 3;  // that an answer names
+
 // Fills in the region, the causes and, where they say more, the kind. `unit` is the unit roundoff of the pair.
 void explain_first(const RunView& reference, const RunView& candidate, const Structure& structure,
                    const CompareOptions& options, const std::function<bool(size_t)>& is_good, double unit,

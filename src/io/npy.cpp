@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
-constexpr size_t kMaxHeaderBytes = 10'000;  // numpy.load's own limit
+constexpr size_t kMaxNpyHeaderBytes = 10'000;  // numpy.load's own limit
 
 struct Element {
   DType dtype;
@@ -122,9 +122,9 @@ Preamble read_preamble(std::span<const std::byte> bytes, std::string_view origin
   for (size_t i = 0; i < length_bytes; ++i)
     length |= static_cast<uint64_t>(static_cast<unsigned char>(text[8 + i])) << (8 * i);
   const size_t header_at = 8 + length_bytes;
-  if (length > kMaxHeaderBytes)
+  if (length > kMaxNpyHeaderBytes)
     corrupt(origin, "the header length at offset 8 is out of range",
-            {.expected = "at most " + std::to_string(kMaxHeaderBytes), .got = std::to_string(length)});
+            {.expected = "at most " + std::to_string(kMaxNpyHeaderBytes), .got = std::to_string(length)});
   if (length > text.size() - header_at)
     corrupt(origin, "cut off inside the header",
             {.expected = std::to_string(length) + " bytes from offset " + std::to_string(header_at),

@@ -48,20 +48,20 @@ std::optional<DType> torch_dtype(std::string_view name) {
                                                                                       : std::nullopt;
 }
 
-[[noreturn]] void corrupt(std::string_view origin, const std::string& what) {
+[[noreturn]] void corrupt_pickle(std::string_view origin, const std::string& what) {
   fail(Code::kCorrupt, "pickle", std::string(origin) + ": " + what);
 }
 
 uint64_t count_from(PickleRef ref, const char* what, std::string_view origin) {
   const auto* integer = std::get_if<int64_t>(&ref->value);
-  if (!integer || *integer < 0) corrupt(origin, std::string(what) + " is not a number of 0 or more");
+  if (!integer || *integer < 0) corrupt_pickle(origin, std::string(what) + " is not a number of 0 or more");
   return static_cast<uint64_t>(*integer);
 }
 
 std::vector<int64_t> sizes_from(PickleRef ref, const char* what, std::string_view origin) {
   const auto* list = std::get_if<PickleList>(&ref->value);
-  if (!list || list->kind == PickleList::Kind::kSet) corrupt(origin, std::string(what) + " is not a tuple");
-  if (list->items.size() > kMaxRank) corrupt(origin, "too many axes");
+  if (!list || list->kind == PickleList::Kind::kSet) corrupt_pickle(origin, std::string(what) + " is not a tuple");
+  if (list->items.size() > kMaxRank) corrupt_pickle(origin, "too many axes");
   std::vector<int64_t> sizes;
   for (const PickleRef item : list->items) sizes.push_back(static_cast<int64_t>(count_from(item, what, origin)));
   return sizes;
@@ -72,7 +72,7 @@ void check_extent(const PickleTensor& tensor, std::string_view origin) {
   const uint64_t item = dtype_bytes(tensor.dtype);
   const uint64_t available = tensor.storage.untyped ? tensor.storage.count / item : tensor.storage.count;
   if (tensor.shape.size() != tensor.strides.size())
-    corrupt(origin, "a tensor with another number of strides than axes");
+    corrupt_pickle(origin, "a tensor with another number of strides than axes");
   const int64_t numel = numel_in_file(tensor.shape, tensor.dtype, "pickle", origin);
   if (numel == 0) return;
   uint64_t last = tensor.offset;
@@ -81,7 +81,7 @@ void check_extent(const PickleTensor& tensor, std::string_view origin) {
     if (__builtin_mul_overflow(static_cast<uint64_t>(tensor.shape[i] - 1), static_cast<uint64_t>(tensor.strides[i]),
                                &reach) ||
         __builtin_add_overflow(last, reach, &last))
-      corrupt(origin, "a tensor's strides overflow");
+      corrupt_pickle(origin, "a tensor's strides overflow");
   }
   if (last >= available)
     fail(Code::kCorrupt, "pickle", std::string(origin) + ": a tensor reaches beyond its storage",
@@ -90,14 +90,14 @@ void check_extent(const PickleTensor& tensor, std::string_view origin) {
 
 // Complex numbers as two real ones each: [...] → [..., 2].
 void take_apart(PickleTensor& tensor, std::string_view origin) {
-  if (tensor.shape.size() >= kMaxRank) corrupt(origin, "too many axes for complex numbers");
+  if (tensor.shape.size() >= kMaxRank) corrupt_pickle(origin, "too many axes for complex numbers");
   constexpr auto kMost = static_cast<uint64_t>(INT64_MAX) / 2;
   bool small = tensor.offset < kMost;
   for (int64_t& stride : tensor.strides) {
     small = small && static_cast<uint64_t>(stride) < kMost;
     if (small) stride *= 2;
   }
-  if (!small) corrupt(origin, "a tensor's strides overflow");
+  if (!small) corrupt_pickle(origin, "a tensor's strides overflow");
   tensor.offset *= 2;
   tensor.shape.push_back(2);
   tensor.strides.push_back(1);
@@ -116,9 +116,9 @@ void check_metadata(PickleRef ref, std::string_view origin) {
 PickleTensor tensor_from(const std::vector<PickleRef>& arguments, std::pair<size_t, size_t> count, bool has_dtype,
                          std::string_view origin) {
   if (arguments.size() < count.first || arguments.size() > count.second)
-    corrupt(origin, "a tensor with the wrong number of arguments");
+    corrupt_pickle(origin, "a tensor with the wrong number of arguments");
   const auto* storage = std::get_if<PickleStorage>(&arguments[0]->value);
-  if (!storage) corrupt(origin, "a tensor without a storage");
+  if (!storage) corrupt_pickle(origin, "a tensor without a storage");
   PickleTensor tensor;
   tensor.storage = *storage;
   tensor.dtype = storage->dtype;
@@ -130,9 +130,10 @@ PickleTensor tensor_from(const std::vector<PickleRef>& arguments, std::pair<size
   if (has_dtype) {
     const auto* global = std::get_if<PickleGlobal>(&arguments[6]->value);
     const std::optional<DType> dtype = global ? torch_dtype(global->name) : std::nullopt;
-    if (!dtype) corrupt(origin, "a tensor without a dtype");
+    if (!dtype) corrupt_pickle(origin, "a tensor without a dtype");
     tensor.dtype = *dtype;
-    if (!storage->untyped && storage->dtype != *dtype) corrupt(origin, "a tensor of another dtype than its storage");
+    if (!storage->untyped && storage->dtype != *dtype)
+      corrupt_pickle(origin, "a tensor of another dtype than its storage");
   }
   check_extent(tensor, origin);
   return tensor;
@@ -151,10 +152,10 @@ PickleValue rebuild(const std::string& name, const std::vector<PickleRef>& argum
   if (name == kRebuildTensorV3) return {tensor_from(arguments, {7, 8}, true, origin)};
   if (name == kRebuildParameter) {
     if (arguments.size() == 3 && std::holds_alternative<PickleTensor>(arguments[0]->value)) return *arguments[0];
-    corrupt(origin, "a parameter that is not a tensor");
+    corrupt_pickle(origin, "a parameter that is not a tensor");
   }
   if (name == kOrderedDict) {
-    if (!arguments.empty()) corrupt(origin, "an OrderedDict with arguments");
+    if (!arguments.empty()) corrupt_pickle(origin, "an OrderedDict with arguments");
     return {PickleDict{{}, true}};
   }
   if (name == kSize && arguments.size() == 1) {
@@ -167,11 +168,11 @@ PickleValue rebuild(const std::string& name, const std::vector<PickleRef>& argum
 PickleStorage storage_from_id(const PickleValue& id, std::string_view origin) {
   const auto* tuple = std::get_if<PickleList>(&id.value);
   if (!tuple || tuple->kind != PickleList::Kind::kTuple || tuple->items.size() < 5)
-    corrupt(origin, "a reference that is not a storage");
+    corrupt_pickle(origin, "a reference that is not a storage");
   const auto text = [&](size_t i) { return std::get_if<std::string>(&tuple->items[i]->value); };
   const auto* global = std::get_if<PickleGlobal>(&tuple->items[1]->value);
   if (!text(0) || *text(0) != "storage" || !global || !text(2) || !text(3))
-    corrupt(origin, "a reference that is not a storage");
+    corrupt_pickle(origin, "a reference that is not a storage");
   // Files of 2018 and older could describe a storage as a part of another.
   if (tuple->items.size() > 5 && !std::holds_alternative<PickleValue::None>(tuple->items[5]->value))
     fail(Code::kUnsupported, "pickle", std::string(origin) + " holds a storage that is a view of another");
@@ -179,11 +180,11 @@ PickleStorage storage_from_id(const PickleValue& id, std::string_view origin) {
   storage.key = *text(2);
   storage.untyped = global->name == kUntyped;
   const StorageName* const named = storage_named(global->name);
-  if (!named) corrupt(origin, global->name + " is not a storage");
+  if (!named) corrupt_pickle(origin, global->name + " is not a storage");
   storage.dtype = named->dtype;
   storage.complex = named->complex;
   storage.count = count_from(tuple->items[4], "the size of a storage", origin);
-  if (storage.count > UINT64_MAX / 16) corrupt(origin, "the size of a storage is beyond any file");
+  if (storage.count > UINT64_MAX / 16) corrupt_pickle(origin, "the size of a storage is beyond any file");
   if (storage.complex) storage.count *= 2;
   return storage;
 }

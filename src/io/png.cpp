@@ -13,7 +13,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kMaxTextBytes = size_t{64} << 20;  // of one decompressed text chunk
-constexpr uint64_t kMaxDeflateRatio = 1032;         // what deflate can reach at most
+constexpr uint64_t kMaxPngDeflateRatio = 1032;      // what deflate can reach at most
 
 // libpng reports errors by longjmp. Everything that owns memory lives in these structs, outside the functions that
 // jump.
@@ -182,9 +182,9 @@ DecodedImage decode_png(std::span<const std::byte> bytes, std::string_view origi
   const int depth = png_get_bit_depth(reader.png, reader.info), channels = png_get_channels(reader.png, reader.info);
   const size_t row_bytes = png_get_rowbytes(reader.png, reader.info);
   // Expansion turns 1 bit into at most 4 x 8; beyond that and deflate's best the pixels cannot be in the file.
-  if (row_bytes * height / 32 > kMaxDeflateRatio * bytes.size())
+  if (row_bytes * height / 32 > kMaxPngDeflateRatio * bytes.size())
     fail(Code::kCorrupt, "png", std::string(origin) + ": too few bytes for the size it promises",
-         {.expected = "at least " + std::to_string(row_bytes * height / 32 / kMaxDeflateRatio),
+         {.expected = "at least " + std::to_string(row_bytes * height / 32 / kMaxPngDeflateRatio),
           .got = std::to_string(bytes.size())});
   DecodedImage decoded;
   Tensor& pixels = decoded.image.pixels;

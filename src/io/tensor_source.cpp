@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kMaxFolderFiles = 1'000'000;
 constexpr int64_t kMaxFolderEntries = 200'000;  // of any kind
 
-bool starts_with(std::span<const std::byte> bytes, std::string_view magic) {
+bool has_magic(std::span<const std::byte> bytes, std::string_view magic) {
   return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
 }
 
@@ -61,7 +61,7 @@ bool may_be_safetensors(std::span<const std::byte> bytes) {
 }
 
 bool is_npz(const MappedFile& file) {
-  if (!starts_with(file.bytes(), "PK")) return false;
+  if (!has_magic(file.bytes(), "PK")) return false;
   // By name first: what is called .npz should be judged, and refused, as one. Then by content.
   if (file.path().extension() == ".npz") return true;
   if (is_torch_name(file.path()) || file.path().extension() == ".bin") return false;
@@ -81,7 +81,7 @@ void add_file(TensorSource& source, const fs::path& path, const std::string& nam
   const auto file = MappedFile::open(path);
   const std::string prefix = nested ? name + "/" : "";
   // What is called .npy is judged, and refused, as one.
-  if (starts_with(file->bytes(), "\x93NUMPY") || path.extension() == ".npy")
+  if (has_magic(file->bytes(), "\x93NUMPY") || path.extension() == ".npy")
     add_npy(source, file, name);
   else if (is_npz(*file))
     add_all(source, NpzFile::parse(file->bytes(), path, file), prefix);

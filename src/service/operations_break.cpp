@@ -8,7 +8,7 @@ namespace {
 
 using enum ArgumentType;
 
-constexpr double kAnswerSecs = 15;
+constexpr double kBreakAnswerSecs = 15;
 
 Json with_session(const Session& session, Json result) {
   Json out{{"session", session.identity().name}};
@@ -42,7 +42,7 @@ Json set_breakpoint(Service& service, const Json& arguments, CallControl& contro
   if (wanted.contains("module") && !data)
     fail(Code::kBadInput, "break", "module names where data is watched, not what for",
          {.expected = "--nan or --when EXPR"});
-  Json result = session->ask("break", wanted, kAnswerSecs, [&] { return control.cancelled(); });
+  Json result = session->ask("break", wanted, kBreakAnswerSecs, [&] { return control.cancelled(); });
   const Json made = result.value("breakpoint", Json::object());
   if (made.contains("id") && made["id"].is_number_integer())
     session->remember_breakpoint(made["id"].get<int64_t>(), wanted);
@@ -66,7 +66,7 @@ Json breaks(Service& service, const Json& arguments, CallControl& control) {
   std::shared_ptr<Session> session;
   if (answers(service, spec, session))
     return with_session(*session,
-                        session->ask("breaks", Json::object(), kAnswerSecs, [&] { return control.cancelled(); }));
+                        session->ask("breaks", Json::object(), kBreakAnswerSecs, [&] { return control.cancelled(); }));
   const Json report = last_words(service, spec);
   return {{"session", service.sessions().record_of(spec).value("session", Json(""))},
           {"breakpoints", report.value("breakpoints", Json::array())},
@@ -81,7 +81,7 @@ Json remove(Service& service, const Json& arguments, CallControl& control) {
     wanted["id"] = std::stoll(which);
   else
     wanted["where"] = which;
-  Json result = session->ask("remove", wanted, kAnswerSecs, [&] { return control.cancelled(); });
+  Json result = session->ask("remove", wanted, kBreakAnswerSecs, [&] { return control.cancelled(); });
   session->forget_breakpoints(result.value("removed", Json::array()));
   return with_session(*session, std::move(result));
 }
@@ -93,7 +93,7 @@ Json clear(Service& service, const Json& arguments, CallControl& control) {
   if (!session)
     return {{"session", service.sessions().record_of(spec).value("session", Json(""))}, {"removed", Json::array()}};
   Json result = session->live()
-                    ? session->ask("clear", Json::object(), kAnswerSecs, [&] { return control.cancelled(); })
+                    ? session->ask("clear", Json::object(), kBreakAnswerSecs, [&] { return control.cancelled(); })
                     : Json{{"removed", session->remembered_ids()}};
   session->forget_breakpoints(result.value("removed", Json::array()));
   return with_session(*session, std::move(result));
@@ -138,7 +138,7 @@ Json why(Service& service, const Json& arguments, CallControl& control) {
     wanted["id"] = std::stoll(which);
   else
     wanted["where"] = which;
-  return session->ask("why", wanted, kAnswerSecs, [&] { return control.cancelled(); });
+  return session->ask("why", wanted, kBreakAnswerSecs, [&] { return control.cancelled(); });
 }
 
 }  // namespace

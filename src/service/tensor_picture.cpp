@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostValues = 1 << 20;
+constexpr int64_t kMostPictureValues = 1 << 20;
 constexpr int64_t kLeastSide = 256;  // smaller ones are shown with larger points
 constexpr int64_t kMostSide = 4096;
 constexpr int64_t kGap = 1;  // between tiles
@@ -37,14 +37,17 @@ Numbers numbers_from(const Json& told) {
       fail(Code::kCorrupt, "picture", std::string("the program's side gave no usable ") + name);
     return value.get<int64_t>();
   };
-  Numbers numbers{
-      whole("tiles", 64), whole("channels", 3), whole("height", kMostValues), whole("width", kMostValues), {}};
+  Numbers numbers{whole("tiles", 64),
+                  whole("channels", 3),
+                  whole("height", kMostPictureValues),
+                  whole("width", kMostPictureValues),
+                  {}};
   if (numbers.channels == 2) fail(Code::kCorrupt, "picture", "two channels are no colour");
   const Json text = told.value("floats", Json(""));
   const auto bytes = text.is_string() ? bytes_from_base64(text.get_ref<const std::string&>()) : std::nullopt;
   const double wanted = 4.0 * static_cast<double>(numbers.tiles) * static_cast<double>(numbers.channels) *
                         static_cast<double>(numbers.height) * static_cast<double>(numbers.width);
-  if (!bytes || wanted > 4.0 * kMostValues || static_cast<double>(bytes->size()) != wanted)
+  if (!bytes || wanted > 4.0 * kMostPictureValues || static_cast<double>(bytes->size()) != wanted)
     fail(Code::kCorrupt, "picture", "the values do not fit the sizes");
   numbers.values.resize(bytes->size() / 4);
   std::memcpy(numbers.values.data(), bytes->data(), bytes->size());

@@ -1,5 +1,7 @@
 #include "zoom/search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>

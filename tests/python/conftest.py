@@ -1,0 +1,8 @@
+"""What holds for every test of this folder."""
+
+import signal
+
+# A shell that starts the tests in the background has them ignore SIGINT, and so would every program they start and
+# interrupt. A handler of our own is reset to the default in those.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
