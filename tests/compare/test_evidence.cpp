@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "capture/checksum.h"
 #include "compare/comparison.h"
 #include "compare/map_proposal.h"
 #include "diagnose/layout/layouts.h"
@@ -95,6 +96,32 @@ TEST(Evidence, BothSidesOfACallGoToOnePartner) {
   for (const auto& [own, of] : partners_of(reference, port))
     if (inputs.contains(own)) {
       EXPECT_EQ(inputs[own], of);
+    }
+}
+
+// A list of one layer is called as a whole: it hands on what it is given. The reference has a dropout behind the layer,
+// which is given another tensor.
+TEST(Evidence, WhatACallHandsOnIsNoOtherTensor) {
+  RunMaker reference, port;
+  for (int block = 0; block < 3; ++block) {
+    const std::string of = "transformer.blocks." + std::to_string(block), own = "Net.blocks." + std::to_string(block);
+    const unsigned seed = 100u * static_cast<unsigned>(block);
+    const auto values = [&](unsigned k) { return noise({6, 8}, seed + k); };
+    reference.in(of + ".attn.to_q", values(1)).add(of + ".attn.to_q", values(2));
+    port.in(own + ".attn.to_q", values(1)).add(own + ".attn.to_q", values(2));
+    const Values x = noise({6, 8}, seed + 50), y = noise({6, 8}, seed + 51);
+    reference.in(of + ".attn.to_out.0", values(3)).add(of + ".attn.to_out.0", values(4));
+    reference.in(of + ".attn.to_out.1", values(4)).add(of + ".attn.to_out.1", values(4));
+    port.in(own + ".attn.to_out", x).in(own + ".attn.to_out.0", x);
+    port.add(own + ".attn.to_out.0", y).add(own + ".attn.to_out", y);
+  }
+  for (RunMaker* run : {&reference, &port})
+    for (RecordedTensor& record : run->run.records)
+      record.checksum = checksum_text(record.load().contiguous().contiguous_bytes());
+  for (const ProposedRule& rule : propose_map(reference.run, port.run, {}, ""))
+    if (rule.rule.input.value_or(false)) {
+      EXPECT_FALSE(rule.rule.candidate.ends_with("to_out") && rule.rule.reference.ends_with("to_out.1"))
+          << rule.rule.candidate << " is given what goes into the layer";
     }
 }
 

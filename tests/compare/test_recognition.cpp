@@ -64,6 +64,49 @@ TEST(Recognition, PackedAgainstUnpackedLatents) {
   EXPECT_EQ(compared(a, b).verdict, "mismatch");
 }
 
+TEST(Recognition, PackedLatentsThatDifferAreStillLatents) {
+  RunMaker a, b;
+  const Values x = noise({1, 4, 6, 4}, 2);
+  Values packed = reshaped(permuted(reshaped(x, {4, 3, 2, 2, 2}), {1, 3, 0, 2, 4}), {1, 6, 16});
+  for (float& value : packed.v) value *= 0.8f;  // a step of another size
+  a.add("latents", packed, Role::kCheckpoint), b.add("latents", x, Role::kCheckpoint);
+  const Comparison result = compared(a, b);
+  EXPECT_EQ(result.verdict, "mismatch");
+  EXPECT_EQ(result.results[0].state, PairState::kBad);
+  EXPECT_NEAR(result.results[0].error.relative, 0.25, 1e-4);
+  const Values other = noise({1, 4, 6, 4}, 3);  // has nothing in common with it, in any order
+  b.run.records[0].load = [other] { return Tensor::from<float>(other.shape, other.v); };
+  EXPECT_EQ(compared(a, b).results[0].state, PairState::kIncomparable);
+}
+
+// An eps ten times too large, where that is less than rounding may do: given the very same numbers, it is a mistake.
+TEST(Recognition, ASmallMistakeOnTheVerySameInputs) {
+  const auto normed = [](const Values& x, double eps) {
+    Values out = x;
+    for (int64_t row = 0; row < x.rows(); ++row) {
+      double squares = 0;
+      for (const float value : x.row(row)) squares += static_cast<double>(value) * value;
+      const double by = 1 / std::sqrt(squares / static_cast<double>(x.last()) + eps);
+      for (float& value : out.row(row)) value = static_cast<float>(by * value);
+    }
+    return out;
+  };
+  Values x = noise({24, 64}, 5);
+  for (float& value : x.v) value *= 3;
+  RunMaker a, b, c;
+  a.in("net.norm", x).add("net.norm", normed(x, 1e-6));
+  b.in("net.norm", x).add("net.norm", normed(x, 1e-5));
+  const Comparison result = compared(a, b);
+  EXPECT_LT(result.results.back().in_floors, 6);  // no more than noise by its size
+  EXPECT_EQ(result.verdict, "mismatch");
+  ASSERT_FALSE(result.causes.empty());
+  EXPECT_EQ(result.causes[0].cause.id(), "norm.eps");
+  Values rounded = normed(x, 1e-6);  // rounding of the same size is none
+  for (size_t i = 0; i < rounded.v.size(); ++i) rounded.v[i] *= i * 7919 % 2 ? 1.0000005f : 0.9999995f;
+  c.in("net.norm", x).add("net.norm", rounded);
+  EXPECT_EQ(compared(a, c).verdict, "match");
+}
+
 TEST(Recognition, ChannelsLastAgainstChannelsFirst) {
   RunMaker a, b;
   const Values x = noise({1, 8, 6, 5}, 3);

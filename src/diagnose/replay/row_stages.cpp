@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMostLinearWork = int64_t{1} << 29;
 constexpr size_t kMostOtherWeights = 16;
-constexpr int64_t kMostParts = 12;                        // of a conditioning vector
+constexpr int64_t kMostVectorParts = 12;                  // of a conditioning vector
 constexpr int64_t kMostOtherElements = int64_t{1} << 25;  // of the other weights of one layer together
 constexpr double kFarOff = 1e-2;                          // in a first look at a few elements
 
@@ -162,7 +162,8 @@ std::optional<Stage> find_linear(StageSources& in, size_t record) {
   if (n == k)
     out.edits.push_back({"linear.transposed_weight", "x W + b", fmt::format("transpose {}.weight", module), 0.8,
                          with(std::make_shared<const Values>(permuted(*w, {1, 0})), b), Blame::kWeights});
-  if (rows == 1 && n % k == 0 && n / k <= kMostParts) add_part_edits(with(w, b), static_cast<size_t>(n / k), out.edits);
+  if (rows == 1 && n % k == 0 && n / k <= kMostVectorParts)
+    add_part_edits(with(w, b), static_cast<size_t>(n / k), out.edits);
   for (const std::string& name : weights_beside(in, module, w->shape)) {
     const auto matrix = in.weight(name);
     if (!matrix) continue;
