@@ -57,6 +57,9 @@ std::optional<Stage> find_time_features(StageSources& in, size_t record) {
   const int64_t times = in.size(given[0]), width = in.width(record);
   if (times == 0 || width < 16 || width % 2 || times * width != in.size(record)) return std::nullopt;
   const Flat* from[] = {&in.values(given[0])};
+  // Where both recorded the time, and it agrees, a factor of the angles is none of the time's.
+  const bool known = in.failing().partner && in.failing().partner(given[0]) != SIZE_MAX;
+  const Cause scaled = known ? Cause("timestep.factor") : Cause("timestep.scale");
   for (const float factor : {1000.0F, 1.0F})
     for (const bool cos_first : {true, false}) {
       const TimeFeatures own{static_cast<size_t>(width / 2), factor, cos_first};
@@ -78,9 +81,9 @@ std::optional<Stage> find_time_features(StageSources& in, size_t record) {
       add("timestep.sign", "the sines negated", "turn the sign of the sines", [](TimeFeatures& f) { f.sine = -1; });
       add("timestep.sign", "the time negated", "use the time as it is", [](TimeFeatures& f) { f.times = -1; });
       for (const float by : {1000.0F, 0.001F})
-        add("timestep.scale", fmt::format("the time multiplied with {:g}", by), "use the time as it is",
+        add(scaled, fmt::format("the time multiplied with {:g}", by), "use the time as it is",
             [by](TimeFeatures& f) { f.times = by; });
-      out.numbers.push_back({"timestep.scale", "the time times", "use the time as it is", [own](Sources t, double by) {
+      out.numbers.push_back({scaled, "the time times", "use the time as it is", [own](Sources t, double by) {
                                TimeFeatures other = own;
                                other.times = static_cast<float>(by);
                                return other(t);

@@ -31,12 +31,11 @@ double time_of(const Angles& angles, const std::vector<double>& frequencies) {
   return refined(angles.angle(angles.pairs() - 1) / frequencies.back(), angles, frequencies);
 }
 
-double misfit(const Angles& angles, double t, const std::vector<double>& frequencies) {
-  constexpr double kRounding = 2.4e-7;  // of an angle in f32, which is made by two products
+double misfit(const Angles& angles, double t, const std::vector<double>& frequencies, double rounding = 0) {
   double dd = 0;
   for (size_t i = 0; i < angles.pairs(); ++i) {
     double d = std::fabs(std::remainder(angles.angle(i) - t * frequencies[i], 2 * M_PI));
-    d = std::max(0.0, d - kRounding * std::fabs(t * frequencies[i]));
+    d = std::max(0.0, d - rounding * std::fabs(t * frequencies[i]));
     dd += d * d;
   }
   return std::sqrt(dd / static_cast<double>(angles.pairs()));
@@ -46,6 +45,7 @@ double misfit(const Angles& angles, double t, const std::vector<double>& frequen
 
 std::optional<WorkedBack> work_back_time(Case& failing) {
   constexpr double kFits = 2e-3;
+  constexpr double kRounding = 2.4e-7;  // of an angle in f32, which is made by two products
   const auto inputs = failing.structure().records_of(failing.module, Role::kInput, failing.reference_record());
   if (inputs.size() != 1 || failing.partner(inputs[0]) != SIZE_MAX || failing.r.last() < 8 || failing.r.last() % 2)
     return std::nullopt;
@@ -75,11 +75,13 @@ std::optional<WorkedBack> work_back_time(Case& failing) {
       const Angles mine{failing.c.row(row), sines_first};
       double own = time_of(mine, frequencies);
       // A time in thousandths, or in thousands, turns them all: then its size must be guessed.
+      bool is_time = misfit(mine, own, frequencies) < kFits;
       for (const double factor : {1000.0, 0.001}) {
-        if (misfit(mine, own, frequencies) < kFits) break;
+        if (is_time) break;
         own = refined(factor * out.reference.v[static_cast<size_t>(row)], mine, frequencies);
+        is_time = misfit(mine, own, frequencies, kRounding) < kFits;
       }
-      fits = fits && misfit(mine, own, frequencies) < kFits;
+      fits = fits && is_time;
       out.candidate.v[static_cast<size_t>(row)] = static_cast<float>(own);
     }
     if (!fits) return std::nullopt;  // the embedding itself is another
