@@ -160,7 +160,9 @@ class Renderer:
                 raise MarkdownError(f"a row of {len(row)} cells in a table of {len(head)}: {' | '.join(row)[:60]}")
         made = '<div class="table" tabindex="0"><table>\n'
         if any(head):
-            made += "<thead><tr>" + "".join(f"<th>{self.inline(cell)}</th>" for cell in head) + "</tr></thead>\n"
+            # A column without a title has no header that a screen reader could announce.
+            titles = (f"<th>{self.inline(cell)}</th>" if cell.strip() else "<td></td>" for cell in head)
+            made += "<thead><tr>" + "".join(titles) + "</tr></thead>\n"
         made += "<tbody>\n"
         for row in body:
             made += "<tr>" + "".join(f"<td>{self.inline(cell)}</td>" for cell in row) + "</tr>\n"

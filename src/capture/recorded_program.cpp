@@ -201,13 +201,19 @@ int follow(pid_t pid, Pipe& out, Pipe& err, int log, RankWatch* ranks, const Rec
   }
 }
 
+// Modules that start a script, which is what the user would call the run.
+bool is_launcher(const std::string& module) {
+  return module == "torch.distributed.run" || module == "torch.distributed.launch" ||
+         module == "accelerate.commands.launch";
+}
+
 std::string name_after(const std::vector<std::string>& argv) {
   std::string name;
   const bool python = fs::path(argv[0]).filename().string().starts_with("python");
   for (size_t i = 0; i < argv.size(); ++i) {
     const std::string& argument = argv[i];
     if (argument.ends_with(".py")) return fs::path(argument).stem().string();
-    if (python && argument == "-m" && i + 1 < argv.size()) return argv[i + 1];
+    if (python && argument == "-m" && i + 1 < argv.size() && !is_launcher(argv[i + 1])) return argv[i + 1];
     if (name.empty()) name = fs::path(argument).filename().string();
   }
   return name;

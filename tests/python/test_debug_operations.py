@@ -295,7 +295,7 @@ def test_tensors_in_tuples_show_their_values(home):
 
 def test_the_help_of_a_switch_says_what_switching_off_does(home):
     assert "--no-library" in home.run("debug", "step", "--help").stdout
-    assert "not into library code" in home.run("debug", "step", "--help").stdout
+    assert "skip library code" in home.run("debug", "step", "--help").stdout
 
 
 def test_serve_beside_a_running_service_tells_its_address(home):

@@ -27,7 +27,7 @@ def dev(*arguments, path=None, root=ROOT):
 @pytest.fixture
 def tools(tmp_path):
     """A PATH with the few tools ./dev starts with, to which a test adds its stand-ins."""
-    for name in "bash dirname nproc cat env head tail sed awk find xargs cmp cp grep mkdir touch chmod".split():
+    for name in "bash dirname nproc uname cat env head tail sed awk find xargs cmp cp grep mkdir touch chmod".split():
         (tmp_path / name).symlink_to(
             subprocess.run(["which", name], capture_output=True, text=True, check=True).stdout.strip()
         )

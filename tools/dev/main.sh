@@ -260,7 +260,7 @@ cmd_format() {
   cmd_setup
   source_files | format_files -i
   "$PYTHON" -m ruff format --quiet .
-  python3 tools/check_markdown.py --wrap
+  "$PYTHON" tools/check_markdown.py --wrap
 }
 
 # formatting: fail if a file is not formatted, ruff finds a mistake in Python, or a line or sentence of Markdown is too long
@@ -268,7 +268,7 @@ cmd_formatting() {
   source_files | format_files --dry-run -Werror
   "$PYTHON" -m ruff format --check --quiet .
   "$PYTHON" -m ruff check --quiet .
-  python3 tools/check_markdown.py
+  "$PYTHON" tools/check_markdown.py
 }
 
 # lint: formatting and the layer check
