@@ -118,14 +118,12 @@ cmd_demo() {
   # Asked for here, where a question can be seen.
   if [ "$(id -u)" != 0 ] && [ -t 0 ] && command -v sudo >/dev/null && are_packages_missing; then sudo -v; fi
   quietly build/logs/packages.log "installing Debian packages" install_packages
-  quietly build/logs/build.log "building lockstep" build_from_nothing lockstep
+  quietly build/logs/build.log "building lockstep" build_quietly lockstep
   tools/dev/demo.sh
 }
 
-# The first build of a newcomer: files of a layer are compiled together, which takes about half as long. Who changes sources
-# wants them apart: CONTRIBUTING.md.
-build_from_nothing() {
-  [ -f build/build.ninja ] || cmake --preset release -DLOCKSTEP_JOIN_FILES=8 >/dev/null
+build_quietly() {
+  configure release build
   ninja -C build -j "$JOBS" "$@"
 }
 
