@@ -171,7 +171,13 @@ TEST(Platform, TheEndOfAProcessIsADescriptor) {
   ::close(ends[1]);
   EXPECT_TRUE(is_readable(ends[0], 5000));
   ::close(ends[0]);
-  const auto facts = process_facts(pid);
+  // A process that has just become another program has no command line for a moment.
+  auto facts = process_facts(pid);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (facts && facts->command.find("sleep") == std::string::npos && std::chrono::steady_clock::now() < until) {
+    std::this_thread::yield();
+    facts = process_facts(pid);
+  }
   ASSERT_TRUE(facts);
   EXPECT_EQ(facts->parent, ::getpid());
   EXPECT_NE(facts->command.find("sleep"), std::string::npos);
