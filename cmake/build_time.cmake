@@ -28,37 +28,44 @@ function(precompile_for target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
 endfunction()
 
-# The sanitizers make code generation the larger part, and much of it is the same in every file: members of our own types,
-# templates of the library. Files that are compiled together generate it once. A name inside a folder's anonymous namespaces is
-# therefore used once in the folder; the release build compiles each file alone, so that none can lean on its neighbours.
-set(LOCKSTEP_JOIN_FILES 0 CACHE STRING "how many files of a layer are compiled together; 0: each alone")
+# Every file reads headers and generates code for templates that its neighbours read and generate too: two thirds of the
+# time. Files that are compiled together do it once. A name inside a folder's anonymous namespaces is therefore used once in
+# the folder; the build with clang compiles each file alone, so that none can lean on its neighbours.
+set(LOCKSTEP_JOIN_FILES 0 CACHE STRING "how many files of a folder are compiled together, about; 0: each alone")
 function(join_files target)
   if(NOT LOCKSTEP_JOIN_FILES)
     return()
   endif()
   get_target_property(sources ${target} SOURCES)
+  list(SORT sources)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  math(EXPR most "${LOCKSTEP_JOIN_FILES} * 3 / 2")
+  set(folder_before "")
   foreach(source IN LISTS sources)
-    # Highway's files include themselves once for each vector target; the other warns of a type that only it can see.
-    file(STRINGS ${source} alone LIMIT_COUNT 1 REGEX "hwy/foreach_target\\.h|httplib::Server \\{")
+    # Highway's files include themselves once for each vector target; httplib's warns of a type that only it can see; the C
+    # ABI is compiled into a library of its own as well, which must not bring its neighbours along.
+    file(STRINGS ${source} alone LIMIT_COUNT 1 REGEX "hwy/foreach_target\\.h|httplib::Server \\{|lockstep/lockstep\\.h")
     if(alone)
       continue()
     endif()
-    # A file's group hangs on its own name and on how full its folder is: a file more makes one group new, and ccache
-    # keeps the others.
+    # A group ends before a file whose name says so, or when it is full. So a new file makes one or two groups new, and
+    # ccache keeps the others.
     file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR} ${source})
     cmake_path(GET name PARENT_PATH folder)
-    file(GLOB neighbours ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
-    list(LENGTH neighbours count)
-    set(groups 1)
-    while(count GREATER LOCKSTEP_JOIN_FILES)
-      math(EXPR groups "${groups} * 2")
-      math(EXPR count "${count} / 2")
-    endwhile()
     string(MD5 hash ${name})
     string(SUBSTRING ${hash} 0 4 hash)
-    math(EXPR group "0x${hash} % ${groups}")
-    string(REPLACE "/" "_" folder ${folder})
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${group})
+    math(EXPR ends "0x${hash} % ${LOCKSTEP_JOIN_FILES}")
+    if(NOT folder STREQUAL folder_before OR ends EQUAL 0 OR count EQUAL most)
+      string(REGEX REPLACE "[/.]" "_" group ${name})
+      set(count 0)
+    endif()
+    math(EXPR count "${count} + 1")
+    set(folder_before ${folder})
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
   endforeach()
+endfunction()
+
+# Commands spend their time in the layers below: half of what optimising them costs is saved.
+function(optimise_little target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
 endfunction()

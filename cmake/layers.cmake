@@ -41,7 +41,7 @@ foreach(line IN LISTS layer_lines)
   elseif(sources AND NOT layer STREQUAL "cli")
     precompile_for(lockstep_${layer} FROM lockstep_base)
   endif()
-  # Not kernels, which change the compiler's target inside a file, nor the commands, which no test program links.
+  # Not kernels, which change the compiler's target inside a file; the commands further down.
   if(sources AND NOT layer MATCHES "^(backend|cli)$")
     join_files(lockstep_${layer})
   endif()
@@ -59,6 +59,11 @@ get_target_property(cli_sources lockstep_cli SOURCES)
 list(REMOVE_ITEM cli_sources ${cli_text_sources})
 set_target_properties(lockstep_cli PROPERTIES SOURCES "${cli_sources}")
 target_link_libraries(lockstep_cli PUBLIC lockstep_cli_text)
+
+join_files(lockstep_cli)
+foreach(layer cli dap mcp batch)
+  optimise_little(lockstep_${layer})
+endforeach()
 
 precompile_for(lockstep_cli_text FROM lockstep_base)
 precompile_for(lockstep_cli ${lockstep_common_headers} <CLI/CLI.hpp>)  # five seconds to read, and every command needs it

@@ -152,9 +152,20 @@ cmd_test() {
   export LOCKSTEP_TEST_NOW=$PWD/build/test-logs/now
   echo "installing what is missing" >"$LOCKSTEP_TEST_NOW"
   start_heartbeat "$LOCKSTEP_TEST_NOW"
+  say_if_disk_is_small 10 . "${TMPDIR:-/tmp}"
   cmd_setup
   (install_packages packages-test.txt) || say "without cargo or chromium the tests of Rust or of the report in a browser are skipped"
   tools/dev/test.sh "$@"
+}
+
+# say_if_disk_is_small GB FOLDER...: a full disk fails tests in ways that do not look like one.
+say_if_disk_is_small() {
+  local most=$1 folder free
+  shift
+  for folder in "$@"; do
+    free=$(df -Pk "$folder" | awk 'NR == 2 { print int($4 / 1048576) }')
+    [ "$free" -ge "$most" ] || say "$folder has $free GB free; building and testing take up to $most GB"
+  done
 }
 
 # bench [NAME [ARGS]]: build and run one benchmark; without a name, list them
