@@ -30,6 +30,7 @@ import models
 import scenes
 import tokenizer
 from scene_banks import TEXT_TOKENS, Scenes, build_banks
+from step_graphs import capture_steps, milliseconds
 
 SIZES = [
     (96, 128),
@@ -374,45 +375,13 @@ def main():
         optimizer.zero_grad(set_to_none=True)
         free_step(main_data)
     say("compiled")
-    graphs = {}
-    if cuda and not a.no_graph:
-        try:
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                for bank in data.values():
-                    for _ in range(2):
-                        free_step(bank)
-            torch.cuda.current_stream().wait_stream(side)
-            torch.cuda.synchronize()
-            pool = None
-            for bank in data.values():
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph, pool=pool):
-                    whole_step(bank)
-                pool = graph.pool()
-                graphs[bank] = graph
-                optimizer.zero_grad(set_to_none=True)
-        except Exception as error:
-            say("no CUDA graphs:", repr(error)[:500])
-            graphs = {}
-            optimizer.zero_grad(set_to_none=True)
+    graphs = capture_steps(data.values(), free_step, whole_step, optimizer, say) if cuda and not a.no_graph else {}
 
     def run_step(bank):
         if bank in graphs:
             graphs[bank].replay()
         else:
             free_step(bank)
-
-    def milliseconds(work, count):
-        if cuda:
-            torch.cuda.synchronize()
-        start = time.time()
-        for _ in range(count):
-            work()
-        if cuda:
-            torch.cuda.synchronize()
-        return 1000 * (time.time() - start) / count
 
     say(
         f"milliseconds: step {milliseconds(lambda: run_step(main_data), 20 if cuda else 1):.1f}, not captured "

@@ -29,6 +29,7 @@ import models
 import scenes
 import train_dit
 from edit_banks import TEXT_TOKENS, Edits, Pairs, build_banks
+from step_graphs import capture_steps, milliseconds
 
 SIZES = [(1, 96, 160), (1, 160, 96)]  # pictures, height, width beside the usual 128x128
 
@@ -403,45 +404,13 @@ def main():
             optimizer.zero_grad(set_to_none=True)
             free_step(key)
         say("first step of", key)
-    graphs = {}
-    if cuda:
-        try:
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                for key in banks:
-                    for _ in range(2):
-                        free_step(key)
-            torch.cuda.current_stream().wait_stream(side)
-            torch.cuda.synchronize()
-            pool = None
-            for key in banks:
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph, pool=pool):
-                    whole_step(key)
-                pool = graph.pool()
-                graphs[key] = graph
-                optimizer.zero_grad(set_to_none=True)
-        except Exception as error:
-            say("no CUDA graphs:", repr(error)[:500])
-            graphs = {}
-            optimizer.zero_grad(set_to_none=True)
+    graphs = capture_steps(banks, free_step, whole_step, optimizer, say) if cuda else {}
 
     def run_step(key):
         if key in graphs:
             graphs[key].replay()
         else:
             free_step(key)
-
-    def milliseconds(work, count):
-        if cuda:
-            torch.cuda.synchronize()
-        start = time.time()
-        for _ in range(count):
-            work()
-        if cuda:
-            torch.cuda.synchronize()
-        return 1000 * (time.time() - start) / count
 
     many = 10 if cuda else 1
     say(

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "capture/recorded_program.h"
 #include "cli/app.h"
+#include "cli/shown_run.h"
 #include "cli/table.h"
 #include "toolbox/coverage.h"
 
@@ -79,29 +80,9 @@ void print_coverage(const Terminal& terminal, const ProgramCoverage& coverage) {
 }
 
 void run_coverage(App& app, CoverageOptions& options) {
-  const fs::path home = home_folder(app.global.home);
-  if (options.run.empty() == options.request.argv.empty())
-    fail(Code::kUsage, "coverage", "expected a program to run or a run to show",
-         {.hint = "lockstep coverage -- python script.py, or lockstep coverage --run latest"});
-  fs::path run;
-  if (options.run.empty()) {
-    RecordRequest& request = options.request;
-    request.home = home;
-    request.record_modules = false;
-    request.coverage = options.lines ? "lines" : "functions";
-    request.output_to_stderr = true;
-    request.quiet = app.global.quiet;
-    const RecordOutcome outcome = record_program(request);
-    run = outcome.run;
-    if (outcome.exit_code != 0) {
-      app.status = 3;
-      if (!app.global.quiet)
-        print_error("lockstep: the program {}; what follows is what ran until then\n",
-                    outcome.status == "killed" ? "was killed" : "failed");
-    }
-  } else {
-    run = Store(home).resolve(options.run);
-  }
+  options.request.record_modules = false;
+  options.request.coverage = options.lines ? "lines" : "functions";
+  const fs::path run = run_to_show(app, "coverage", options.run, options.request, &record_program);
   const ProgramCoverage coverage = read_coverage(run);
   if (!options.markdown.empty()) write_atomically(options.markdown, coverage_markdown(coverage));
   if (!options.page.empty())

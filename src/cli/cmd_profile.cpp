@@ -7,6 +7,7 @@
 #include "cli/app.h"
 #include "cli/operation_options.h"
 #include "cli/profile_text.h"
+#include "cli/shown_run.h"
 #include "service/service.h"
 #include "toolbox/profiled_program.h"
 
@@ -19,26 +20,9 @@ struct ProfileOptions {
 };
 
 void run_profile(App& app, ProfileOptions& options) {
-  const fs::path home = home_folder(app.global.home);
-  if (options.run.empty() == options.request.argv.empty())
-    fail(Code::kUsage, "profile", "expected a program to run or a run to show",
-         {.hint = "lockstep profile -- python script.py, or lockstep profile --run latest"});
-  fs::path run;
-  if (options.run.empty()) {
-    options.request.home = home;
-    options.request.output_to_stderr = true;
-    options.request.quiet = app.global.quiet;
-    const RecordOutcome outcome = profile_program(options.request, options.evaluate);
-    run = outcome.run;
-    if (outcome.exit_code != 0) {
-      app.status = 3;
-      if (!app.global.quiet)
-        print_error("lockstep: the program {}; what follows is what ran until then\n",
-                    outcome.status == "killed" ? "was killed" : "failed");
-    }
-  } else {
-    run = Store(home).resolve(options.run);
-  }
+  const fs::path run = run_to_show(app, "profile", options.run, options.request, [&](const RecordRequest& request) {
+    return profile_program(request, options.evaluate);
+  });
   const ProgramProfile profile = read_profile(run);
   const std::string id = run.filename().string();
   if (!options.page.empty()) write_atomically(options.page, profile_page(profile, "Time and memory of " + id));

@@ -33,5 +33,11 @@ Json set_breakpoint(Service& service, const Json& arguments, CallControl& contro
 // What every operation on a session takes.
 Argument session_argument();
 Argument max_wait_argument(double standard);
+// What those take that look into a stopped program.
+Argument frame_argument();
+Argument thread_argument();
+// What every operation takes whose answer is a list.
+Argument limit_argument(const char* items, int64_t standard, int64_t most);
+Argument from_argument();
 
 }  // namespace lockstep

@@ -57,14 +57,8 @@ Json picture(Service& service, const Json& arguments, CallControl& control) {
 
 std::vector<Operation> editor_operations() {
   const Argument session = session_argument();
-  const Argument frame{.name = "frame",
-                       .type = kInteger,
-                       .help = "which caller: 0 is the innermost frame",
-                       .standard = 0,
-                       .least = 0,
-                       .most = 1e6};
-  const Argument thread{
-      .name = "thread", .type = kInteger, .help = "id of a stopped thread (default: the current one)"};
+  const Argument frame = frame_argument();
+  const Argument thread = thread_argument();
   return {
       {.name = "debug complete",
        .help = "complete names in the scope of the stopped frame; nothing is called",
@@ -90,12 +84,7 @@ std::vector<Operation> editor_operations() {
                       .standard = 0,
                       .least = 0,
                       .most = 1e9},
-                     {.name = "limit",
-                      .type = kInteger,
-                      .help = "maximum number of files",
-                      .standard = 1000,
-                      .least = 1,
-                      .most = 5000}},
+                     limit_argument("files", 1000, 5000)},
        .result = "files:objects next:integer total:integer",
        .reads = true,
        .examples = {"lockstep debug loaded --after 120"},

@@ -103,14 +103,8 @@ Json checkpoints(Service& service, const Json& arguments, CallControl& control) 
 
 std::vector<Operation> looking_operations() {
   const Argument session = session_argument();
-  const Argument frame{.name = "frame",
-                       .type = kInteger,
-                       .help = "which caller: 0 is the innermost frame",
-                       .standard = 0,
-                       .least = 0,
-                       .most = 1e6};
-  const Argument thread{
-      .name = "thread", .type = kInteger, .help = "id of a stopped thread (default: the current one)"};
+  const Argument frame = frame_argument();
+  const Argument thread = thread_argument();
   return {
       {.name = "debug eval",
        .help = "evaluate Python in the stopped frame; assignments persist, the last expression is the result",
@@ -158,12 +152,7 @@ std::vector<Operation> looking_operations() {
             {.name = "of", .help = "show the parts of this expression's value instead: items, rows, attributes"},
             {.name = "parts", .help = "with of: only named or only indexed parts", .choices = {"named", "indexed"}},
             {.name = "from", .type = kInteger, .help = "skip this many", .standard = 0, .least = 0, .most = 1e12},
-            {.name = "limit",
-             .type = kInteger,
-             .help = "maximum number of variables",
-             .standard = 100,
-             .least = 1,
-             .most = 1000}},
+            limit_argument("variables", 100, 1000)},
        .result = "variables:objects total:integer truncated?:boolean",
        .reads = true,
        .examples = {"lockstep debug vars", "lockstep debug vars --frame 2 --filter 'hidden*'",
@@ -175,12 +164,7 @@ std::vector<Operation> looking_operations() {
            {session,
             thread,
             {.name = "from", .type = kInteger, .help = "skip this many", .standard = 0, .least = 0, .most = 1e6},
-            {.name = "limit",
-             .type = kInteger,
-             .help = "maximum number of frames",
-             .standard = 50,
-             .least = 1,
-             .most = 1000}},
+            limit_argument("frames", 50, 1000)},
        .result = "frames:objects total:integer",
        .reads = true,
        .examples = {"lockstep debug stack"},
@@ -226,12 +210,7 @@ std::vector<Operation> looking_operations() {
        .help = "list the files that ran, how much of each, and how often if calls are counted (debug count)",
        .arguments = {session,
                      {.name = "filter", .help = "glob, or a part of the path"},
-                     {.name = "limit",
-                      .type = kInteger,
-                      .help = "maximum number of files",
-                      .standard = 100,
-                      .least = 1,
-                      .most = 10000},
+                     limit_argument("files", 100, 10000),
                      {.name = "all", .type = kBool, .help = "include the standard library", .standard = false}},
        .result = "files:objects total:integer truncated?:boolean calls_counted?:boolean hint?:string",
        .reads = true,

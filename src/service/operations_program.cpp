@@ -177,19 +177,6 @@ Json trace_export(Service& service, const Json& arguments, CallControl&) {
 
 }  // namespace
 
-Argument session_argument() {
-  return {.name = "session", .help = "name or id of the session (default: the one started last)"};
-}
-
-Argument max_wait_argument(double standard) {
-  return {.name = "max_wait",
-          .type = kNumber,
-          .help = "seconds to wait for a stop before answering that it is still running",
-          .standard = standard,
-          .least = 0,
-          .most = 86400};
-}
-
 namespace {
 
 Argument start_wait_argument() {
@@ -269,12 +256,7 @@ std::vector<Operation> program_operations() {
        .call = &status},
       {.name = "debug sessions",
        .help = "list all sessions, newest first",
-       .arguments = {{.name = "limit",
-                      .type = kInteger,
-                      .help = "maximum number of rows",
-                      .standard = 20,
-                      .least = 1,
-                      .most = 1000}},
+       .arguments = {limit_argument("rows", 20, 1000)},
        .result = "sessions:objects total:integer live:integer",
        .reads = true,
        .examples = {"lockstep debug sessions"},
@@ -314,12 +296,7 @@ std::vector<Operation> program_operations() {
                       .help = "lines after this number (default: the last ones)",
                       .least = 0,
                       .most = 1e12},
-                     {.name = "limit",
-                      .type = kInteger,
-                      .help = "maximum number of lines",
-                      .standard = 20,
-                      .least = 1,
-                      .most = 10000}},
+                     limit_argument("lines", 20, 10000)},
        .result = "lines:objects total:integer skipped:integer trace:string",
        .reads = true,
        .examples = {"lockstep debug trace show", "lockstep debug trace show --kind stop --limit 5"},

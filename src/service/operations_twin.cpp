@@ -344,12 +344,7 @@ Json eval_both(Service& service, const Json& arguments, CallControl& control) {
 
 std::vector<Operation> twin_operations() {
   const Argument twin{.name = "twin", .help = "name of the twin session (default: the one started last)"};
-  const Argument frame{.name = "frame",
-                       .type = kInteger,
-                       .help = "which caller: 0 is the innermost frame",
-                       .standard = 0,
-                       .least = 0,
-                       .most = 1e6};
+  const Argument frame = frame_argument();
   return {
       {.name = "debug twin start",
        .help = "start a reference and a candidate together, both stopped before their first line",
@@ -406,15 +401,7 @@ std::vector<Operation> twin_operations() {
        .call = &next_together},
       {.name = "debug twin vars",
        .help = "show the variables of both frames side by side, with the difference of matching tensors",
-       .arguments = {twin,
-                     frame,
-                     {.name = "filter", .help = "glob of names"},
-                     {.name = "limit",
-                      .type = kInteger,
-                      .help = "maximum number of variables",
-                      .standard = 100,
-                      .least = 1,
-                      .most = 1000}},
+       .arguments = {twin, frame, {.name = "filter", .help = "glob of names"}, limit_argument("variables", 100, 1000)},
        .result = "twin:string variables:objects reference_error?:object candidate_error?:object",
        .reads = true,
        .examples = {"lockstep debug twin vars"},

@@ -17,9 +17,12 @@ else
     tar -x -C "$tree/lockstep"
 fi
 cp /etc/resolv.conf "$tree/etc/resolv.conf"
-# How this machine reaches its package archives: Debian's and Python's.
-for file in /etc/apt/apt.conf.d/*proxy* /etc/pip.conf; do
-  [ ! -f "$file" ] || install -D "$file" "$tree$file"
+# How this machine reaches its package archives: Debian's and Python's. LOCKSTEP_FRESH_FILES names what else that takes,
+# such as a folder of wheels.
+for file in /etc/apt/apt.conf.d/*proxy* /etc/pip.conf ${LOCKSTEP_FRESH_FILES:-}; do
+  [ -e "$file" ] || continue
+  mkdir -p "$tree$(dirname "$file")"
+  cp -RL "$file" "$tree$(dirname "$file")"
 done
 for command in "$@"; do
   began=$SECONDS
