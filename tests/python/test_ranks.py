@@ -59,7 +59,7 @@ class Model(nn.Module):
     def __init__(self, here):
         super().__init__()
         torch.manual_seed(0)
-        self.blocks = nn.ModuleList(Block(16, 4, here) for _ in range(2))
+        self.blocks = nn.ModuleList(Block(16, 8, here) for _ in range(2))
         self.here = here
     def forward(self, x):
         x = self.here.share(x)
@@ -133,7 +133,7 @@ def recorded(folder, variant, world):
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
-    for variant, world in (("tensor", 1), ("tensor", 2), ("tensor", 4)):
+    for variant, world in (("tensor", 1), ("tensor", 2), ("tensor", 4), ("tensor", 8)):
         made = recorded(folder, variant, world)
         assert made.done.returncode == 0, made.done.stderr
         assert made.manifest["status"] == "finished", made.done.stderr
@@ -151,7 +151,7 @@ def test_each_rank_is_a_part_of_one_run(home):
     assert shown["run"]["versions"]["torch"]  # what a rank knows of its program is known of the run
     assert not run_json("--home", home / "home", "runs", "show", "latest:tensor2", "--verify")[1]["verified"]["bad"]
     names = [run["name"] for run in run_json("--home", home / "home", "runs", "list")[1]["runs"]]
-    assert sorted(names) == ["tensor1", "tensor2", "tensor4"]  # no run for a rank beside it
+    assert sorted(names) == ["tensor1", "tensor2", "tensor4", "tensor8"]  # no run for a rank beside it
     text = subprocess.run(
         [PROGRAM, "--home", home / "home", "runs", "show", "latest:tensor4"], capture_output=True, text=True
     ).stdout
@@ -159,7 +159,15 @@ def test_each_rank_is_a_part_of_one_run(home):
 
 
 @pytest.mark.parametrize(
-    "pair", [("tensor1", "tensor2"), ("tensor1", "tensor4"), ("tensor2", "tensor4"), ("tensor4", "tensor1")]
+    "pair",
+    [
+        ("tensor1", "tensor2"),
+        ("tensor1", "tensor4"),
+        ("tensor2", "tensor4"),
+        ("tensor2", "tensor8"),
+        ("tensor8", "tensor2"),
+        ("tensor4", "tensor1"),
+    ],
 )
 def test_ranks_are_put_together(home, pair):
     done, answer = compared(home, *pair)
@@ -172,7 +180,7 @@ def test_ranks_are_put_together(home, pair):
     assert ways["input Model.blocks.#.mlp.up"] == "replicate"
     assert ways["Model"] == "replicate"
     notes = {(t["name"], t["role"]): t.get("note", "") for t in answer["tensors"]}
-    ranks = "2" if pair == ("tensor1", "tensor2") else "4"
+    ranks = max(name.removeprefix("tensor") for name in pair)
     assert f"assembled from {ranks} ranks: summed" in notes["Model.blocks.0.mlp.down", "output"]
     assert f"assembled from {ranks} ranks: concatenated along axis 2" in notes["Model.blocks.1.attn.to_v", "output"]
 
