@@ -1,5 +1,6 @@
-// A reader that has gone: an error of one write (EPIPE), and never the signal that ends the program. A client that hangs
-// up must not take with it what serves others. Only `lockstep ... | head -1` ends as every command of the system does.
+// A reader that has gone: an error of one write (EPIPE), and never the signal that ends the program. A client that
+// hangs up must not take with it what serves others. Only `lockstep ... | head -1` ends as every command of the system
+// does.
 #pragma once
 #include <csignal>
 #include <string_view>

@@ -36,8 +36,7 @@ void print(const Text& text) {
 
 void print_error(const Text& text) {
   // One call: lines of several threads do not mix.
-  if (std::fwrite(text.string().data(), 1, text.string().size(), stderr) != text.string().size())
-    end_if_nobody_reads();
+  if (std::fwrite(text.string().data(), 1, text.string().size(), stderr) != text.string().size()) end_if_nobody_reads();
 }
 
 void flush_output() {

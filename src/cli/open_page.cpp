@@ -27,8 +27,8 @@ bool start_browser(const std::string& address) {
   posix_spawn_file_actions_init(&quiet);
   for (const int fd : {0, 1, 2}) posix_spawn_file_actions_addopen(&quiet, fd, "/dev/null", fd ? O_WRONLY : O_RDONLY, 0);
   pid_t pid = 0;
-  const int failed =
-      ::posix_spawnp(&pid, program.c_str(), &quiet, SpawnAttributes().get(), const_cast<char* const*>(argv), environment_entries());
+  const int failed = ::posix_spawnp(&pid, program.c_str(), &quiet, SpawnAttributes().get(),
+                                    const_cast<char* const*>(argv), environment_entries());
   posix_spawn_file_actions_destroy(&quiet);
   if (failed) return false;
   std::thread([pid] { ::waitpid(pid, nullptr, 0); }).detach();

@@ -109,7 +109,8 @@ int serve_dap_port(const DapService& service, int port, const std::function<void
                                       [&service, &interrupted, fd, over] {
                                         try {
                                           converse(
-                                              service, fd, [fd](std::string_view bytes) { return send_fully(fd, bytes); },
+                                              service, fd,
+                                              [fd](std::string_view bytes) { return send_fully(fd, bytes); },
                                               interrupted);
                                         } catch (const std::exception& error) {  // no memory for it
                                           print_error("lockstep: {}\n", error.what());

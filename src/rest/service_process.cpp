@@ -130,7 +130,8 @@ void start_service(const fs::path& home, const fs::path& folder) {
   hand_on_only(actions, flags, kReadyDescriptor + 1, {});
   const SpawnAttributes attributes(flags);
   pid_t pid = -1;
-  const int error = ::posix_spawn(&pid, words[0].c_str(), &actions, attributes.get(), argv.data(), environment_entries());
+  const int error =
+      ::posix_spawn(&pid, words[0].c_str(), &actions, attributes.get(), argv.data(), environment_entries());
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   if (error) {

@@ -1,5 +1,6 @@
 """Readers that go away: whoever serves others goes on or ends in order, and a command in a pipe ends as any other does."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -28,19 +29,23 @@ def framed(message):
     return b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
-REQUESTS = b"".join(
+FIRST, *OTHERS = (
     framed({"seq": number, "type": "request", "command": "initialize", "arguments": {"adapterID": "x"}})
     for number in range(1, 200)
 )
+REQUESTS = b"".join(OTHERS)
 
 
 AT_ONCE = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def hang_up(port, data):
-    """Says something and leaves, in order and not, without reading a word of the answer."""
+def hang_up(port, data, first=b""):
+    """Says something, once it is heard, and leaves, in order and not, without reading a word of the answer."""
     for at_once in (False, True):
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+            if first:
+                client.sendall(first)
+                client.recv(1 << 20)  # nothing, where as many as there may be have not been let go yet
             if at_once:
                 client.setsockopt(*AT_ONCE)
             client.sendall(data)
@@ -57,8 +62,8 @@ def test_clients_of_the_adapter_that_hang_up_end_only_themselves(home):
     try:
         port = json.loads(server.stdout.readline())["port"]
         for _ in range(15):
-            hang_up(port, REQUESTS)
-            hang_up(port, REQUESTS + b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            hang_up(port, REQUESTS, first=FIRST)
+            hang_up(port, REQUESTS + b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", first=FIRST)
 
         def served():
             client = DapClient(port=port)
@@ -173,7 +178,9 @@ def test_started_programs_find_the_signal_as_without_us(home, ignored):
     def inherit():
         signal.signal(signal.SIGPIPE, signal.SIG_IGN if ignored else signal.SIG_DFL)
 
-    options = dict(cwd=home.folder, env=home.environment, capture_output=True, preexec_fn=inherit, restore_signals=False)
+    options = dict(
+        cwd=home.folder, env=home.environment, capture_output=True, preexec_fn=inherit, restore_signals=False
+    )
     plain = subprocess.run(["sh", "-c", BY_SIGPIPE], **options)
     recorded = subprocess.run([PROGRAM, "record", "--", "sh", "-c", BY_SIGPIPE], **options)
     assert plain.stdout == recorded.stdout == (b"still here\n" if ignored else b"")
