@@ -11,19 +11,23 @@ NOT_LAYERS = {"hwy", "lockstep"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([a-z0-9_]+)/([^"]+)"', re.M)
 
 
-# The ways to a terminal. MCP's protocol is JSON, which src/base/shown_json.h has made safe.
+# The ways to a terminal. MCP's and DAP's protocols are JSON, which src/base/shown_json.h has made safe.
 OUTPUT = re.compile(
-    r"\bfmt::print\b|\bstd::(cout|cerr|clog|print|println)\b|\b(v?[fd]?printf|f?puts|f?putc|putchar|perror|fwrite)\(|(?<![.>])\bwrite\((STD(OUT|ERR)_FILENO|[12]),"
+    r"\bfmt::print\b|\bstd::(cout|cerr|clog|print|println)\b|\b(v?[fd]?printf|f?puts|f?putc|putchar|perror|fwrite)\(|(?<![.>])\bwrite(?:_fully)?\((STD(OUT|ERR)_FILENO|[12]),"
 )
 # Those of the commands have no memory to ask for: their words are constants, or made safe on the way.
 WRITERS = {
     "base/text.cpp",
     "mcp/stdio.cpp",
+    "dap/transport.cpp",
     "cli/app.cpp",
     "cli/last_words.cpp",
     "cli/map_failure_linux.cpp",
     "cli/thread_failure_linux.cpp",
 }
+
+# A reader that has gone would end the program with SIGPIPE.
+SENDS = re.compile(r"(?<!\w)::send(?:to|msg)?\(")
 
 # They take a failed allocation or read for the end of the text.
 LENIENT = re.compile(r"\bstd::i(f|string)stream \w+[({]")
@@ -81,6 +85,8 @@ def violations(root):
         text = source.read_text()
         if relative.as_posix() not in WRITERS and (found := OUTPUT.search(text)):
             yield f"src/{relative}: prints with {found.group(0)}; expected print() or print_error() of base/text.h"
+        if not relative.as_posix().startswith("base/platform/descriptors_") and (found := SENDS.search(text)):
+            yield f"src/{relative}: sends with {found.group(0)}; expected send_fully() of base/broken_pipe.h"
         if relative.as_posix() != "base/strict_stream.h" and (found := LENIENT.search(text)):
             yield f"src/{relative}: reads with {found.group(0)}; expected strict_file() or strict_text() of base/strict_stream.h"
         shown = relative.as_posix()

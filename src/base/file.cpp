@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/broken_pipe.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mapped_reader.h"
@@ -117,12 +118,7 @@ void AtomicFile::discard() noexcept {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail_system("write", path_);
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
+  if (!write_fully(fd_, {reinterpret_cast<const char*>(bytes.data()), bytes.size()})) fail_system("write", path_);
 }
 
 void AtomicFile::write(std::string_view text) {

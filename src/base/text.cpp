@@ -5,12 +5,14 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/broken_pipe.h"
 #include "base/error.h"
 
 namespace lockstep {
 namespace {
 
 [[noreturn]] void refuse_output() {
+  end_if_nobody_reads();
   fail(Code::kIo, "output", std::string("stdout cannot be written: ") + std::strerror(errno));
 }
 
@@ -33,7 +35,8 @@ void print(const Text& text) {
 }
 
 void print_error(const Text& text) {
-  std::fwrite(text.string().data(), 1, text.string().size(), stderr);  // one call: lines of several threads do not mix
+  // One call: lines of several threads do not mix.
+  if (std::fwrite(text.string().data(), 1, text.string().size(), stderr) != text.string().size()) end_if_nobody_reads();
 }
 
 void flush_output() {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/broken_pipe.h"
 #include "base/error.h"
 #include "base/platform/descriptors.h"
 
@@ -46,14 +47,7 @@ LineChild::~LineChild() {
 }
 
 bool LineChild::send(std::string_view line) {
-  const std::string whole = std::string(line) + "\n";
-  for (size_t at = 0; at < whole.size();) {
-    const ssize_t sent = send_without_signal(to_, whole.data() + at, whole.size() - at);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return false;
-    at += static_cast<size_t>(sent);
-  }
-  return true;
+  return send_fully(to_, std::string(line) + "\n");
 }
 
 void LineChild::send_no_more() {

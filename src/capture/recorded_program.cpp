@@ -14,11 +14,13 @@
 #include <memory>
 #include <new>
 
+#include "base/broken_pipe.h"
 #include "base/error.h"
 #include "base/platform/descriptors.h"
 #include "base/platform/executable.h"
 #include "base/platform/spawn.h"
 #include "base/process.h"
+#include "base/spawn_attributes.h"
 #include "base/text.h"
 #include "capture/ranks.h"
 #include "capture/recording_tap.h"
@@ -96,8 +98,12 @@ struct Pipe {
     write_end = ends[1];
   }
   ~Pipe() {
-    if (read_end >= 0) ::close(read_end);
+    close_read();
     close_write();
+  }
+  void close_read() {
+    if (read_end >= 0) ::close(read_end);
+    read_end = -1;
   }
   void close_write() {
     if (write_end >= 0) ::close(write_end);
@@ -114,37 +120,18 @@ pid_t spawn(const std::vector<std::string>& command, const Environment& variable
   posix_spawn_file_actions_adddup2(&actions, out.write_end, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err.write_end, STDERR_FILENO);
   // A service's own sockets are not for the program: a client would wait for as long as it or a child of it lives.
-  short flags = POSIX_SPAWN_SETSIGDEF;
+  short flags = 0;
   hand_on_only(actions, flags, 3, {STDIN_FILENO});
   if (!cwd.empty()) posix_spawn_file_actions_addchdir_np(&actions, cwd.c_str());
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  // Our own Ctrl-C handling must not be inherited as "ignored".
-  sigset_t defaults;
-  sigemptyset(&defaults);
-  sigaddset(&defaults, SIGINT);
-  sigaddset(&defaults, SIGTERM);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setflags(&attributes, flags);
+  const SpawnAttributes attributes(flags);
   pid_t pid = -1;
-  const int error = ::posix_spawnp(&pid, arguments[0].c_str(), &actions, &attributes, pointers(arguments).data(),
+  const int error = ::posix_spawnp(&pid, arguments[0].c_str(), &actions, attributes.get(), pointers(arguments).data(),
                                    pointers(entries).data());
   posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
   if (error)
     fail(error == ENOENT ? Code::kNotFound : Code::kIo, "record", arguments[0] + ": " + std::strerror(error),
          {.hint = "a program on PATH, or --python for a .py file"});
   return pid;
-}
-
-void write_fully(int fd, const char* data, size_t bytes) {
-  while (bytes > 0) {
-    const ssize_t n = ::write(fd, data, bytes);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;  // nobody reads us any more, or the disk is full: the program's run is worth more
-    data += n;
-    bytes -= static_cast<size_t>(n);
-  }
 }
 
 // For whoever wants to end it later: the number alone may belong to another process by then. Best effort.
@@ -187,8 +174,12 @@ int follow(pid_t pid, Pipe& out, Pipe& err, int log, RankWatch* ranks, const Rec
         continue;
       }
       any = true;
-      if (!request.quiet) write_fully(targets[i], buffer, static_cast<size_t>(n));
-      if (log >= 0) write_fully(log, buffer, static_cast<size_t>(n));
+      const std::string_view printed(buffer, static_cast<size_t>(n));
+      if (log >= 0) write_fully(log, printed);  // where the disk is full, the program's run is worth more
+      if (request.quiet || write_fully(targets[i], printed) || errno != EPIPE) continue;
+      // Nobody reads it any more: the program meets that as it would without us.
+      (i == 0 ? out : err).close_read();
+      watched[i].fd = -1;
     }
     if (ended && !any) return status;
     if (!ended) {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/broken_pipe.h"
 #include "base/error.h"
 #include "base/platform/descriptors.h"
 #include "capture/file_names.h"
@@ -26,15 +27,7 @@ namespace {
 
 // Returns errno, 0 when everything was written.
 int write_all(int fd, const void* data, size_t bytes) {
-  const char* at = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t n = ::write(fd, at, bytes);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno;
-    at += n;
-    bytes -= static_cast<size_t>(n);
-  }
-  return 0;
+  return write_fully(fd, {static_cast<const char*>(data), bytes}) ? 0 : errno;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/broken_pipe.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
@@ -148,6 +149,7 @@ int run_command(int argc, char** argv) {
   App app;
   const std::vector<std::string> arguments = with_program_apart(split_empty_values(argc, argv));
   install_interrupt_handler();
+  ignore_broken_pipes();
   add_global_options(app);
   // The version is asked for by scripts, often: the commands' options take longer to set up than the answer.
   if (arguments != std::vector<std::string>{"--version"}) add_commands(app);

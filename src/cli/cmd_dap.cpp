@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/broken_pipe.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/text.h"
@@ -88,6 +89,7 @@ void add_dap(App& app) {
       ->type_name("PORT");
   command->callback([&app, port] {
     const DapService service = dap_service(std::make_shared<KnownService>(home_folder(app.global.home)));
+    serve_when_nobody_reads();
     if (*port < 0) {
       app.status = serve_dap_stdio(service);
       return;
@@ -99,7 +101,7 @@ void add_dap(App& app) {
             print_json({{"host", "127.0.0.1"}, {"port", taken}});
           else
             print("127.0.0.1:{}\n", taken);
-          std::fflush(stdout);
+          flush_output();
         },
         [] { return interrupted(); });
   });

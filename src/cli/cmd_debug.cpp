@@ -34,7 +34,7 @@ void follow(const App& app, const ServiceProcess& service, const Operation& oper
   while (true) {
     result.erase("unfinished");  // it comes again, finished
     print("{}", debug_text(operation.name, result, Terminal(app.global)));
-    std::fflush(stdout);
+    flush_output();
     if ((result["state"] == "ended" || result["state"] == "lost") && result["lines"].empty()) return;
     if (control.cancelled()) return;
     arguments["from"] = result["next"];

@@ -97,7 +97,7 @@ void watch_jobs(App& app, const std::string& id) {
       if (event.contains("stage")) shown["progress"] = event;
       print("{}  {}  {}\n", text_in(event, "id"), topic.substr(topic.find('.') + 1), way_of(shown));
     }
-    std::fflush(stdout);
+    flush_output();
     ended = !id.empty() && (topic == "job.completed" || topic == "job.failed" || topic == "job.cancelled");
     return !ended;
   };

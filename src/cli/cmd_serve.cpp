@@ -15,6 +15,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/broken_pipe.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/number_text.h"
@@ -181,6 +182,7 @@ void serve(const App& app, const ServeArguments& arguments) {
   options.interrupted = [] { return interrupted(); };
   options.page_folder = arguments.web;
   if (!take_home(home, arguments.ready >= 0 ? kPatienceSecs : 0)) return tell_of_running(app, home, arguments);
+  serve_when_nobody_reads();
   set_machine_report(&doctor_json);
   allow_many_descriptors();
   Service service(home, studio_options(arguments));
@@ -306,6 +308,7 @@ void add_mcp(App& app) {
       checked_arguments(operation, arguments);
       return call_service(ensure_service(home), operation, arguments, control);
     });
+    serve_when_nobody_reads();
     app.status = serve_mcp_stdio(server);
   });
 }

@@ -10,7 +10,9 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/broken_pipe.h"
 #include "base/platform/executable.h"
+#include "base/spawn_attributes.h"
 #include "base/text.h"
 
 namespace lockstep {
@@ -25,8 +27,8 @@ bool start_browser(const std::string& address) {
   posix_spawn_file_actions_init(&quiet);
   for (const int fd : {0, 1, 2}) posix_spawn_file_actions_addopen(&quiet, fd, "/dev/null", fd ? O_WRONLY : O_RDONLY, 0);
   pid_t pid = 0;
-  const int failed =
-      ::posix_spawnp(&pid, program.c_str(), &quiet, nullptr, const_cast<char* const*>(argv), environment_entries());
+  const int failed = ::posix_spawnp(&pid, program.c_str(), &quiet, SpawnAttributes().get(),
+                                    const_cast<char* const*>(argv), environment_entries());
   posix_spawn_file_actions_destroy(&quiet);
   if (failed) return false;
   std::thread([pid] { ::waitpid(pid, nullptr, 0); }).detach();
@@ -43,7 +45,7 @@ fs::path write_leading_page(const fs::path& home, const std::string& address) {
   const std::string text =
       "<!doctype html><meta charset=\"utf-8\"><title>Lockstep</title><meta http-equiv=\"refresh\" content=\"0;url=" +
       address + "\">\n";
-  const bool whole = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool whole = write_fully(fd, text);
   return ::close(fd) == 0 && whole ? file : fs::path();
 }
 

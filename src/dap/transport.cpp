@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/broken_pipe.h"
 #include "base/error.h"
 #include "base/platform/descriptors.h"
 #include "base/text.h"
@@ -23,24 +24,13 @@ namespace {
 constexpr int kLookMs = 100;  // how soon the end is noticed where nothing arrives
 constexpr size_t kMostClients = 16;
 
-void write_all(int fd, std::string_view bytes, std::atomic<bool>& broken) {
-  while (!bytes.empty() && !broken) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n > 0) {
-      bytes.remove_prefix(static_cast<size_t>(n));
-    } else if (n < 0 && errno == EAGAIN) {
-      pollfd out{fd, POLLOUT, 0};
-      ::poll(&out, 1, kLookMs);
-    } else if (n < 0 && errno != EINTR) {
-      broken = true;
-    }
-  }
-}
-
-// One client from its first byte to its last.
-void converse(const DapService& service, int in, int out, const std::function<bool()>& interrupted) {
+// One client from its first byte to its last; `write` is false once it has gone.
+void converse(const DapService& service, int in, const std::function<bool(std::string_view)>& write,
+              const std::function<bool()>& interrupted) {
   std::atomic<bool> broken = false;
-  DapAdapter adapter(service, [&](const std::string& bytes) { write_all(out, bytes, broken); });
+  DapAdapter adapter(service, [&](const std::string& bytes) {
+    if (!broken && !write(bytes)) broken = true;
+  });
   DapReader reader;
   std::vector<char> piece(1 << 16);
   try {
@@ -69,7 +59,9 @@ struct PortClient {
 }  // namespace
 
 int serve_dap_stdio(const DapService& service) {
-  converse(service, 0, 1, [] { return false; });
+  converse(
+      service, STDIN_FILENO, [](std::string_view bytes) { return write_fully(STDOUT_FILENO, bytes); },
+      [] { return false; });
   return 0;
 }
 
@@ -116,7 +108,10 @@ int serve_dap_port(const DapService& service, int port, const std::function<void
       clients.push_back({start_thread("dap",
                                       [&service, &interrupted, fd, over] {
                                         try {
-                                          converse(service, fd, fd, interrupted);
+                                          converse(
+                                              service, fd,
+                                              [fd](std::string_view bytes) { return send_fully(fd, bytes); },
+                                              interrupted);
                                         } catch (const std::exception& error) {  // no memory for it
                                           print_error("lockstep: {}\n", error.what());
                                         }

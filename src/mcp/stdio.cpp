@@ -1,10 +1,13 @@
 #include <poll.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "base/broken_pipe.h"
 #include "base/error.h"
 #include "base/message.h"
 #include "base/shown_json.h"
@@ -86,9 +89,7 @@ int serve_mcp_stdio(McpServer& server) {
     const std::string text = shown_json(message) + "\n";
     const std::lock_guard lock(writing);
     // A full disk behind stdout; a client that has hung up is another matter, and no failure of ours.
-    if ((std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) &&
-        !stdout_hung_up())
-      unwritable = true;
+    if (!write_fully(STDOUT_FILENO, text) && errno != EPIPE && !stdout_hung_up()) unwritable = true;
   };
   // Requests from a file or a pipe that has ended are answered all the same; a client that is gone has cancelled.
   std::atomic<bool> ended = false;

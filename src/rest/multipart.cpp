@@ -10,6 +10,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/broken_pipe.h"
 #include "base/error.h"
 
 namespace lockstep {
@@ -199,12 +200,8 @@ void MultipartParser::take(std::string_view bytes) {
   part_.file_bytes += bytes.size();
   if (part_.file_bytes > limits_.file_bytes)
     fail(Code::kMemory, "http", "the picture '" + part_.name + "' is too large; expected at most 50 MB");
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(file_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail(Code::kIo, "http", std::string("cannot spool a picture: ") + std::strerror(errno));
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
+  if (!write_fully(file_, bytes))
+    fail(Code::kIo, "http", std::string("cannot spool a picture: ") + std::strerror(errno));
 }
 
 void MultipartParser::end_part() {

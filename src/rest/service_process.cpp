@@ -14,11 +14,13 @@
 #include <cstring>
 #include <thread>
 
+#include "base/broken_pipe.h"
 #include "base/error.h"
 #include "base/folder.h"
 #include "base/platform/descriptors.h"
 #include "base/platform/executable.h"
 #include "base/platform/spawn.h"
+#include "base/spawn_attributes.h"
 #include "capture/store.h"
 
 namespace lockstep {
@@ -38,7 +40,7 @@ void write_private(const fs::path& file, const std::string& text) {
   const fs::path fresh = file.string() + ".new";
   ::unlink(fresh.c_str());
   const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  const bool ok = fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool ok = fd >= 0 && write_fully(fd, text);
   int reason = errno;
   if (fd >= 0) ::close(fd);
   if (ok && ::rename(fresh.c_str(), file.c_str()) == 0) return;
@@ -126,13 +128,11 @@ void start_service(const fs::path& home, const fs::path& folder) {
   posix_spawn_file_actions_adddup2(&actions, ends[1], kReadyDescriptor);
   short flags = POSIX_SPAWN_SETSID;  // a Ctrl-C at this terminal is not for it
   hand_on_only(actions, flags, kReadyDescriptor + 1, {});
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, flags);
+  const SpawnAttributes attributes(flags);
   pid_t pid = -1;
-  const int error = ::posix_spawn(&pid, words[0].c_str(), &actions, &attributes, argv.data(), environment_entries());
+  const int error =
+      ::posix_spawn(&pid, words[0].c_str(), &actions, attributes.get(), argv.data(), environment_entries());
   posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
   ::close(ends[1]);
   if (error) {
     ::close(ends[0]);

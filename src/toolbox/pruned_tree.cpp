@@ -12,6 +12,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/broken_pipe.h"
 #include "base/error.h"
 #include "base/platform/descriptors.h"
 
@@ -118,17 +119,9 @@ void PrunedTree::write(const fs::path& relative, std::string_view text) {
   ::close(folder);
   if (file < 0 && (why == ELOOP || why == EISDIR)) refuse(relative, "a link or a folder stands in its place");
   if (file < 0) fail(Code::kIo, "prune", (path_ / relative).string() + ": " + std::strerror(why));
-  while (!text.empty()) {
-    const ssize_t n = ::write(file, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const std::string reason = std::strerror(errno);
-      ::close(file);
-      fail(Code::kIo, "prune", (path_ / relative).string() + ": " + reason);
-    }
-    text.remove_prefix(static_cast<size_t>(n));
-  }
+  const int reason = write_fully(file, text) ? 0 : errno;
   ::close(file);
+  if (reason) fail(Code::kIo, "prune", (path_ / relative).string() + ": " + std::strerror(reason));
 }
 
 void PrunedTree::remove(const fs::path& relative) {

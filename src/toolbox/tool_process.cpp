@@ -9,8 +9,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/broken_pipe.h"
 #include "base/error.h"
 #include "base/platform/descriptors.h"
+#include "base/spawn_attributes.h"
 
 namespace lockstep {
 namespace {
@@ -29,12 +31,7 @@ class MemoryFile {
   int fd() const { return fd_; }
 
   void write(std::string_view text) const {
-    while (!text.empty()) {
-      const ssize_t n = ::write(fd_, text.data(), text.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) fail(Code::kIo, "prune", std::string("write: ") + std::strerror(errno));
-      text.remove_prefix(static_cast<size_t>(n));
-    }
+    if (!write_fully(fd_, text)) fail(Code::kIo, "prune", std::string("write: ") + std::strerror(errno));
     ::lseek(fd_, 0, SEEK_SET);
   }
   std::string text() const {
@@ -76,8 +73,9 @@ ToolAnswer ask_tool(const std::vector<std::string>& argv, const std::string& inp
   posix_spawn_file_actions_adddup2(&actions, in.fd(), 0);
   posix_spawn_file_actions_adddup2(&actions, out.fd(), 1);
   posix_spawn_file_actions_adddup2(&actions, errors.fd(), 2);
+  const SpawnAttributes attributes;
   pid_t pid = -1;
-  const int failed = ::posix_spawnp(&pid, arguments[0], &actions, nullptr, arguments.data(), variables.data());
+  const int failed = ::posix_spawnp(&pid, arguments[0], &actions, attributes.get(), arguments.data(), variables.data());
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) fail(Code::kNotFound, "prune", argv[0] + " could not be started: " + std::strerror(failed));
   int status = 0;

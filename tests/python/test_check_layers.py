@@ -83,6 +83,7 @@ def test_folders_of_a_layer_that_include_each_other_fail(tree):
         "fwrite(x, 1, 1, stdout)",
         "::write(STDOUT_FILENO, x, 1)",
         "::write(2, x, 1)",
+        "write_fully(STDOUT_FILENO, x)",
         "perror(x)",
     ],
 )
@@ -99,6 +100,13 @@ def test_other_ways_to_print_fail(tree, way):
         )[0]
         == 0
     )
+
+
+@pytest.mark.parametrize("way", ["::send(fd, x, 1, 0)", "::sendto(fd, x, 1, 0, to, 8)", "::sendmsg(fd, &x, 0)"])
+def test_sends_that_raise_a_signal_fail(tree, way):
+    status, text = check(tree({"ops/tell.cpp": f"void tell() {{ {way}; }}\n"}))
+    assert status == 1 and "send_fully()" in text
+    assert check(tree({"ops/tell.cpp": "void Line::send() { send_fully(fd_, x); line->send(x); }\n"}))[0] == 0
 
 
 @pytest.mark.parametrize(

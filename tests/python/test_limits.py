@@ -1,10 +1,14 @@
 """Where the system gives nothing more, every command ends with words and its own status."""
 
+import io
+import json
 import os
 import pathlib
 import resource
+import struct
 import subprocess
 import sys
+import zipfile
 
 import pytest
 from program import PROGRAM, ROOT
@@ -92,6 +96,40 @@ def test_a_limit_on_memory_ends_in_words(folder, command, megabytes):
     usual = 1 if command in ("mismatch", "diff") else 0
     assert done.returncode in (usual, 3, 127), done.stderr  # 127: the loader itself has no room
     assert done.returncode != 3 or "lockstep: [" in done.stderr
+
+
+def npy_of(shape):
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header.encode() + bytes(64)
+
+
+def safetensors_of(size, bytes_):
+    header = json.dumps({"w": {"dtype": "F32", "shape": [size], "data_offsets": [0, bytes_]}}).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(64)
+
+
+def npz_of(entry):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("x.npy", entry)
+    return made.getvalue()
+
+
+CLAIMS = {
+    "a.npy": npy_of("(1099511627776,)"),
+    "several.npy": npy_of("(1048576, 1048576)"),
+    "a.npz": npz_of(npy_of("(1099511627776,)")),
+    "a.safetensors": safetensors_of(1 << 40, 1 << 42),
+    "header.safetensors": struct.pack("<Q", 1 << 40) + b"{}",
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_size_that_a_file_claims_is_not_allocated(folder, name):
+    """Four terabytes would end in another status: that of memory which is not to be had."""
+    (folder / name).write_bytes(CLAIMS[name])
+    done = limited(folder, "tensors", "stats", name, stdout=subprocess.PIPE)
+    assert done.returncode == 2 and name in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "sessions"])

@@ -8,6 +8,7 @@ from . import native
 
 MOST_MESSAGE = 1 << 20
 _SEND_SECONDS = 5.0
+_SO_NOSIGPIPE = 0x1022  # macOS has it, and Python has no name for it
 
 
 def _codec():
@@ -61,6 +62,10 @@ class Channel:
         import socket
 
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # A program may have given SIGPIPE its usual effect, and must not end because the service has.
+        self._flags = getattr(socket, "MSG_NOSIGNAL", 0)
+        if not self._flags:
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_NOSIGPIPE, 1)
         self._socket.connect(path)
         self._fd = self._socket.fileno()
 
@@ -89,7 +94,7 @@ class Channel:
         if self._socket is None:
             return native.module.send_all(self._fd, data, _SEND_SECONDS)
         self._socket.settimeout(_SEND_SECONDS)
-        self._socket.sendall(data)
+        self._socket.sendall(data, self._flags)
         return True
 
     def send(self, message):
