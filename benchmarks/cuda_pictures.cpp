@@ -1,9 +1,9 @@
 // Whole pictures on a machine that has a CUDA device.
 //   bench_cuda_pictures time FOLDER SIZE STEPS ROUNDS   prompt to PNG with both guidance passes, the model loaded
-//   bench_cuda_pictures streamed FOLDER SIZE STEPS DTYPE MB   with so many megabytes of weights held, against all of them
-//   bench_cuda_pictures recorded FOLDER SIZE STEPS ROUNDS HOME   every tap recorded, statistics only, against nothing
-//   bench_cuda_pictures records FOLDER SIZE STEPS DTYPE HOME   those statistics against the host's, record by record
-//   bench_cuda_pictures noise SEED DTYPE COUNT FILE     torch's CUDA numbers, as --noise torch-cuda draws them
+//   bench_cuda_pictures streamed FOLDER SIZE STEPS DTYPE MB   with so many megabytes of weights held, against all of
+//   them bench_cuda_pictures recorded FOLDER SIZE STEPS ROUNDS HOME   every tap recorded, statistics only, against
+//   nothing bench_cuda_pictures records FOLDER SIZE STEPS DTYPE HOME   those statistics against the host's, record by
+//   record bench_cuda_pictures noise SEED DTYPE COUNT FILE     torch's CUDA numbers, as --noise torch-cuda draws them
 // Prints JSON lines.
 #include <algorithm>
 #include <chrono>
@@ -217,7 +217,9 @@ int records(const fs::path& folder, int size, int steps, DType dtype, const fs::
     large += checked_numel(a.shape) * static_cast<int64_t>(dtype_bytes(*a.dtype)) > 65536;
     if (!a.stats || !b.stats) continue;
     const double scale = std::isfinite(a.stats->absmax) ? a.stats->absmax : 1;
-    const auto near = [&](double x, double y) { return (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= 1e-9 * scale; };
+    const auto near = [&](double x, double y) {
+      return (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= 1e-9 * scale;
+    };
     statistics += near(a.stats->mean, b.stats->mean) && near(a.stats->std, b.stats->std) &&
                   near(a.stats->min, b.stats->min) && near(a.stats->max, b.stats->max) &&
                   a.stats->nan == b.stats->nan && a.stats->inf == b.stats->inf && a.stats->zero == b.stats->zero &&

@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "base/names.h"
-#include "base/platform/executable.h"
 #include "base/text.h"
 #include "capture/file_size_signal.h"
+#include "capture/run_manifest.h"
 #include "capture/value_pass.h"
 #include "tensor/storage.h"
 #include "tensor/value_digest.h"
@@ -41,28 +41,6 @@ void watch_forks() {
   static_cast<void>(once);
 }
 
-// What `lockstep record` knows of the program it starts, for a program that opens its run itself.
-Json this_program() {
-  Json argv = Json::array();
-  for (const std::string& word : own_command_line()) argv.push_back(word);
-  std::error_code error;
-  const fs::path cwd = fs::current_path(error);
-  return {{"argv", std::move(argv)}, {"cwd", error ? Json() : Json(cwd.string())}, {"exit_code", nullptr}};
-}
-
-Json new_manifest(const RunOptions& options, const std::string& id) {
-  Json manifest{{"format", "lockstep-run"},
-                {"version", 1},
-                {"id", id},
-                {"name", options.name},
-                {"created", utc_now()},
-                {"finished", nullptr},
-                {"status", "running"},
-                {"program", this_program()}};
-  merge_into(manifest, options.details);
-  return manifest;
-}
-
 }  // namespace
 
 std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
@@ -73,7 +51,7 @@ std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
   try {
     // Before run.json makes it visible: a run that nobody holds counts as killed, and would be archived.
     if (!writer->lock_.acquire(run.path)) fail(Code::kIo, "record", "cannot lock " + run.path.string());
-    writer->folder_.write_manifest(new_manifest(options, run.id));
+    writer->folder_.write_manifest(new_manifest(options.name, run.id, options.details));
     writer->begin();
   } catch (...) {
     std::error_code ignored;

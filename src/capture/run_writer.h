@@ -75,8 +75,8 @@ class RunWriter {
   struct Pending {
     Record record;
     Slot* slot;
-    std::shared_ptr<Seen> first;      // these values were seen before
-    std::shared_ptr<Seen> remembers;  // to be filled in
+    std::shared_ptr<Seen> first;            // these values were seen before
+    std::shared_ptr<Seen> remembers;        // to be filled in
     std::shared_ptr<PendingDigest> digest;  // what a device works out: statistics and checksum follow from it
   };
 

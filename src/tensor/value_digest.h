@@ -1,5 +1,5 @@
-// What recording says of a tensor whose values are not kept, found by a device that holds it: the values themselves stay
-// there, and the program goes on while the device and a thread of its own work it out.
+// What recording says of a tensor whose values are not kept, found by a device that holds it: the values themselves
+// stay there, and the program goes on while the device and a thread of its own work it out.
 #pragma once
 #include <vector>
 

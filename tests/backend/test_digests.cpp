@@ -1,4 +1,5 @@
-// Statistics and checksums that a device works out of tensors which stay there, against the host's over the same values.
+// Statistics and checksums that a device works out of tensors which stay there, against the host's over the same
+// values.
 #include "backend/cases.h"
 #include "tensor/statistics.h"
 #include "tensor/storage.h"
@@ -48,7 +49,9 @@ void check(const Tensor& host, const ValueDigest& digest) {
 TEST(Digests, AreThoseOfTheHost) {
   const std::unique_ptr<Backend> backend = own_backend();
   Random random(7);
-  if (!backend->upload(random.tensor(DType::kF32, {1})).storage()->digest(backend->upload(Tensor::zeros(DType::kF32, {1}))))
+  if (!backend->upload(random.tensor(DType::kF32, {1}))
+           .storage()
+           ->digest(backend->upload(Tensor::zeros(DType::kF32, {1}))))
     GTEST_SKIP() << "values are in host memory";
   std::vector<std::pair<Tensor, std::shared_ptr<PendingDigest>>> waiting;
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})

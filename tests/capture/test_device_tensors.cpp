@@ -51,8 +51,7 @@ class FarStorage final : public Storage {
       checksum_block_sums(bytes_.data(), checksum_blocks(bytes_.size()), sums.data());
       const std::span<const std::byte> all(bytes_);
       late->made.stats = tensor_statistics(here);
-      late->made.checksum =
-          checksum_from_sums(sums, all.subspan(checksum_tail_begin(bytes_.size())), bytes_.size());
+      late->made.checksum = checksum_from_sums(sums, all.subspan(checksum_tail_begin(bytes_.size())), bytes_.size());
       late->made.first.assign(bytes_.begin(), bytes_.begin() + 64);
     }
     return late;

@@ -87,7 +87,7 @@ class Device : public std::enable_shared_from_this<Device> {
 
   std::shared_ptr<DeviceStorage> storage(size_t bytes);
   Tensor allocate(DType dtype, const Shape& shape);
-  void upload(const Tensor& host, Tensor& to);      // both contiguous, of the same bytes
+  void upload(const Tensor& host, Tensor& to);  // both contiguous, of the same bytes
   // The same while the caller goes on; it is done before the next kernel begins. What it throws may be thrown there.
   void upload_later(const Tensor& host, Tensor& to);
   void copy_to_host(const Tensor& from, void* to);  // from anywhere, contiguous

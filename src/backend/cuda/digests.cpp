@@ -202,8 +202,8 @@ std::shared_ptr<PendingDigest> Digests::add(const Tensor& tensor) {
     jobs_.push_back({result, slot, dtype, bytes, whole});
   }
   work_.notify_one();
-  recent_[next_recent_++ % kRecent] = {tensor.storage(), device_.version(tensor), tensor.offset_bytes(), bytes, dtype,
-                                       result};
+  recent_[next_recent_++ % kRecent] = {
+      tensor.storage(), device_.version(tensor), tensor.offset_bytes(), bytes, dtype, result};
   return result;
 }
 

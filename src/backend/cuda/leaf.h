@@ -106,9 +106,9 @@ struct DigestPart {
   uint32_t zero, denormal, nan, inf;
 };
 struct DigestLayout {
-  int64_t blocks = 0, parts = 0;             // whole ones; sums of blocks come first: 8 words each
+  int64_t blocks = 0, parts = 0;  // whole ones; sums of blocks come first: 8 words each
   size_t parts_at = 0, head_at = 0, tail_at = 0, total = 0;
-  size_t tail_begin = 0, tail_bytes = 0;     // of the tensor's bytes: the last block and 64 bytes before it
+  size_t tail_begin = 0, tail_bytes = 0;  // of the tensor's bytes: the last block and 64 bytes before it
 };
 inline DigestLayout digest_layout(size_t bytes) {
   DigestLayout made;

@@ -173,9 +173,8 @@ void Transfers::work(size_t thread) {
       piece = later->taken++;
     }
     const size_t at = piece * kPieceBytes;
-    const Failure failure =
-        send_piece(later->file, later->data + at, later->address + at, std::min(kPieceBytes, later->from.bytes() - at),
-                   thread, later->stream);
+    const Failure failure = send_piece(later->file, later->data + at, later->address + at,
+                                       std::min(kPieceBytes, later->from.bytes() - at), thread, later->stream);
     const std::lock_guard lock(mutex_);
     if (failure.outcome != Outcome::kDone) later_failure_ = failure;
     if (++later->sent == later->pieces) changed_.notify_all();

@@ -153,8 +153,8 @@ __global__ void __launch_bounds__(kWarps * 32)
     one.inf = p.inf;
     all.join(one);
   }
-  reinterpret_cast<DigestPart*>(result + layout.parts_at)[blockIdx.x] = {
-      all.sum, all.squares, all.least, all.most, all.zero, all.denormal, all.nan, all.inf};
+  reinterpret_cast<DigestPart*>(result + layout.parts_at)[blockIdx.x] = {all.sum,  all.squares,  all.least, all.most,
+                                                                         all.zero, all.denormal, all.nan,   all.inf};
 }
 
 constexpr int kFingerprintThreads = 256;
@@ -162,8 +162,7 @@ constexpr int kFingerprintThreads = 256;
 __global__ void __launch_bounds__(kFingerprintThreads) fingerprint_rows(WordRows words, unsigned long long* sum) {
   unsigned long long mine = 0;
   for (int64_t row = blockIdx.x; row < words.batch * words.rows; row += gridDim.x) {
-    const uint16_t* from =
-        words.data + row / words.rows * words.batch_stride + row % words.rows * words.row_stride;
+    const uint16_t* from = words.data + row / words.rows * words.batch_stride + row % words.rows * words.row_stride;
     for (int64_t i = threadIdx.x; i < words.columns; i += kFingerprintThreads)
       mine += from[i] * (2 * static_cast<unsigned long long>(row * words.columns + i) + 0x9E3779B97F4A7C15u);
   }

@@ -36,8 +36,8 @@ Outcome pixels(const View* x, View* out, Stream stream);
 // A sum over all bits of rows of 16-bit words, each with its place; to device memory. Equal rows have equal sums.
 struct WordRows {
   const uint16_t* data;
-  int64_t batch, rows, columns;          // columns: words
-  int64_t batch_stride, row_stride;      // words
+  int64_t batch, rows, columns;      // columns: words
+  int64_t batch_stride, row_stride;  // words
 };
 Outcome fingerprint(const WordRows& words, unsigned long long* sum, Stream stream);
 Outcome digest(const View* x, float smallest_normal, void* result, Stream stream);

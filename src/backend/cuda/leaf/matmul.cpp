@@ -211,8 +211,12 @@ uint64_t bits_of_result(const MatmulTask& task, void* workspace, cudaStream_t st
   const int64_t words = task.out_dtype == kFloat32 ? 2 : 1;
   auto* sum = static_cast<unsigned long long*>(workspace);
   unsigned long long found = 0;
-  const WordRows rows{static_cast<const uint16_t*>(task.out), task.batch,           task.m,
-                      task.n * words,                         task.out_batch * words, task.out_row * words};
+  const WordRows rows{static_cast<const uint16_t*>(task.out),
+                      task.batch,
+                      task.m,
+                      task.n * words,
+                      task.out_batch * words,
+                      task.out_row * words};
   if (fingerprint(rows, sum, stream) != Outcome::kDone) return 0;
   cudaMemcpyAsync(&found, sum, sizeof(found), cudaMemcpyDeviceToHost, stream);
   cudaStreamSynchronize(stream);
