@@ -1,10 +1,13 @@
 // Whole pictures on a machine that has a CUDA device.
 //   bench_cuda_pictures time FOLDER SIZE STEPS ROUNDS   prompt to PNG with both guidance passes, the model loaded
 //   bench_cuda_pictures streamed FOLDER SIZE STEPS DTYPE MB   with so many megabytes of weights held, against all of
-//   them bench_cuda_pictures noise SEED DTYPE COUNT FILE     torch's CUDA numbers, as --noise torch-cuda draws them
+//   them bench_cuda_pictures recorded FOLDER SIZE STEPS ROUNDS HOME   every tap recorded, statistics only, against
+//   nothing bench_cuda_pictures records FOLDER SIZE STEPS DTYPE HOME   those statistics against the host's, record by
+//   record bench_cuda_pictures noise SEED DTYPE COUNT FILE     torch's CUDA numbers, as --noise torch-cuda draws them
 // Prints JSON lines.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -12,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "capture/recording_tap.h"
 #include "io/image_codecs.h"
 #include "pipeline/generate.h"
 
@@ -125,6 +129,115 @@ int streamed(const fs::path& folder, int size, int steps, DType dtype, double me
   return different == 0 ? 0 : 1;
 }
 
+std::unique_ptr<RunWriter> statistics_writer(const fs::path& home, const std::string& name) {
+  RunOptions options;
+  options.home = home;
+  options.name = name;
+  options.stats_only = true;
+  return RunWriter::create(options);
+}
+
+int recorded(const fs::path& folder, int size, int steps, int rounds, const fs::path& home) {
+  const ModelFolder model = ModelFolder::open(folder);
+  const std::unique_ptr<Backend> backend = make_backend("cuda");
+  KeepAll shelf;
+  const auto draw = [&](Tap* tap) {
+    GenerateSettings settings;
+    settings.dtype = DType::kBF16;
+    settings.shelf = &shelf;
+    settings.tap = tap;
+    return generate(model, *backend, settings, {request_of(size, steps)}).front().pixels.contiguous();
+  };
+  draw(nullptr);
+  std::vector<double> plain, heard;
+  WriterCounts counts;
+  bool same = true;
+  for (int i = 0; i < rounds; ++i) {
+    double from = now();
+    const Tensor quick = draw(nullptr);
+    plain.push_back(1e3 * (now() - from));
+    from = now();
+    const std::unique_ptr<RunWriter> writer = statistics_writer(home, "recorded");
+    RecordingTap tap(*writer, {});
+    const Tensor slow = draw(&tap);
+    writer->close();
+    heard.push_back(1e3 * (now() - from));
+    counts = writer->counts();
+    const auto a = quick.contiguous_bytes(), b = slow.contiguous_bytes();
+    same = same && std::equal(a.begin(), a.end(), b.begin());
+  }
+  std::sort(plain.begin(), plain.end());
+  std::sort(heard.begin(), heard.end());
+  const double without = plain[plain.size() / 2], with = heard[heard.size() / 2];
+  std::printf("%s\n",
+              Json{{"work", "recorded " + std::to_string(size) + ", " + std::to_string(steps) + " guided steps"},
+                   {"plain_ms", without},
+                   {"recorded_ms", with},
+                   {"times", with / without},
+                   {"records", counts.records},
+                   {"lost", counts.lost},
+                   {"same_picture", same},
+                   {"rounds", rounds}}
+                  .dump()
+                  .c_str());
+  return 0;
+}
+
+// Hands every tensor on as a host tensor.
+class Downloading final : public Tap, public InputTap {
+ public:
+  explicit Downloading(RecordingTap& tap) : tap_(tap) {}
+  bool wants(std::string_view name) const override { return tap_.wants(name); }
+  std::optional<Tensor> offer(const TensorKey& key, const Tensor& tensor) override { return tap_.offer(key, tensor); }
+  void offer_input(const TensorKey& key, const Tensor& tensor) override { tap_.offer_input(key, tensor); }
+
+ private:
+  RecordingTap& tap_;
+};
+
+int records(const fs::path& folder, int size, int steps, DType dtype, const fs::path& home) {
+  const ModelFolder model = ModelFolder::open(folder);
+  const std::unique_ptr<Backend> backend = make_backend("cuda");
+  const auto run = [&](const std::string& name, bool there) {
+    const std::unique_ptr<RunWriter> writer = statistics_writer(home, name);
+    RecordingTap tap(*writer, {});
+    Downloading downloading(tap);
+    GenerateSettings settings;
+    settings.dtype = dtype;
+    settings.tap = there ? static_cast<Tap*>(&tap) : &downloading;
+    generate(model, *backend, settings, {request_of(size, steps)});
+    writer->close();
+    return Run::open("latest:" + name, home);
+  };
+  const Run host = run("host", false), device = run("device", true);
+  size_t checksums = 0, statistics = 0, large = 0;
+  for (size_t i = 0; i < host.records().size() && i < device.records().size(); ++i) {
+    const Record &a = host.records()[i], &b = device.records()[i];
+    checksums += a.checksum == b.checksum && a.key == b.key && a.preview.size() == b.preview.size();
+    large += checked_numel(a.shape) * static_cast<int64_t>(dtype_bytes(*a.dtype)) > 65536;
+    if (!a.stats || !b.stats) continue;
+    const double scale = std::isfinite(a.stats->absmax) ? a.stats->absmax : 1;
+    const auto near = [&](double x, double y) {
+      return (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= 1e-9 * scale;
+    };
+    statistics += near(a.stats->mean, b.stats->mean) && near(a.stats->std, b.stats->std) &&
+                  near(a.stats->min, b.stats->min) && near(a.stats->max, b.stats->max) &&
+                  a.stats->nan == b.stats->nan && a.stats->inf == b.stats->inf && a.stats->zero == b.stats->zero &&
+                  a.stats->denormal == b.stats->denormal;
+  }
+  const size_t count = host.records().size();
+  std::printf("%s\n", Json{{"work", "records"},
+                           {"dtype", dtype_name(dtype)},
+                           {"of_host", count},
+                           {"of_device", device.records().size()},
+                           {"same_checksum", checksums},
+                           {"same_statistics", statistics},
+                           {"beyond_64_kb", large}}
+                          .dump()
+                          .c_str());
+  return count == device.records().size() && checksums == count && statistics == count ? 0 : 1;
+}
+
 int noise(uint64_t seed, DType dtype, int64_t count, const std::string& file) {
   const std::unique_ptr<Backend> backend = make_backend("cuda");
   Tensor drawn = backend->allocate(dtype, {count});
@@ -145,6 +258,10 @@ int main(int argc, char** argv) {
     if (a.size() == 6 && a[0] == "streamed")
       return streamed(a[1], std::stoi(a[2]), std::stoi(a[3]), dtype_from_name(a[4]).value_or(DType::kF32),
                       std::stod(a[5]));
+    if (a.size() == 6 && a[0] == "recorded")
+      return recorded(a[1], std::stoi(a[2]), std::stoi(a[3]), std::stoi(a[4]), a[5]);
+    if (a.size() == 6 && a[0] == "records")
+      return records(a[1], std::stoi(a[2]), std::stoi(a[3]), dtype_from_name(a[4]).value_or(DType::kF32), a[5]);
     if (a.size() == 5 && a[0] == "noise")
       return noise(std::stoull(a[1]), dtype_from_name(a[2]).value_or(DType::kF32), std::stoll(a[3]), a[4]);
     std::fprintf(stderr, "see the first lines of benchmarks/cuda_pictures.cpp\n");

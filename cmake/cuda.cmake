@@ -55,6 +55,7 @@ foreach(kernel IN LISTS cuda_kernels)
     COMMAND ${LOCKSTEP_NVCC} -std=c++20 -O3 ${cuda_targets} -Xcompiler -fPIC,-fvisibility=hidden -I
             ${CMAKE_SOURCE_DIR}/src -c ${kernel} -o ${object}
     DEPENDS ${kernel} ${cuda_headers} ${CMAKE_SOURCE_DIR}/src/backend/cuda/leaf.h
+            ${CMAKE_SOURCE_DIR}/src/tensor/checksum_blocks.h
     COMMENT "nvcc ${name}.cu"
     VERBATIM)
   list(APPEND cuda_objects ${object})

@@ -15,7 +15,7 @@ namespace lockstep {
 namespace {
 
 std::string hex(XXH128_hash_t hash) {
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  return checksum_text(Checksum128{hash.high64, hash.low64});
 }
 
 }  // namespace
@@ -38,6 +38,10 @@ void Checksum::add(std::span<const std::byte> bytes) {
 
 std::string Checksum::text() const {
   return hex(XXH3_128bits_digest(state_->xxh));
+}
+
+std::string checksum_text(const Checksum128& checksum) {
+  return fmt::format("{:016x}{:016x}", checksum.high, checksum.low);
 }
 
 std::string checksum_text(std::span<const std::byte> bytes) {

@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "tensor/checksum_blocks.h"
+
 namespace lockstep {
 
 class Checksum {
@@ -22,5 +24,6 @@ class Checksum {
 };
 
 std::string checksum_text(std::span<const std::byte> bytes);
+std::string checksum_text(const Checksum128& checksum);  // one that was worked out elsewhere
 
 }  // namespace lockstep

@@ -129,7 +129,7 @@ std::optional<Tensor> RecordingTap::offer(const TensorKey& offered, const Tensor
     std::optional<Tensor> reference;
     const bool substitute = may_substitute && wants_substitute(offered.name);
     if (substitute || options_.compared) reference = reference_value(record.key, role);
-    if (reference && options_.compared) options_.compared(record.key, tensor, *reference);
+    if (reference && options_.compared) options_.compared(record.key, tensor.host(), *reference);
     if (reference && substitute) {
       if (without_ones(reference->shape()) == without_ones(tensor.shape()))
         replacement = reference->contiguous().reshape(tensor.shape()).to(tensor.dtype());

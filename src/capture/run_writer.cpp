@@ -9,10 +9,12 @@
 
 #include "base/error.h"
 #include "base/names.h"
-#include "base/platform/executable.h"
 #include "base/text.h"
 #include "capture/file_size_signal.h"
+#include "capture/run_manifest.h"
 #include "capture/value_pass.h"
+#include "tensor/storage.h"
+#include "tensor/value_digest.h"
 
 namespace lockstep {
 namespace {
@@ -39,28 +41,6 @@ void watch_forks() {
   static_cast<void>(once);
 }
 
-// What `lockstep record` knows of the program it starts, for a program that opens its run itself.
-Json this_program() {
-  Json argv = Json::array();
-  for (const std::string& word : own_command_line()) argv.push_back(word);
-  std::error_code error;
-  const fs::path cwd = fs::current_path(error);
-  return {{"argv", std::move(argv)}, {"cwd", error ? Json() : Json(cwd.string())}, {"exit_code", nullptr}};
-}
-
-Json new_manifest(const RunOptions& options, const std::string& id) {
-  Json manifest{{"format", "lockstep-run"},
-                {"version", 1},
-                {"id", id},
-                {"name", options.name},
-                {"created", utc_now()},
-                {"finished", nullptr},
-                {"status", "running"},
-                {"program", this_program()}};
-  merge_into(manifest, options.details);
-  return manifest;
-}
-
 }  // namespace
 
 std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
@@ -71,7 +51,7 @@ std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
   try {
     // Before run.json makes it visible: a run that nobody holds counts as killed, and would be archived.
     if (!writer->lock_.acquire(run.path)) fail(Code::kIo, "record", "cannot lock " + run.path.string());
-    writer->folder_.write_manifest(new_manifest(options, run.id));
+    writer->folder_.write_manifest(new_manifest(options.name, run.id, options.details));
     writer->begin();
   } catch (...) {
     std::error_code ignored;
@@ -183,16 +163,22 @@ bool RunWriter::keep_in_full(const Record& record, uint64_t bytes) {
   return keep;
 }
 
-void RunWriter::record(Record record, const Tensor& tensor) noexcept {
+void RunWriter::record(Record record, const Tensor& offered) noexcept {
   try {
     if (forked() || closed_ || log_broken_) return;
     const HoldFileSizeSignal hold;
-    record.dtype = tensor.dtype();
-    record.dtype_text = dtype_name(tensor.dtype());
-    record.shape = tensor.shape();
-    record.preview = preview_values(tensor);
+    record.dtype = offered.dtype();
+    record.dtype_text = dtype_name(offered.dtype());
+    record.shape = offered.shape();
     record.secs = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-    const bool full = keep_in_full(record, tensor.bytes());
+    const bool full = keep_in_full(record, offered.bytes());
+    if (!full && !offered.on_host() && has_thread())
+      if (std::shared_ptr<PendingDigest> digest = offered.storage()->digest(offered)) {
+        record_digest(record, std::move(digest));
+        return;
+      }
+    const Tensor tensor = offered.host();
+    record.preview = preview_values(tensor);
     if (!full || tensor.bytes() <= kInlineBytes || !has_thread()) {
       record_inline(record, tensor, full);
       return;
@@ -217,6 +203,20 @@ void RunWriter::record(Record record, const Tensor& tensor) noexcept {
     const std::lock_guard lock(mutex_);
     ++counts_.lost;
   }
+}
+
+// Statistics of values that a device holds: the thread waits for them in its turn.
+void RunWriter::record_digest(Record& record, std::shared_ptr<PendingDigest> digest) {
+  const size_t text_room = line_from_record(record).size() + kLateText;
+  if (Slot* slot = spool_.take(Slot::bytes_for(text_room, 0))) {
+    enqueue(std::move(record), slot, text_room, 0, {}, std::move(digest));
+    return;
+  }
+  complete_from_digest(record, digest->wait());
+  flush();
+  const std::lock_guard lock(mutex_);
+  record.seq = next_seq_++;
+  write_line(record);
 }
 
 // The file of a small tensor: that of an earlier record with the same values, else a new one, which is remembered.
@@ -312,7 +312,7 @@ bool RunWriter::has_thread() {
 }
 
 void RunWriter::enqueue(Record record, Slot* slot, size_t text_room, size_t data_bytes,
-                        std::shared_ptr<Seen> inline_seen) {
+                        std::shared_ptr<Seen> inline_seen, std::shared_ptr<PendingDigest> digest) {
   std::shared_ptr<Seen> first, remembers;
   const std::lock_guard lock(mutex_);
   record.seq = next_seq_;
@@ -333,7 +333,7 @@ void RunWriter::enqueue(Record record, Slot* slot, size_t text_room, size_t data
       }
     }
     const std::string line = line_from_record(record);
-    queue_.push_back({std::move(record), slot, std::move(first), remembers});
+    queue_.push_back({std::move(record), slot, std::move(first), remembers, std::move(digest)});
     slot->commit(next_seq_, line, text_room, data_bytes);
   } catch (...) {  // out of memory: nothing may refer to a record that does not exist
     if (remembers) seen_.erase(values);
@@ -365,6 +365,14 @@ void RunWriter::write_line(Record& record) {
 }
 
 void RunWriter::finish(Pending& pending) {
+  if (pending.digest) {
+    try {
+      complete_from_digest(pending.record, pending.digest->wait());
+    } catch (const std::exception& error) {
+      warn_once("digest", pending.record.key.name + " is recorded without statistics: " + error.what());
+    }
+    return;
+  }
   const std::span<std::byte> packed = pending.slot->data();
   try {
     if (pending.first) {

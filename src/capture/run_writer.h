@@ -23,6 +23,8 @@
 
 namespace lockstep {
 
+class PendingDigest;
+
 struct RunOptions {
   fs::path home;
   std::string name = "run";
@@ -73,17 +75,20 @@ class RunWriter {
   struct Pending {
     Record record;
     Slot* slot;
-    std::shared_ptr<Seen> first;      // these values were seen before
-    std::shared_ptr<Seen> remembers;  // to be filled in
+    std::shared_ptr<Seen> first;            // these values were seen before
+    std::shared_ptr<Seen> remembers;        // to be filled in
+    std::shared_ptr<PendingDigest> digest;  // what a device works out: statistics and checksum follow from it
   };
 
   RunWriter(const fs::path& run, std::string id, const RunOptions& options);
   void begin();
   bool keep_in_full(const Record& record, uint64_t bytes);
   void record_inline(Record& record, const Tensor& tensor, bool full);
+  void record_digest(Record& record, std::shared_ptr<PendingDigest> digest);
   std::string written_values(Record& record, const Tensor& packed, std::shared_ptr<Seen>& remembers);
   bool record_statistics_now(Record& record, const std::shared_ptr<Seen>& remembers);
-  void enqueue(Record record, Slot* slot, size_t text_room, size_t data_bytes, std::shared_ptr<Seen> inline_seen = {});
+  void enqueue(Record record, Slot* slot, size_t text_room, size_t data_bytes, std::shared_ptr<Seen> inline_seen = {},
+               std::shared_ptr<PendingDigest> digest = {});
   void finish(Pending& pending);
   void write_line(Record& record);
   bool has_thread();

@@ -75,6 +75,22 @@ PassResult pass_over_values(const Tensor& tensor, const PassWants& wants) {
   return {moments.statistics(), checksum.text()};
 }
 
+void complete_from_digest(Record& record, const ValueDigest& digest) {
+  const bool whole = !digest.values.empty();
+  const std::vector<std::byte>& bytes = whole ? digest.values : digest.first;
+  const auto count = static_cast<int64_t>(bytes.size() / dtype_bytes(*record.dtype));
+  const Tensor values = Tensor::wrap(bytes.data(), *record.dtype, {count}, nullptr);
+  record.preview = preview_values(values);
+  if (whole) {
+    const PassResult result = pass_over_values(values, {});
+    record.stats = result.stats;
+    record.checksum = result.checksum;
+  } else {
+    record.stats = digest.stats;
+    record.checksum = checksum_text(digest.checksum);
+  }
+}
+
 std::vector<double> preview_values(const Tensor& tensor) {
   const int64_t count = std::min<int64_t>(tensor.numel(), kPreviewValues);
   std::vector<double> values(static_cast<size_t>(count));

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "capture/record.h"
+#include "tensor/value_digest.h"
 
 namespace lockstep {
 
@@ -19,6 +20,9 @@ struct PassResult {
 };
 
 PassResult pass_over_values(const Tensor& tensor, const PassWants& wants);
+
+// Statistics, checksum and first values of a record whose values a device went over.
+void complete_from_digest(Record& record, const ValueDigest& digest);
 
 std::vector<double> preview_values(const Tensor& tensor);  // the first kPreviewValues in row-major order
 

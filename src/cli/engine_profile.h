@@ -15,6 +15,7 @@ class EngineProfile : public Tap {
 
   bool wants(std::string_view name) const override;
   std::optional<Tensor> offer(const TensorKey& key, const Tensor& tensor) override;
+  bool takes_device_tensors() const override { return !inner_ || inner_->takes_device_tensors(); }
   void stage(std::string_view name) const { note(name); }
 
   // Makes a run of it.

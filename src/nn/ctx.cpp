@@ -13,11 +13,17 @@ std::string Ctx::path() const {
   return text;
 }
 
+// As the listener takes it: where it is, or in host memory.
+Tensor Ctx::seen(const Tensor& tensor) const {
+  if (tensor.on_host() || !execution_->tap->takes_device_tensors()) return tensor.host();
+  return ops::contiguous(backend(), tensor);
+}
+
 Tensor Ctx::offer(Tensor tensor) const {
   TensorKey key{.name = path(), .step = execution_->step, .hit = 0, .tags = {}};
   if (!execution_->tap->wants(key.name)) return tensor;
   if (!execution_->pass.empty()) key.tags.emplace_back("pass", execution_->pass);
-  std::optional<Tensor> replacement = execution_->tap->offer(key, tensor.host());
+  std::optional<Tensor> replacement = execution_->tap->offer(key, seen(tensor));
   if (!replacement) return tensor;
   if (replacement->shape() != tensor.shape())
     fail(Code::kBadInput, "substitute", key.name + " has another shape in the reference",
@@ -30,7 +36,7 @@ void Ctx::offer_input(const Tensor& tensor, std::string_view parameter) const {
   if (!parameter.empty()) key.name.append(".").append(parameter);
   if (!execution_->tap->wants(key.name)) return;
   if (!execution_->pass.empty()) key.tags.emplace_back("pass", execution_->pass);
-  execution_->inputs->offer_input(key, tensor.host());
+  execution_->inputs->offer_input(key, seen(tensor));
 }
 
 void Ctx::tap_image_input(const Tensor& nhwc, bool frame_axis) const {

@@ -51,6 +51,7 @@ class Ctx {
  private:
   Ctx(const Ctx* parent, std::string_view name, int index)
       : execution_(parent->execution_), parent_(parent), name_(name), index_(index) {}
+  Tensor seen(const Tensor& tensor) const;
   Tensor offer(Tensor tensor) const;
   void offer_input(const Tensor& tensor, std::string_view parameter) const;
 

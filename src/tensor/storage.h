@@ -9,6 +9,9 @@ namespace lockstep {
 
 inline constexpr size_t kTensorAlignment = 64;
 
+class PendingDigest;
+class Tensor;
+
 // The bytes under one or more tensors, wherever they are.
 class Storage {
  public:
@@ -19,6 +22,9 @@ class Storage {
   // The owner's handle of the storage's first byte; null for host memory, which any backend may read.
   virtual void* device() const { return nullptr; }
   virtual const char* place() const { return "host"; }  // in messages: "cuda:0"
+  // Statistics and checksum of a contiguous tensor in this storage without its values coming here; null where the owner
+  // has no such way. What is written into the tensor afterwards does not count.
+  virtual std::shared_ptr<PendingDigest> digest(const Tensor&) const { return nullptr; }
 };
 
 struct MemoryUse {

@@ -32,6 +32,8 @@ class Tap {
   virtual bool wants(std::string_view name) const = 0;
   // `key.hit` is filled in by the listener. A returned tensor (same shape) is used in place of the offered one.
   virtual std::optional<Tensor> offer(const TensorKey& key, const Tensor& tensor) = 0;
+  // Whether offered tensors may lie on a device, contiguous: the listener reads them through host(), if at all.
+  virtual bool takes_device_tensors() const { return false; }
 };
 
 }  // namespace lockstep

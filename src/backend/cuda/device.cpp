@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "backend/cuda/digests.h"
 #include "backend/cuda/library.h"
 #include "base/error.h"
 #include "tensor/rehearsal.h"
@@ -84,6 +85,12 @@ const char* DeviceStorage::place() const {
   return device_->place().c_str();
 }
 
+std::shared_ptr<PendingDigest> DeviceStorage::digest(const Tensor& tensor) const {
+  return device_->digest(tensor);
+}
+
+Device::Device() = default;
+
 std::shared_ptr<Device> Device::open(int index) {
   const Libraries& found = libraries();
   if (!found.leaf) fail(Code::kDevice, "cuda", "CUDA cannot be used here", {.got = found.why, .hint = "--device cpu"});
@@ -110,6 +117,7 @@ std::shared_ptr<Device> Device::open(int index) {
 Device::~Device() {
   if (!context_) return;
   deferred_.clear();
+  digests_.reset();
   pool_.reset();
   transfers_.reset();
   for (Event event : spare_events_) leaf_->destroy_event(context_, event);
@@ -238,6 +246,21 @@ void Device::upload(const Tensor& host, Tensor& to) {
                    leaf_->stream(context_, 0));
 }
 
+void Device::upload_later(const Tensor& host, Tensor& to) {
+  if (capturing_) fail(Code::kInternal, "upload", "host memory inside a captured step");
+  if (host.bytes() == 0 || rehearsing()) return;
+  ++storage_of(to, "upload").version;
+  transfers_->send_later(host, to, static_cast<std::byte*>(address(to, "upload")), leaf_->stream(context_, 0));
+}
+
+void Device::drop_deferred() {
+  deferred_.clear();
+  try {
+    transfers_->finish();
+  } catch (const Error&) {  // nobody will read what did not arrive
+  }
+}
+
 void Device::copy_to_host(const Tensor& from, void* to) {
   const Tensor host = from.host();
   copy_by_threads(static_cast<std::byte*>(to), host.contiguous_bytes().data(), host.bytes());
@@ -252,7 +275,14 @@ std::shared_ptr<const std::byte> Device::download(const void* from, size_t bytes
   return to;
 }
 
+std::shared_ptr<PendingDigest> Device::digest(const Tensor& tensor) {
+  if (capturing_ || rehearsing()) return nullptr;
+  if (!digests_) digests_ = std::make_unique<Digests>(*this);
+  return digests_->add(tensor);
+}
+
 void Device::synchronize() {
+  transfers_->finish();
   settle_all();
   for (int queue = 0; queue < kQueues; ++queue)
     check(leaf_->wait_stream(context_, leaf_->stream(context_, queue)), "synchronize");
@@ -396,6 +426,7 @@ void Device::after(int queue, std::span<const Tensor* const> inputs, std::span<c
 }
 
 void Device::begin_capture(std::shared_ptr<BlockPool> pool) {
+  transfers_->finish();
   settle_all();
   check(leaf_->begin_capture(context_, leaf_->stream(context_, 0)), "capture");
   capturing_ = true;
@@ -425,6 +456,7 @@ Graph Device::end_capture() {
 }
 
 void Device::launch(Graph graph) {
+  transfers_->finish();
   settle_all();
   ++launches_;
   check(leaf_->launch(context_, graph, leaf_->stream(context_, 0)), "graph");

@@ -29,6 +29,7 @@ struct Block {
 };
 
 class Device;
+class Digests;
 
 // Blocks handed out again when they are freed. A captured graph has a pool of its own, since its kernels keep their
 // addresses.
@@ -55,6 +56,7 @@ class DeviceStorage final : public Storage {
   std::shared_ptr<const std::byte> host(size_t offset, size_t bytes) const override;
   void* device() const override { return block_->data; }
   const char* place() const override;
+  std::shared_ptr<PendingDigest> digest(const Tensor& tensor) const override;
   Block& block() const { return *block_; }
   const Device& owner() const { return *device_; }
   uint64_t version = 0;  // of what was written
@@ -85,10 +87,13 @@ class Device : public std::enable_shared_from_this<Device> {
 
   std::shared_ptr<DeviceStorage> storage(size_t bytes);
   Tensor allocate(DType dtype, const Shape& shape);
-  void upload(const Tensor& host, Tensor& to);      // both contiguous, of the same bytes
+  void upload(const Tensor& host, Tensor& to);  // both contiguous, of the same bytes
+  // The same while the caller goes on; it is done before the next kernel begins. What it throws may be thrown there.
+  void upload_later(const Tensor& host, Tensor& to);
   void copy_to_host(const Tensor& from, void* to);  // from anywhere, contiguous
   std::shared_ptr<const std::byte> download(const void* from, size_t bytes);
   void synchronize();
+  std::shared_ptr<PendingDigest> digest(const Tensor& tensor);  // Storage::digest
 
   // Throws what an outcome says; true when it is kDone, false when it is kUnsupported.
   bool multiplies_fp8() const { return facts_.major * 10 + facts_.minor >= 89; }
@@ -106,6 +111,7 @@ class Device : public std::enable_shared_from_this<Device> {
   template <typename Launch>
   bool try_issue(const char* operation, std::initializer_list<const Tensor*> inputs,
                  std::initializer_list<const Tensor*> outputs, int64_t rows, Launch&& launch) {
+    transfers_->finish();
     settle(inputs, outputs);
     const int queue = choose_queue(rows);
     before(queue, inputs, outputs);
@@ -120,7 +126,7 @@ class Device : public std::enable_shared_from_this<Device> {
   void defer(GatedSum sum);
   std::optional<GatedSum> take(const Tensor& out);
   void settle_all();
-  void drop_deferred() { deferred_.clear(); }  // their tensors hold the device
+  void drop_deferred();  // what is put off holds tensors, and they hold the device
 
   void start_profile();
   std::vector<KernelTime> end_profile();
@@ -141,7 +147,7 @@ class Device : public std::enable_shared_from_this<Device> {
   void* address(const Tensor& tensor, const char* operation) const;
 
  private:
-  Device() = default;
+  Device();
   int choose_queue(int64_t rows) const;
   void settle(std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs);
   void make(const GatedSum& sum);
@@ -177,6 +183,7 @@ class Device : public std::enable_shared_from_this<Device> {
   MemoryUse use_;
   uint64_t allocated_bytes_ = 0;
   std::unique_ptr<Transfers> transfers_;
+  std::unique_ptr<Digests> digests_;  // once somebody records
 };
 
 }  // namespace lockstep::cuda

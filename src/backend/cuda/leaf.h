@@ -6,7 +6,7 @@
 
 namespace lockstep::cuda {
 
-inline constexpr int kLeafVersion = 3;
+inline constexpr int kLeafVersion = 4;
 inline constexpr int kMostAxes = 8;
 inline constexpr const char* kLeafEntry = "lockstep_cuda_leaf";
 
@@ -96,6 +96,34 @@ inline int packed_parts_of(const QuantisedTask& task, int64_t rows) {
   return static_cast<int>((steps + steps_a_part - 1) / steps_a_part);  // none without a step
 }
 
+// What digest() makes of a tensor's contiguous bytes, all in one buffer: the checksum's sums of each block of
+// kDigestBlock bytes, moments of each part (kDigestBlocksAPart blocks), and bytes as they are, from both ends.
+inline constexpr int kDigestBlock = 1024, kDigestBlocksAPart = 32;
+inline constexpr size_t kDigestHead = 64;
+struct DigestPart {
+  double sum, squares;  // of the finite values, as are the next
+  float least, most;
+  uint32_t zero, denormal, nan, inf;
+};
+struct DigestLayout {
+  int64_t blocks = 0, parts = 0;  // whole ones; sums of blocks come first: 8 words each
+  size_t parts_at = 0, head_at = 0, tail_at = 0, total = 0;
+  size_t tail_begin = 0, tail_bytes = 0;  // of the tensor's bytes: the last block and 64 bytes before it
+};
+inline DigestLayout digest_layout(size_t bytes) {
+  DigestLayout made;
+  const size_t blocks = bytes / kDigestBlock, before = bytes ? (bytes - 1) / kDigestBlock : 0;
+  made.blocks = static_cast<int64_t>(blocks);
+  made.parts = static_cast<int64_t>((blocks + kDigestBlocksAPart - 1) / kDigestBlocksAPart);
+  made.parts_at = blocks * 64;
+  made.head_at = made.parts_at + static_cast<size_t>(made.parts) * sizeof(DigestPart);
+  made.tail_at = made.head_at + kDigestHead;
+  made.tail_begin = before ? before * kDigestBlock - 64 : 0;
+  made.tail_bytes = bytes - made.tail_begin;
+  made.total = made.tail_at + made.tail_bytes;
+  return made;
+}
+
 struct Leaf {
   int version;
   const char* (*message)();  // of this thread's last failure
@@ -114,7 +142,8 @@ struct Leaf {
   Outcome (*copy)(Context context, void* to, const void* from, size_t bytes, Stream stream);  // any direction
   Outcome (*fill)(Context context, void* to, int value, size_t bytes, Stream stream);
   Outcome (*wait_stream)(Context context, Stream stream);
-  Outcome (*create_event)(Context context, int timing, Event* event);
+  // kind 1: with a time; 2: who waits for it sleeps
+  Outcome (*create_event)(Context context, int kind, Event* event);
   void (*destroy_event)(Context context, Event event);
   Outcome (*record)(Context context, Event event, Stream stream);
   Outcome (*wait_event)(Context context, Stream stream, Event event);
@@ -164,6 +193,8 @@ struct Leaf {
   Outcome (*denormalize)(const View* x, const float* inverse_std, const float* mean, View* out, int64_t channels,
                          int64_t inner, Stream stream);
   Outcome (*pixels)(const View* x, View* out, Stream stream);
+  // x: contiguous; result: of digest_layout(bytes of x).total bytes
+  Outcome (*digest)(const View* x, float smallest_normal, void* result, Stream stream);
   Outcome (*philox_normals)(Context context, uint64_t seed, View* out, Stream stream);
 };
 

@@ -91,7 +91,7 @@ void Linear::prepare(LinearWeight& weight, DType activations) const {
     // A narrower weight travels as it is and is widened there.
     const Tensor host = rehearsing() ? tensor : tensor.contiguous();
     Tensor on = device_->allocate(tensor.dtype(), tensor.shape());
-    if (!rehearsing()) device_->upload(host, on);
+    if (!rehearsing()) device_->upload_later(host, on);
     return cast(on, dtype);
   };
   auto made = std::make_shared<DeviceLinear>();

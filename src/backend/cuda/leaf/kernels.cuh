@@ -33,6 +33,14 @@ Outcome euler_step(const View* x, const View* velocity, View* out, float dt, Str
 Outcome denormalize(const View* x, const float* inverse_std, const float* mean, View* out, int64_t channels,
                     int64_t inner, Stream stream);
 Outcome pixels(const View* x, View* out, Stream stream);
+// A sum over all bits of rows of 16-bit words, each with its place; to device memory. Equal rows have equal sums.
+struct WordRows {
+  const uint16_t* data;
+  int64_t batch, rows, columns;      // columns: words
+  int64_t batch_stride, row_stride;  // words
+};
+Outcome fingerprint(const WordRows& words, unsigned long long* sum, Stream stream);
+Outcome digest(const View* x, float smallest_normal, void* result, Stream stream);
 Outcome philox_normals(Context context, uint64_t seed, View* out, Stream stream);
 
 // Libraries, opened at run time.

@@ -111,10 +111,12 @@ Outcome fill(Context, void* to, int value, size_t bytes, Stream stream) {
 Outcome wait_stream(Context, Stream stream) {
   return checked(cudaStreamSynchronize(on(stream)), "kernels");
 }
-Outcome create_event(Context, int timing, Event* event) {
+Outcome create_event(Context, int kind, Event* event) {
+  const unsigned flags = kind == 1   ? cudaEventDefault
+                         : kind == 2 ? cudaEventDisableTiming | cudaEventBlockingSync
+                                     : cudaEventDisableTiming;
   cudaEvent_t made = nullptr;
-  const Outcome outcome =
-      checked(cudaEventCreateWithFlags(&made, timing ? cudaEventDefault : cudaEventDisableTiming), "event");
+  const Outcome outcome = checked(cudaEventCreateWithFlags(&made, flags), "event");
   *event = made;
   return outcome;
 }
@@ -225,6 +227,7 @@ extern "C" __attribute__((visibility("default"))) const lockstep::cuda::Leaf* lo
                          .euler_step = euler_step,
                          .denormalize = denormalize,
                          .pixels = pixels,
+                         .digest = digest,
                          .philox_normals = philox_normals};
   return &leaf;
 }
