@@ -80,10 +80,10 @@ Json doctor_json() {
     devices.push_back({{"name", device.name}, {"words", device.words}});
   for (const CudaDeviceReport& device : cuda.devices)
     gpus.push_back({{"name", device.name},
-                       {"capability", device.capability},
-                       {"total_bytes", device.total_bytes},
-                       {"free_bytes", device.free_bytes},
-                       {"why", device.why}});
+                    {"capability", device.capability},
+                    {"total_bytes", device.total_bytes},
+                    {"free_bytes", device.free_bytes},
+                    {"why", device.why}});
   return {{"version", LOCKSTEP_VERSION},
           {"compiler", __VERSION__},
           {"cpu",

@@ -137,8 +137,9 @@ class CellExtremes {
   }
 
   HeatMap map(const CellPlan& plan, int64_t all_rows) && {
-    return {all_rows,     plan.tensor_columns, {plan.top, plan.left, plan.rows, plan.columns}, plan.height, plan.width,
-            plan.sampled, plan.looked_at(),    std::move(cells_)};
+    return {all_rows,         plan.tensor_columns, {plan.top, plan.left, plan.rows, plan.columns},
+            plan.height,      plan.width,          plan.sampled,
+            plan.looked_at(), std::move(cells_)};
   }
 
  private:

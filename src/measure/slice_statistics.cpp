@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kAtOnce = 1 << 15;       // values that are held as doubles
+constexpr int64_t kAtOnce = 1 << 15;        // values that are held as doubles
 constexpr int64_t kMostSegments = 1 << 10;  // places at which slices are read that lie far apart
 
 // Finite values of one slice. Sums are of distances from the first value: numbers far from zero keep their digits.

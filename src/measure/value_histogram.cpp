@@ -14,8 +14,8 @@ template <typename Each>
 int64_t walk_sample(const Tensor& tensor, int64_t most, Each&& each) {
   if (tensor.numel() == 0) return 0;
   const int64_t columns = tensor.rank() ? tensor.dim(-1) : 1;
-  const auto runs = spread_runs(tensor.numel(), values_to_read(tensor, tensor.numel() / columns, columns, most),
-                                kSampledPlaces);
+  const auto runs =
+      spread_runs(tensor.numel(), values_to_read(tensor, tensor.numel() / columns, columns, most), kSampledPlaces);
   fetch_soon(tensor, runs);
   FloatReader reader(tensor);
   std::vector<float> block(static_cast<size_t>(kBlockElements));

@@ -10,9 +10,9 @@
 namespace lockstep {
 
 struct ValueHistogram {
-  double low = 0, high = 0;   // of the finite values that were looked at
-  bool sampled = false;       // not every value was looked at
-  int64_t looked_at = 0;      // of all tensors together
+  double low = 0, high = 0;                   // of the finite values that were looked at
+  bool sampled = false;                       // not every value was looked at
+  int64_t looked_at = 0;                      // of all tensors together
   std::vector<std::vector<uint32_t>> counts;  // one list a tensor
 };
 

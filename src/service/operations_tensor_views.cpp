@@ -94,8 +94,7 @@ Json tensors_histogram(Service& service, const Json& arguments, CallControl&) {
   const auto histogram = value_histogram(sides, static_cast<size_t>(arguments["bins"].get<int64_t>()));
   if (!histogram)
     return with_form(
-        tensor,
-        {{"low", nullptr}, {"high", nullptr}, {"sampled", false}, {"looked_at", 0}, {"counts", Json::array()}});
+        tensor, {{"low", nullptr}, {"high", nullptr}, {"sampled", false}, {"looked_at", 0}, {"counts", Json::array()}});
   return with_form(tensor, {{"low", json_number(histogram->low)},
                             {"high", json_number(histogram->high)},
                             {"sampled", histogram->sampled},
@@ -223,7 +222,8 @@ std::vector<Operation> tensor_view_operations() {
        .help = "a tensor, or a window of it, as a grid of cells: in each the value farthest from zero",
        .arguments = tensor_arguments(window_arguments()),
        .result = form + "rows:integer columns:integer top:integer left:integer window_rows:integer "
-                        "window_columns:integer height:integer width:integer limit:any sampled:boolean looked_at:integer cells:string",
+                        "window_columns:integer height:integer width:integer limit:any sampled:boolean "
+                        "looked_at:integer cells:string",
        .reads = true,
        .examples = {"curl -H @key \"$(cat url)/v1/tensors/heat?run=latest&name=noise_pred&step=0\""},
        .binary = "cells",
@@ -245,7 +245,8 @@ std::vector<Operation> tensor_view_operations() {
                                        .standard = 0,
                                        .least = -16,
                                        .most = 15}}),
-       .result = form + "axis:integer indices:array mean:array std:array min:array max:array bad:array sampled:boolean looked_at:integer",
+       .result = form + "axis:integer indices:array mean:array std:array min:array max:array bad:array sampled:boolean "
+                        "looked_at:integer",
        .reads = true,
        .slow = true,
        .examples = {"curl -H @key \"$(cat url)/v1/tensors/channels?run=latest&name=noise_pred&step=0&axis=-1\""},

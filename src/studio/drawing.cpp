@@ -170,8 +170,7 @@ void Studio::work() {
       tasks = queue_.take([this](const Job& job) {
         // Pictures that go in are tokens of every step too.
         const int64_t tokens = job.request.image_tokens() * static_cast<int64_t>(1 + job.request.upload_count);
-        const int64_t room =
-            std::min<int64_t>(options_.batch_tokens / tokens, static_cast<int64_t>(queue_.alike(job)));
+        const int64_t room = std::min<int64_t>(options_.batch_tokens / tokens, static_cast<int64_t>(queue_.alike(job)));
         return gain_.best(drawn_alike(job), static_cast<size_t>(std::max<int64_t>(1, room)));
       });
       const double now = wall_secs();
