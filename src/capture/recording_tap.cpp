@@ -113,6 +113,10 @@ std::optional<Tensor> RecordingTap::offer(const TensorKey& key, const Tensor& te
   return offer(key, tensor, options_.role, {});
 }
 
+std::optional<Tensor> RecordingTap::offer_stage(const TensorKey& key, const Tensor& tensor) {
+  return offer(key, tensor, Role::kCheckpoint, {});
+}
+
 std::optional<Tensor> RecordingTap::offer(const TensorKey& offered, const Tensor& tensor, Role role, const Where& where,
                                           bool may_substitute, int call) {
   if (!options_.filter.wants(offered.name)) return std::nullopt;

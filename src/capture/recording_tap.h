@@ -44,6 +44,7 @@ class RecordingTap : public Tap, public InputTap {
   bool wants(std::string_view name) const override { return options_.filter.wants(name); }
   std::optional<Tensor> offer(const TensorKey& key, const Tensor& tensor) override;
   bool takes_device_tensors() const override { return true; }
+  std::optional<Tensor> offer_stage(const TensorKey& key, const Tensor& tensor) override;
   // Recorded only: a live comparison goes by what modules give, and substituting a module's result is enough.
   void offer_input(const TensorKey& key, const Tensor& tensor) override;
   // `call`: the hit of the call that the tensor goes into or comes out of; negative: counted here.

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "compare/comparison_summary.h"
+#include "compare/coverage.h"
 
 namespace lockstep {
 namespace {
@@ -85,6 +86,8 @@ Json summary_json(const Comparison& comparison, const RunView& reference, const 
                              {"look_at", cause.look_at}});
   const Coverage& coverage = comparison.coverage;
   out["coverage"] = {{"paired", coverage.paired}, {"of", coverage.of}, {"failure", coverage.failure}};
+  if (const std::string end = end_not_compared(reference, comparison); !end.empty())
+    out["coverage"]["not_compared"] = end;
   out["map"] = json_from(comparison.found.rules);
   out["map"]["unsure"] = comparison.found.unsure;
   out["notes"] = comparison.notes;

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "compare/comparison.h"
+#include "compare/coverage.h"
 #include "diagnose/case/structure.h"
 
 namespace lockstep {
@@ -82,7 +83,9 @@ std::string coverage_words(const Coverage& coverage) {
 Text headline(const Comparison& comparison, const RunView& reference, const RunView& candidate, const Paint& paint) {
   const std::string agree = fmt::format(": {} tensor{} up to rounding", comparison.compared,
                                         comparison.compared == 1 ? " agrees" : "s agree");
-  const std::string covered = coverage_words(comparison.coverage);
+  std::string covered = coverage_words(comparison.coverage);
+  if (const std::string end = end_not_compared(reference, comparison); !comparison.first && !end.empty())
+    covered += fmt::format("; {}, the reference's last, was not compared", end);
   if (comparison.verdict == "match") return paint("1;32", "MATCH") + Text::of("{}{}\n", agree, covered);
   if (comparison.verdict == "partial" &&
       dropped_records(reference) + dropped_records(candidate) + comparison.damaged > 0)

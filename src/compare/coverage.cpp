@@ -52,19 +52,31 @@ Coverage coverage_of(const RunView& reference, const RunView& candidate, const C
   // A program that names a few tensors itself is judged by those.
   const bool by_hand = std::none_of(candidate.records.begin(), candidate.records.end(),
                                     [](const RecordedTensor& record) { return record.role == Role::kOutput; });
-  // Where its names are its own, one that found no partner may be the one that differs.
+  // One that found no partner may be the one that differs: where the names are the program's own, whichever it is;
+  // else where a tensor of the reference has as many elements and none either.
   const bool renamed = !comparison.found.rules.empty() || !comparison.found.unsure.empty();
-  if (by_hand && renamed) {
-    std::set<std::string> paired, open;
-    for (const PairResult& result : comparison.results)
-      paired.insert(candidate.records[result.pair.candidate].key.name);
-    for (const size_t i : comparison.only_candidate)
-      if (const std::string& name = candidate.records[i].key.name; !paired.contains(name)) open.insert(name);
-    out.left_out = open.size();
+  std::set<std::string> paired, open;
+  std::set<int64_t> sizes;
+  for (const PairResult& result : comparison.results) paired.insert(candidate.records[result.pair.candidate].key.name);
+  for (const size_t i : comparison.only_reference)
+    if (counts_for(reference.records[i], false)) sizes.insert(checked_numel(reference.records[i].shape));
+  for (const size_t i : comparison.only_candidate) {
+    const RecordedTensor& own = candidate.records[i];
+    const bool may_be_one = own.role == Role::kCheckpoint && sizes.contains(checked_numel(own.shape));
+    if (((by_hand && renamed) || may_be_one) && !paired.contains(own.key.name)) open.insert(own.key.name);
   }
+  out.left_out = open.size();
   out.is_low = out.share() < kMostOfIt;
   out.is_partial = !out.failure.empty() || (out.is_low && !by_hand) || out.left_out > 0;
   return out;
+}
+
+std::string end_not_compared(const RunView& reference, const Comparison& comparison) {
+  const auto& left = comparison.only_reference;
+  for (size_t i = reference.records.size(); i-- > 0;)
+    if (counts_for(reference.records[i], false))
+      return std::binary_search(left.begin(), left.end(), i) ? reference.records[i].key.name : "";
+  return "";
 }
 
 }  // namespace lockstep

@@ -9,4 +9,7 @@ namespace lockstep {
 
 Coverage coverage_of(const RunView& reference, const RunView& candidate, const Comparison& comparison);
 
+// What the reference ends in, where nothing of the candidate's answers it; empty: it was compared.
+std::string end_not_compared(const RunView& reference, const Comparison& comparison);
+
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include "compare/pictures.h"
 #include "diagnose/case/neighbours.h"
 #include "diagnose/diagnose.h"
+#include "diagnose/replay/replay_search.h"
 #include "diagnose/replay/stage.h"
 #include "measure/region.h"
 #include "measure/statistics_error.h"
@@ -78,7 +79,7 @@ void PairWalk::visit(const Pair& pair) {
   const FloorWalk::Limits limits = limits_for(pair.reference, r, c, unit, result);
   set_floor(limits.floor, result);
   const bool bad = is_bad(r, result, limits, unit, pair.reference);
-  if (bad ? !only_amplifies(pair, unit, result)
+  if (bad ? !only_amplifies(pair, unit, limits, result)
           : adds_to_the_noise(pair, unit, result) || differs_on_the_same_inputs(pair, unit, result))
     result.state = PairState::kBad;
   else
@@ -207,22 +208,37 @@ FloorWalk::Limits PairWalk::limits_for(size_t record, const RecordedTensor& r, c
 }
 
 // Some stages are steep: a rounded timestep turns a sine by radians. Where the reference's own formula, applied to
-// the candidate's inputs, gives the candidate's output, the stage is right and the error inherited.
-bool PairWalk::only_amplifies(const Pair& pair, double unit, PairResult& result) {
+// the candidate's inputs, gives the candidate's output, the stage is right and the error inherited. Where an input was
+// not recorded it may be rounded: what the formula then makes of that is no error of the stage.
+bool PairWalk::only_amplifies(const Pair& pair, double unit, const FloorWalk::Limits& limits, PairResult& result) {
   const RecordedTensor& r = reference_.records[pair.reference];
   if (r.role != Role::kOutput || ++confirmations_ > kMostConfirmations || !std::isfinite(result.error.relative))
     return false;
   double input_error = 0;
+  bool unknown = false;
   for (const size_t input :
        structure_.records_of(structure_.site(pair.reference).module, Role::kInput, pair.reference)) {
-    if (!is_good(input)) return false;
-    input_error = std::max(input_error, out_.results[result_of_[input]].error.relative);
+    if (result_of_[input] == SIZE_MAX)
+      unknown = true;
+    else if (!is_good(input))
+      return false;
+    else
+      input_error = std::max(input_error, out_.results[result_of_[input]].error.relative);
   }
-  if (input_error == 0) return false;
+  if (!unknown && input_error == 0) return false;
   Case stage = case_of(pair, unit, result);
-  if (!is_right_on_its_inputs(stage)) return false;
-  result.note += fmt::format("{}amplifies the error of its input by {:.3g}; right on its own inputs",
-                             result.note.empty() ? "" : "; ", result.error.relative / input_error);
+  std::string words = fmt::format("amplifies the error of its input by {:.3g}; right on its own inputs",
+                                  result.error.relative / input_error);
+  if (unknown) {
+    const std::optional<Values> moved = moved_by_rounding(stage, unit);
+    if (!moved) return false;
+    const PairError by = pair_error(Tensor::from<float>(moved->shape, moved->v), r.load());
+    if (is_beyond(result.error, {limits.floor + by.relative, limits.slice_floor + by.worst_slice}, unit)) return false;
+    words = fmt::format("its input was not recorded; rounding that alone moves it by {:.2g}", by.relative);
+  } else if (!is_right_on_its_inputs(stage)) {
+    return false;
+  }
+  result.note += (result.note.empty() ? "" : "; ") + words;
   if (amplified_++ < 2) out_.notes.push_back(fmt::format("{} {}", to_string(r.key), result.note));
   return true;
 }

@@ -37,7 +37,7 @@ class PairWalk {
   void judge_by_statistics(double least, double unit, PairResult& result);
   FloorWalk::Limits limits_for(size_t record, const RecordedTensor& r, const RecordedTensor& c, double unit,
                                PairResult& result);
-  bool only_amplifies(const Pair& pair, double unit, PairResult& result);
+  bool only_amplifies(const Pair& pair, double unit, const FloorWalk::Limits& limits, PairResult& result);
   bool adds_to_the_noise(const Pair& pair, double unit, PairResult& result);
   bool differs_on_the_same_inputs(const Pair& pair, double unit, PairResult& result);
   Case case_of(const Pair& pair, double unit, const PairResult& result);

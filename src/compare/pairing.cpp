@@ -14,6 +14,7 @@
 #include "base/names.h"
 #include "compare/call_alignment.h"
 #include "compare/likeness.h"
+#include "compare/pictures.h"
 #include "tensor/convert.h"
 
 namespace lockstep {
@@ -242,6 +243,21 @@ void pair_checkpoints_by_content(const RunView& reference, const RunView& candid
   }
 }
 
+// What a program ends in is compared whatever it is called: a match beside another picture would be no match.
+void pair_last_pictures(const RunView& reference, const RunView& candidate, std::vector<size_t>& partner,
+                        std::vector<std::string>& how, std::vector<bool>& used) {
+  const auto last = [](const RunView& run) {
+    size_t i = run.records.size();
+    while (i > 0 && !shows_a_picture(run.records[i - 1])) --i;
+    return i == 0 ? SIZE_MAX : i - 1;
+  };
+  const size_t r = last(reference), c = last(candidate);
+  if (r == SIZE_MAX || c == SIZE_MAX || partner[r] != SIZE_MAX || used[c]) return;
+  const RecordedTensor &theirs = reference.records[r], &own = candidate.records[c];
+  if (is_floating(theirs.dtype) != is_floating(own.dtype) || !same_element_count(theirs, own)) return;
+  partner[r] = c, how[r] = "the last picture of each", used[c] = true;
+}
+
 }  // namespace
 
 Pairing pair_runs(const RunView& reference, const RunView& candidate, const std::vector<MapRule>& map,
@@ -307,10 +323,9 @@ Pairing pair_runs(const RunView& reference, const RunView& candidate, const std:
       how[i] = "by order: step, hit or tags differ";
     }
   }
-  if (!map.empty()) {
-    pair_stages_by_their_use(reference, rules, partner, how);
-    pair_checkpoints_by_content(reference, candidate, partner, how, used);
-  }
+  if (!map.empty()) pair_stages_by_their_use(reference, rules, partner, how);
+  pair_checkpoints_by_content(reference, candidate, partner, how, used);
+  pair_last_pictures(reference, candidate, partner, how, used);
   for (size_t i = 0; i < reference.records.size(); ++i) {
     if (!wanted(reference.records[i].key.name)) continue;
     if (partner[i] == SIZE_MAX)

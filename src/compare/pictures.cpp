@@ -32,16 +32,6 @@ PictureAxes picture_axes(const Shape& shape, int64_t least_side = 1) {
   return out;
 }
 
-bool shows_a_picture(const RecordedTensor& record) {
-  if (record.role == Role::kInput) return false;
-  if (record.dtype == DType::kU8) return picture_axes(record.shape).channels > 0;
-  if (!is_floating(record.dtype) || picture_axes(record.shape, kLeastSide).channels < 0) return false;
-  const std::string name = record.key.name.substr(record.key.name.rfind('.') + 1);
-  for (const char* word : {"image", "pixel", "picture"})
-    if (name.find(word) != std::string::npos) return true;
-  return false;
-}
-
 struct Range {
   double low = 0, scale = 1;  // to bytes: (value - low) * scale
 };
@@ -74,6 +64,16 @@ std::vector<Values> in_bytes(const Values& x, Range range) {
 }
 
 }  // namespace
+
+bool shows_a_picture(const RecordedTensor& record) {
+  if (record.role == Role::kInput) return false;
+  if (record.dtype == DType::kU8) return picture_axes(record.shape).channels > 0;
+  if (!is_floating(record.dtype) || picture_axes(record.shape, kLeastSide).channels < 0) return false;
+  const std::string name = record.key.name.substr(record.key.name.rfind('.') + 1);
+  for (const char* word : {"image", "pixel", "picture"})
+    if (name.find(word) != std::string::npos) return true;
+  return false;
+}
 
 double picture_psnr(const Values& a, const Values& b, double peak) {
   double sum = 0;

@@ -12,6 +12,7 @@ double picture_ssim(const Values& a, const Values& b, double peak);  // [height,
 struct Pictures {
   std::vector<Values> reference, candidate;
 };
+bool shows_a_picture(const RecordedTensor& record);
 Pictures pictures_of(const RecordedTensor& reference, const RecordedTensor& candidate);
 
 // Pixels that were rounded from values a hair apart are one level off, up here and down there. Cut off instead of

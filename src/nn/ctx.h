@@ -40,6 +40,7 @@ class Ctx {
   bool listening_to(std::string_view child) const { return execution_->tap && (*this / child).listening(); }
 
   Tensor tap(Tensor tensor) const { return execution_->tap ? offer(std::move(tensor)) : tensor; }
+  Tensor tap_stage(Tensor tensor) const { return execution_->tap ? offer(std::move(tensor), true) : tensor; }
   // What goes into this module; `parameter` names it where several do.
   void tap_input(const Tensor& tensor, std::string_view parameter = {}) const {
     if (execution_->inputs) offer_input(tensor, parameter);
@@ -52,7 +53,7 @@ class Ctx {
   Ctx(const Ctx* parent, std::string_view name, int index)
       : execution_(parent->execution_), parent_(parent), name_(name), index_(index) {}
   Tensor seen(const Tensor& tensor) const;
-  Tensor offer(Tensor tensor) const;
+  Tensor offer(Tensor tensor, bool is_stage = false) const;
   void offer_input(const Tensor& tensor, std::string_view parameter) const;
 
   const Execution* execution_;

@@ -18,7 +18,7 @@ Execution Stages::execution(int step, std::string_view pass) const {
 
 Tensor Stages::tap(std::string_view name, Tensor tensor, int step, std::string_view pass) const {
   const Execution stage = execution(step, pass);
-  return Ctx(stage, name).tap(std::move(tensor));
+  return Ctx(stage, name).tap_stage(std::move(tensor));
 }
 
 nn::LoadProgress Stages::loading(const char* stage) const {

@@ -46,6 +46,34 @@ TEST(Compare, NothingComparedIsNoPass) {
   EXPECT_EQ(compare_runs(a.run, b.run, {}).verdict, "nothing_compared");
 }
 
+// The run of `chain`, and what its program makes of it under a name of its own.
+RunView ending(const std::string& name, const Values& end) {
+  RunMaker maker;
+  maker.run = chain(silu, 0);
+  return maker.add(name, end, Role::kCheckpoint).run;
+}
+
+TEST(Compare, AnotherPictureUnderAnotherNameIsNoMatch) {
+  const Values picture = noise({1, 8, 8, 3}, 7);
+  const Comparison other = compare_runs(ending("image", picture), ending("picture", noise({1, 8, 8, 3}, 8)), {});
+  EXPECT_EQ(other.verdict, "mismatch");
+  ASSERT_TRUE(other.first.has_value());
+  EXPECT_EQ(other.first->stage, "image");
+  EXPECT_EQ(compare_runs(ending("image", picture), ending("picture", picture), {}).verdict, "match");
+}
+
+TEST(Compare, AStageOfAnotherNameThatAnswersNothingIsNoMatch) {
+  const Values stage = noise({1, 40}, 7);
+  const RunView reference = ending("latents", stage), own = ending("sampled", noise({1, 40}, 8));
+  const Comparison other = compare_runs(reference, own, {});
+  EXPECT_EQ(other.verdict, "partial");
+  EXPECT_EQ(other.coverage.left_out, 1u);
+  EXPECT_NE(verdict_text(other, reference, own, false).string().find("latents, the reference's last"), std::string::npos);
+  EXPECT_EQ(compare_runs(ending("latents", stage), ending("sampled", stage), {}).verdict, "match");
+  // A tensor of another size is none of the reference's: it may be named.
+  EXPECT_EQ(compare_runs(ending("latents", stage), ending("count", noise({3}, 8)), {}).verdict, "match");
+}
+
 TEST(Compare, ModuleIsBlamedWhenItsInputIsRight) {
   RunView bad = chain(silu, 0);
   // the second block's activation is ReLU; everything after follows from it

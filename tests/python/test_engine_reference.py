@@ -26,9 +26,19 @@ SETTINGS = [
     "f32",
 ]
 
-# Queries and keys turned in halves of the head, where Qwen-Image turns neighbours.
-HALF_SPLIT = f"""
+# The official pipeline with something planted in it.
+OFFICIAL = f"""
 import sys, torch
+settings = {SETTINGS!r}
+{{planted}}
+sys.argv = ["reference", "--model", {str(MODEL)!r}, "--negative-prompt", " ", *settings]
+from lockstep.reference import main
+main()
+"""
+
+# Queries and keys turned in halves of the head, where Qwen-Image turns neighbours.
+HALF_SPLIT = OFFICIAL.format(
+    planted="""
 from diffusers.models.transformers import transformer_qwenimage as official
 
 def half_split(x, freqs_cis, *args, **kwargs):
@@ -37,10 +47,8 @@ def half_split(x, freqs_cis, *args, **kwargs):
     return torch.cat([turned.real, turned.imag], -1).type_as(x)
 
 official.apply_rotary_emb_qwen = half_split
-sys.argv = ["reference", "--model", {str(MODEL)!r}, "--negative-prompt", " ", *{SETTINGS!r}]
-from lockstep.reference import main
-main()
 """
+)
 
 
 @pytest.fixture(scope="module")
@@ -72,16 +80,47 @@ def test_the_engine_records_what_goes_into_its_modules(engine_run):
     assert any("same_as" in one for one in records if one["role"] == "input")
 
 
-def test_a_half_split_rotation_is_named_with_the_engine_as_the_reference(engine_run, tmp_path):
-    pytest.importorskip(
-        "diffusers", reason="diffusers is absent: there is no official pipeline to plant the mistake in"
-    )
-    port = record(tmp_path, HALF_SPLIT, "--inputs")
+def answer(engine_run, folder, program):
+    port = record(folder, program, "--inputs")
     assert port.done.returncode == 0, port.done.stderr
     done = subprocess.run(
         [PROGRAM, "compare", str(engine_run), str(port.path), "--json"], capture_output=True, text=True, env=ENVIRONMENT
     )
     result = json.loads(done.stdout)
     assert result["verdict"] == "mismatch"
+    return result
+
+
+def test_a_half_split_rotation_is_named_with_the_engine_as_the_reference(engine_run, tmp_path):
+    pytest.importorskip(
+        "diffusers", reason="diffusers is absent: there is no official pipeline to plant the mistake in"
+    )
+    result = answer(engine_run, tmp_path, HALF_SPLIT)
     assert result["first_divergence"]["name"].startswith("transformer.transformer_blocks.0.attn.to_")
     assert result["causes"] and result["causes"][0]["cause"] == "rotary.style"
+
+
+# What passes between the models is a stage, not a module: a mistake there is the sampler's.
+STEP_BACK = OFFICIAL.format(
+    planted="""
+from diffusers import FlowMatchEulerDiscreteScheduler as Scheduler
+forward = Scheduler.step
+Scheduler.step = lambda self, output, *args, **more: forward(self, -output, *args, **more)
+"""
+)
+OTHER_SCALE = OFFICIAL.format(planted="settings[settings.index('--guidance') + 1] = '4.5'")
+
+
+@pytest.mark.parametrize(
+    ("program", "stage", "cause"),
+    [(STEP_BACK, "latents", "scheduler.sign"), (OTHER_SCALE, "noise_pred", "guidance.scale")],
+    ids=["step", "guidance"],
+)
+def test_the_samplers_mistakes_are_named_with_the_engine_as_the_reference(engine_run, tmp_path, program, stage, cause):
+    pytest.importorskip(
+        "diffusers", reason="diffusers is absent: there is no official pipeline to plant the mistake in"
+    )
+    result = answer(engine_run, tmp_path, program)
+    assert result["first_divergence"]["role"] == "checkpoint"
+    assert result["first_divergence"]["name"] == stage
+    assert result["causes"] and result["causes"][0]["cause"] == cause

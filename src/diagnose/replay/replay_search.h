@@ -23,4 +23,8 @@ Replayed search_stages_between(Case& failing);
 // last digits, or the `likely` one as well as an explanation must be (SIZE_MAX: none is likely).
 Replayed search_partner(Case& failing, std::vector<size_t> targets, size_t likely);
 
+// The reference's tensor as its own formula makes it where what it is made from is off by a rounding. Nothing where
+// the formula is not known.
+std::optional<Values> moved_by_rounding(Case& pair, double unit);
+
 }  // namespace lockstep

@@ -68,8 +68,14 @@ std::optional<Stage> find_time_features(StageSources& in, size_t record) {
                 .kind = "time features",
                 .place = "",
                 .formula = "cosines and sines of the time",
-                // The reference's own to the last digit: what is done otherwise here is all that is asked.
-                .apply = [values = in.values(record)](Sources) { return values; },
+                // The reference's own to the last digit, for its own time; what is beside that follows the formula.
+                .apply =
+                    [own, values = in.values(record), ours = own(from)](Sources t) {
+                      Flat made = own(t);
+                      for (size_t i = 0; i < made.size() && made.size() == ours.size(); ++i)
+                        made[i] += values[i] - ours[i];
+                      return made;
+                    },
                 .work = 40 * in.size(record)};
       const auto add = [&](Cause cause, std::string yours, std::string fix, auto&& change) {
         TimeFeatures other = own;

@@ -146,6 +146,50 @@ std::vector<size_t> StageSources::vectors(size_t record, int64_t channels) const
   return out;
 }
 
+namespace {
+
+std::optional<Stage> find_stage(StageSources& in, size_t record) {
+  const RecordedTensor& tensor = in.run().records[record];
+  if (in.size(record) == 0) return std::nullopt;
+  using Finder = std::optional<Stage> (*)(StageSources&, size_t);
+  static constexpr Finder kOfTokens[] = {find_linear,     find_norm, find_function,
+                                         find_modulation, find_sum,  find_product};
+  static constexpr Finder kOfAll[] = {find_linear,     find_embedding,     find_norm, find_function,
+                                      find_modulation, find_attention,     find_sum,  find_product,
+                                      find_guidance,   find_time_features, find_part};
+  const std::span<const Finder> finders = in.is_sampled() ? std::span<const Finder>(kOfTokens) : kOfAll;
+  for (const Finder finder : finders)
+    if (std::optional<Stage> stage = finder(in, record)) {
+      stage->record = record;
+      if (stage->place.empty())
+        stage->place = place_of_code((tensor.role == Role::kInput ? "input " : "") + tensor.key.name);
+      if (stage->work == 0) stage->work = in.size(record);
+      return stage;
+    }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Values> moved_by_rounding(Case& pair, double unit) {
+  StageSources in(pair);
+  in.set_tolerance(pair.tolerance);
+  const std::optional<Stage> stage = find_stage(in, pair.reference_record());
+  if (!stage || in.is_sampled()) return std::nullopt;
+  std::vector<Flat> rounded;
+  std::vector<const Flat*> given;
+  rounded.reserve(stage->from.size());
+  for (const size_t from : stage->from) {
+    Flat& values = rounded.emplace_back(in.values(from));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(values[i] * (i % 2 ? 1 - 2 * unit : 1 + 2 * unit));
+    given.push_back(&values);
+  }
+  Values out{pair.r.shape, stage->apply(given)};
+  if (out.v.size() != pair.r.v.size()) return std::nullopt;
+  return out;
+}
+
 StageGraph::StageGraph(Case& failing, const std::vector<size_t>& targets) : in_(failing) {
   in_.set_tolerance(failing.tolerance);
   for (const size_t target : targets) targets_.insert(in_.origin(target));
@@ -158,7 +202,7 @@ StageGraph::StageGraph(Case& failing, const std::vector<size_t>& targets) : in_(
     if (!seen.insert(record).second) continue;
     check_interrupt("replay");
     const bool known = !targets_.contains(record) && is_known(record);
-    std::optional<Stage> stage = known ? std::nullopt : find(record);
+    std::optional<Stage> stage = known ? std::nullopt : find_stage(in_, record);
     if (!stage) {
       leaves_.push_back(record);
       if (in_.size(record) > 0 && !targets_.contains(record))
@@ -196,27 +240,6 @@ bool StageGraph::is_known(size_t record) const {
     if (recorded(i) && !run.records[i].checksum.empty() && run.records[i].checksum == run.records[record].checksum)
       return true;
   return false;
-}
-
-std::optional<Stage> StageGraph::find(size_t record) {
-  const RecordedTensor& tensor = in_.run().records[record];
-  if (in_.size(record) == 0) return std::nullopt;
-  using Finder = std::optional<Stage> (*)(StageSources&, size_t);
-  static constexpr Finder kOfTokens[] = {find_linear,     find_norm, find_function,
-                                         find_modulation, find_sum,  find_product};
-  static constexpr Finder kOfAll[] = {find_linear,     find_embedding,     find_norm, find_function,
-                                      find_modulation, find_attention,     find_sum,  find_product,
-                                      find_guidance,   find_time_features, find_part};
-  const std::span<const Finder> finders = in_.is_sampled() ? std::span<const Finder>(kOfTokens) : kOfAll;
-  for (const Finder finder : finders)
-    if (std::optional<Stage> stage = finder(in_, record)) {
-      stage->record = record;
-      if (stage->place.empty())
-        stage->place = place_of_code((tensor.role == Role::kInput ? "input " : "") + tensor.key.name);
-      if (stage->work == 0) stage->work = in_.size(record);
-      return stage;
-    }
-  return std::nullopt;
 }
 
 int64_t StageGraph::work_of(const std::vector<size_t>& changed) const {

@@ -91,7 +91,6 @@ class StageGraph {
   int64_t work_of(const std::vector<size_t>& changed) const;  // multiplications of such a replay
 
  private:
-  std::optional<Stage> find(size_t record);
   bool is_known(size_t record) const;
 
   StageSources in_;
