@@ -1,5 +1,6 @@
 // zoom: from the stage to the line.
 #include <algorithm>
+#include <future>
 
 #include "compare/question.h"
 #include "service/groups.h"
@@ -55,6 +56,8 @@ ZoomTarget first_divergence(const CompareAnswer& answer) {
   size_t parts = 0;
   if (left.key.name.starts_with(module + "."))
     for (size_t at = module.size(); at < left.key.name.size(); ++at) parts += left.key.name[at] == '.';
+  // The pipeline's own code is one call, whatever step shows its error.
+  if (glue && module == "pipeline") return {{.module = module}, {.module = module}};
   ZoomTarget target{call_of(left, module), call_of(right, without_last(right.key.name, parts))};
   // Hits of a parent are not those of the child that showed the error.
   if (glue) target.reference.hit = target.candidate.hit = -1;
@@ -160,9 +163,15 @@ void give_the_references_inputs(ZoomAnswer& out, std::vector<zoom::FedInput>& in
 
 ZoomAnswer look_into(const ZoomQuestion& question, const ZoomTarget& target, const fs::path& home, bool quiet) {
   const Run reference = Run::open(question.reference, home), candidate = Run::open(question.candidate, home);
-  ZoomAnswer out{zoom::Side(zoom::tape_of(reference, target.reference, home, quiet)),
-                 zoom::Side(zoom::tape_of(candidate, target.candidate, home, quiet)),
-                 {}};
+  // The official pipeline in its place would be compared with itself.
+  if (zoom::official_in_place_of(candidate))
+    fail(Code::kUnsupported, "zoom", "run " + candidate.id() + " is the engine's own: its operations are not traced",
+         {.expected = "a program as the candidate; the engine may be the reference",
+          .hint = "lockstep zoom " + question.candidate + " " + question.reference});
+  // Both at once: most of the time goes into starting them.
+  auto theirs = std::async(std::launch::async, [&] { return zoom::tape_of(reference, target.reference, home, quiet); });
+  zoom::Tape mine = zoom::tape_of(candidate, target.candidate, home, quiet);
+  ZoomAnswer out{zoom::Side(theirs.get()), zoom::Side(std::move(mine)), {}};
   std::vector<zoom::FedInput> inputs = zoom::inputs_to_feed(out.reference, out.yours);
   give_the_references_inputs(out, inputs, candidate, target.candidate, home, quiet);
   double noise = 0;  // of inputs that are the same thing and could not be given
@@ -170,6 +179,7 @@ ZoomAnswer look_into(const ZoomQuestion& question, const ZoomTarget& target, con
     if (!input.why_not.empty() && !input.reference.empty() && input.how != "by its name")
       noise = std::max(noise, input.distance);
   out.answer = zoom::search(out.reference, out.yours, noise);
+  out.answer.official_reference = zoom::official_in_place_of(reference).has_value();
   out.answer.inputs = std::move(inputs);
   const size_t asked = std::min(out.answer.regions.size(), kMostCausesAsked);
   for (size_t i = 0; i < asked; ++i) {
@@ -198,7 +208,7 @@ std::vector<Operation> zoom_operations() {
        .help = "trace the first call that diverges on both sides, and name the lines to fix",
        .arguments = zoom_arguments(),
        .result = "schema:string call:object agrees:boolean regions:array inputs:array values:object output_error:any "
-                 "tolerance:any truncated:boolean uncompiled:boolean jump?:object incomplete?:string",
+                 "tolerance:any truncated:boolean uncompiled:boolean official_reference:boolean jump?:object incomplete?:string",
        .slow = true,
        .examples = {"lockstep zoom latest:reference latest:port"},
        .call = &answer_zoom},

@@ -43,6 +43,7 @@ class Blame {
   Side& yours_;
   Partners partners_;
   bool proven_ = false;  // everything after the pair at hand was replayed
+  int user_r_ = -1;      // the step of the reference that takes the pair at hand
 
  private:
   bool same_shapes(const Partner& partner) const;

@@ -270,33 +270,59 @@ class Evaluation {
   const OperandSource& source_;
 };
 
+// Which values depend on what was put in, and through which of their makers: a fused step, or its simple ones.
+class Dependence {
+ public:
+  Dependence(const Side& side, const Substitutes& put) : side_(side), put_(put) {}
+
+  bool is_given(int value) const { return put_.values.contains(value); }
+  // The step to compute the value by; -1: it does not depend on what was put in.
+  int maker(int value) {
+    if (const auto at = makers_.find(value); at != makers_.end()) return at->second;
+    makers_[value] = -1;
+    for (const int maker : {side_.value(value).step, side_.value(value).expanded})
+      if (maker >= 0 && takes_any(maker)) return makers_[value] = maker;
+    return -1;
+  }
+  std::shared_ptr<const Numbers> at_use(int step, int value) const {
+    const auto at = put_.uses.find({step, value});
+    return at == put_.uses.end() ? nullptr : at->second;
+  }
+
+ private:
+  bool takes_any(int step) {
+    bool found = false;
+    for (const Operand& operand : side_.step(step).operands)
+      found |= is_given(operand.value) || put_.uses.contains({step, operand.value}) || maker(operand.value) >= 0;
+    return found;
+  }
+
+  const Side& side_;
+  const Substitutes& put_;
+  std::map<int, int> makers_;
+};
+
 class Replay {
  public:
-  Replay(const Side& side, Given given) : side_(side), made_(std::move(given)) {}
+  Replay(const Side& side, const Substitutes& put) : side_(side), made_(put.values), depends_(side, put) {}
 
   std::shared_ptr<const Numbers> value(int index) {
     if (const auto at = made_.find(index); at != made_.end()) return at->second;
-    if (!depends(index)) return side_.numbers(index);
-    const int maker = side_.value(index).step;
-    const auto numbers = evaluate(side_, side_.step(maker), index, [this](int operand) { return value(operand); });
+    const int maker = depends_.maker(index);
+    if (maker < 0) return side_.numbers(index);
+    const auto numbers = evaluate(side_, side_.step(maker), index, [this, maker](int operand) {
+      auto put = depends_.at_use(maker, operand);
+      return put ? put : value(operand);
+    });
     auto& kept = made_[index];
     if (numbers) kept = std::make_shared<Numbers>(*numbers);
     return kept;
   }
 
  private:
-  bool depends(int index) {
-    if (const auto at = depends_.find(index); at != depends_.end()) return at->second;
-    if (made_.contains(index)) return true;
-    bool found = false;
-    if (const int maker = side_.value(index).step; maker >= 0)
-      for (const Operand& operand : side_.step(maker).operands) found |= depends(operand.value);
-    return depends_[index] = found;
-  }
-
   const Side& side_;
   Given made_;
-  std::map<int, bool> depends_;
+  Dependence depends_;
 };
 
 double size_of(const Side& side, int value) {
@@ -321,38 +347,29 @@ double work_of(const Side& side, const Step& step) {
   return work;
 }
 
-class ReplayWork {
- public:
-  ReplayWork(const Side& side, const std::set<int>& given) : side_(side), given_(given) {}
-
-  // Whether the value depends on what is given; what its steps take is added up once each.
-  bool visit(int index) {
-    if (given_.contains(index)) return true;
-    if (const auto at = seen_.find(index); at != seen_.end()) return at->second;
-    bool found = false;
-    const int maker = side_.value(index).step;
-    if (maker >= 0)
-      for (const Operand& operand : side_.step(maker).operands) found |= visit(operand.value);
-    if (found && counted_.insert(maker).second) work += work_of(side_, side_.step(maker));
-    return seen_[index] = found;
-  }
-
-  double work = 0;
-
- private:
-  const Side& side_;
-  const std::set<int>& given_;
-  std::map<int, bool> seen_;
-  std::set<int> counted_;
-};
-
 }  // namespace
 
+double replay_work(const Side& side, int value, const Substitutes& put) {
+  Dependence depends(side, put);
+  double work = 0;
+  std::vector<int> pending{value};
+  std::set<int> seen, counted;
+  while (!pending.empty()) {
+    const int at = pending.back();
+    pending.pop_back();
+    if (depends.is_given(at) || !seen.insert(at).second) continue;
+    const int maker = depends.maker(at);
+    if (maker < 0) continue;
+    if (counted.insert(maker).second) work += work_of(side, side.step(maker));
+    for (const Operand& operand : side.step(maker).operands) pending.push_back(operand.value);
+  }
+  return work;
+}
+
 double replay_work(const Side& side, int value, const std::set<int>& given) {
-  ReplayWork counting(side, given);
-  if (given.contains(value)) return 0;
-  counting.visit(value);
-  return counting.work;
+  Substitutes put;
+  for (const int one : given) put.values[one] = nullptr;
+  return replay_work(side, value, put);
 }
 
 double number_or(const Step& step, const char* name, double otherwise) {
@@ -397,14 +414,18 @@ std::optional<Numbers> evaluate(const Side& side, const Step& step, int output, 
   }
 }
 
-std::optional<Numbers> replay(const Side& side, int value, int changed, std::shared_ptr<const Numbers> given) {
-  return replay(side, value, Given{{changed, std::move(given)}});
+std::optional<Numbers> replay(const Side& side, int value, const Substitutes& put) {
+  const auto made = Replay(side, put).value(value);
+  if (!made) return std::nullopt;
+  return *made;
 }
 
 std::optional<Numbers> replay(const Side& side, int value, const Given& given) {
-  const auto made = Replay(side, given).value(value);
-  if (!made) return std::nullopt;
-  return *made;
+  return replay(side, value, Substitutes{given, {}});
+}
+
+std::optional<Numbers> replay(const Side& side, int value, int changed, std::shared_ptr<const Numbers> given) {
+  return replay(side, value, Given{{changed, std::move(given)}});
 }
 
 }  // namespace lockstep::zoom

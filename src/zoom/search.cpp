@@ -20,8 +20,11 @@ constexpr int kMostPairs = 400;       // looked at in one search
 constexpr int kMostTransplants = 48;  // replays tried in one search
 constexpr int kMostRoundings = 24;    // pairs asked whether rounding alone explains them
 constexpr double kLargestJump = 1e-2;
+constexpr double kClearly = 16;           // times the noise: a difference that is none
 constexpr double kSmallestJump = 6;       // tolerances
 constexpr double kMostReplayWork = 4e9;   // multiplications in one search
+constexpr double kMostProofWork = 2e9;    // and in proving its answer
+constexpr double kLeastProof = 1e-4;      // relative: replayed results round otherwise
 constexpr int64_t kMostReplay = 1 << 22;  // elements of a value that is put in another's place
 
 bool is_commutative(const Step& step) {
@@ -43,6 +46,7 @@ class Search : public SumsAndProducts {
   // What made c differ from r. `user_c`, `user_r`: the steps that take them; -1: they are the call's outputs.
   void locate(int c, int r, int user_c, int user_r) override {
     if (!pairs_.insert({c, r}).second || static_cast<int>(pairs_.size()) > kMostPairs || partners_.agree(c, r)) return;
+    user_r_ = user_r;
     std::vector<int> moved_c, moved_r;
     const int c0 = stripped(yours_, c, moved_c), r0 = stripped(reference_, r, moved_r);
     if ((c0 != c || r0 != r) && partners_.agree(c0, r0)) return blame_layout(c, r, moved_c, moved_r);
@@ -365,6 +369,27 @@ double worst_roundoff(const Side& side) {
   return worst;
 }
 
+// (yours, the reference's) by their places. The code between modules passes on many tensors, one made of the other: they
+// go by their names, and what follows the first that differs is its consequence.
+std::vector<std::pair<int, int>> paired_outputs(const Side& reference, const Side& yours, double noise) {
+  std::vector<std::pair<int, int>> out;
+  const auto& outputs_c = yours.tape().outputs;
+  const auto& outputs_r = reference.tape().outputs;
+  if (!yours.tape().glue || !reference.tape().glue) {
+    for (size_t i = 0; i < std::min(outputs_c.size(), outputs_r.size()); ++i)
+      out.emplace_back(outputs_c[i].second, outputs_r[i].second);
+    return out;
+  }
+  for (const auto& [path, r] : outputs_r) {
+    const auto c = std::find_if(outputs_c.begin(), outputs_c.end(), [&](const auto& one) { return one.first == path; });
+    if (c == outputs_c.end()) continue;
+    const double error = distance(yours, c->second, reference, r);
+    if (error > kClearly * noise) return {{c->second, r}};
+    out.emplace_back(c->second, r);
+  }
+  return out;
+}
+
 Jump largest_jump(Side& reference, Side& yours, Partners& partners) {
   Jump found;
   // Norms are cheap to take apart, and what hides in one is its eps.
@@ -402,10 +427,9 @@ Answer search(Side& reference, Side& yours, double input_noise) {
   }
   // The roundings of both sides, a few of them in a row; the larger the divergence, the more of a difference is noise.
   const double noise = std::max(4 * std::max(worst_roundoff(reference), worst_roundoff(yours)), input_noise);
-  const size_t count = std::min(outputs_c.size(), outputs_r.size());
-  for (size_t i = 0; i < count; ++i)
-    answer.output_error =
-        std::max(answer.output_error, distance(yours, outputs_c[i].second, reference, outputs_r[i].second));
+  const std::vector<std::pair<int, int>> outputs = paired_outputs(reference, yours, noise);
+  for (const auto& [c, r] : outputs)
+    answer.output_error = std::max(answer.output_error, distance(yours, c, reference, r));
   answer.tolerance = std::clamp(std::sqrt(noise * answer.output_error), 2 * noise, 0.02);
   reference.link_constants(answer.tolerance);
   yours.link_constants(answer.tolerance);
@@ -413,9 +437,10 @@ Answer search(Side& reference, Side& yours, double input_noise) {
   expand_complex_products(yours);
   Search searching(reference, yours, answer.tolerance);
   searching.roundoff = std::max(worst_roundoff(reference), worst_roundoff(yours));
-  for (size_t i = 0; i < count; ++i) searching.look_at_output(outputs_c[i].second, outputs_r[i].second);
+  for (const auto& [c, r] : outputs) searching.look_at_output(c, r);
   answer.regions = searching.take_regions();
   tidy(answer.regions, reference, yours, searching.partners());
+  answer.proof = prove(answer.regions, reference, yours, outputs, std::max(answer.tolerance, kLeastProof), kMostProofWork);
   add_passing_lines(answer.regions, yours);
   answer.agrees = answer.regions.empty();
   if (answer.agrees) answer.jump = largest_jump(reference, yours, searching.partners());
