@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -29,7 +30,7 @@ BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep")
 
 def program(*words):
     done = subprocess.run(
-        [BINARY, *map(str, words)], capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "2"}
+        [BINARY, *map(str, words)], capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
     if done.returncode not in (0, 1):
         raise RuntimeError(done.stderr.strip())
@@ -38,7 +39,11 @@ def program(*words):
 
 def call_to_trace(first):
     """The module to look into, as `lockstep zoom` chooses it."""
-    return first["parent"] if first["kind"] == "glue" and first["parent"] else first["stage"]
+    return (first["parent"] or "pipeline") if first["kind"] == "glue" else first["stage"]
+
+
+class CallSeen(BaseException):
+    pass
 
 
 def traced(recorder, pipeline, folder, module, first, settings):
@@ -48,15 +53,36 @@ def traced(recorder, pipeline, folder, module, first, settings):
     hit = "" if first["kind"] == "glue" else first["hit"]
     step = "" if first["step"] is None else first["step"]
     os.environ["LOCKSTEP_OPERATIONS"] = module
+    os.environ["LOCKSTEP_OPERATIONS_END"] = "1"
     # The pipeline's own code is one call, whatever step shows its error.
     os.environ["LOCKSTEP_OPERATIONS_AT"] = (
         "::" if module == "pipeline" else f"{step}:{hit}:{first['tags'].get('pass', '')}"
     )
-    recorder.RECORDER.operations = Operations()
+    class UpToTheCall(Operations):
+        """The pipeline's run is over when the call is."""
+
+        def _end_program(self):
+            raise CallSeen
+
+    recorder.RECORDER.operations = UpToTheCall()
+    recorder.RECORDER._modules, recorder.RECORDER._wanted = [module], {}
+    whole = recorder.run_pipeline
+
+    def until_seen(*args, **kwargs):
+        with contextlib.suppress(CallSeen):
+            whole(*args, **kwargs)
+
+    recorder.run_pipeline = until_seen
     try:
         recorder.record(pipeline, folder, **settings)
     finally:
+        recorder.run_pipeline = whole
         recorder.RECORDER.operations = None
+        recorder.RECORDER._modules, recorder.RECORDER._wanted = [], {}
+    run = folder / "run.json"
+    manifest = json.loads(run.read_text())
+    manifest.pop("program", None)  # or zoom would run this benchmark again
+    run.write_text(json.dumps(manifest))
     if not (folder / "operations.jsonl").exists():
         raise LookupError(f"{module} is not a module that is called there")
     return folder
@@ -144,7 +170,7 @@ def main() -> int:
 
     import planted_lines  # noqa: F401  before the sets: it watches what they plant
 
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     from clean_01_rounding import MODELS
     from worlds import World, prepare
 

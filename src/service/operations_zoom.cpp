@@ -5,6 +5,7 @@
 #include "compare/question.h"
 #include "service/groups.h"
 #include "service/service.h"
+#include "service/twins.h"
 #include "service/zoom_question.h"
 #include "zoom/answer_text.h"
 #include "zoom/cause.h"
@@ -41,6 +42,12 @@ zoom::Call call_of(const RecordedTensor& tensor, std::string module) {
   return call;
 }
 
+// A pipeline of diffusers, whose own code can be traced too.
+bool is_pipeline(const RunView& run) {
+  return std::any_of(run.records.begin(), run.records.end(),
+                     [](const RecordedTensor& record) { return record.role == Role::kCheckpoint; });
+}
+
 // The call to look into is the first divergence's: the module itself, or the parent whose own code lies between
 // modules.
 ZoomTarget first_divergence(const CompareAnswer& answer) {
@@ -50,8 +57,11 @@ ZoomTarget first_divergence(const CompareAnswer& answer) {
   const PairResult& bad = comparison.results[comparison.first->result];
   const RecordedTensor& left = answer.reference.records[bad.pair.reference];
   const RecordedTensor& right = answer.candidate.records[bad.pair.candidate];
-  const bool glue = comparison.first->kind == "glue" && !comparison.first->parent.empty();
-  const std::string& module = glue ? comparison.first->parent : comparison.first->stage;
+  const bool glue = comparison.first->kind == "glue" &&
+                    (!comparison.first->parent.empty() || (is_pipeline(answer.reference) && is_pipeline(answer.candidate)));
+  const std::string module = !glue                              ? comparison.first->stage
+                             : comparison.first->parent.empty() ? "pipeline"
+                                                                : comparison.first->parent;
   // The candidate's module is as many parts above its tensor as the reference's is.
   size_t parts = 0;
   if (left.key.name.starts_with(module + "."))
@@ -85,27 +95,51 @@ Json answer_zoom(Service& service, const Json& arguments, CallControl&) {
   return zoom::json_from(found.answer, found.reference, found.yours);
 }
 
-// Stops where zoom points: at the first line of yours in each region.
-Json debug_zoom(Service& service, const Json& arguments, CallControl& control) {
-  const std::string session = text_argument(arguments, "session");
-  service.sessions().find(session);  // what is wrong with it is said before programs are run again
-  const Json found = answer_zoom(service, arguments, control);
+// Breakpoints in a session at the first line that each region names of one side.
+Json break_at(Service& service, const Json& regions, const char* side, const std::string& session,
+              CallControl& control) {
   Json breakpoints = Json::array();
-  for (const Json& region : found["regions"]) {
-    if (region["yours"].empty()) continue;
-    const Json& line = region["yours"].front();
-    const std::string where = line["file"].get<std::string>() + ":" + std::to_string(line["line"].get<int64_t>());
-    const bool known = std::any_of(breakpoints.begin(), breakpoints.end(), [&](const Json& breakpoint) {
-      return breakpoint.value("where", std::string()) == where;
-    });
-    if (known) continue;
+  std::vector<std::string> known;
+  for (const Json& region : regions) {
+    if (region[side].empty()) continue;
+    const Json& line = region[side].front();
+    std::string where = line["file"].get<std::string>() + ":" + std::to_string(line["line"].get<int64_t>());
+    if (std::find(known.begin(), known.end(), where) != known.end()) continue;
     Json wanted{{"where", where}};
     if (!session.empty()) wanted["session"] = session;
     breakpoints.push_back(set_breakpoint(service, wanted, control).value("breakpoint", Json::object()));
+    known.push_back(std::move(where));
   }
-  return {{"breakpoints", breakpoints},
-          {"note", "the breakpoints are in your program only; no second session stops in the reference"},
-          {"zoom", found}};
+  return breakpoints;
+}
+
+// The twin that a session is one side of; nothing where it stands alone.
+std::optional<Twin> twin_with(Service& service, const std::string& session) {
+  try {
+    const Twin twin = Twins(service.home()).find("");
+    const std::string id = service.sessions().find(session)->identity().id;
+    if (id != twin.reference && id != twin.candidate) return std::nullopt;
+    return twin;
+  } catch (const Error& error) {
+    if (error.code() != Code::kNotFound) throw;
+    return std::nullopt;
+  }
+}
+
+// Stops where zoom points: at the first line of yours in each region, and in a twin session at the reference's too.
+Json debug_zoom(Service& service, const Json& arguments, CallControl& control) {
+  const std::string session = text_argument(arguments, "session");
+  service.sessions().find(session);  // what is wrong with it is said before programs are run again
+  const std::optional<Twin> twin = twin_with(service, session);
+  const Json found = answer_zoom(service, arguments, control);
+  const Json& regions = found["regions"];
+  Json out{{"breakpoints", break_at(service, regions, "yours", twin ? twin->candidate : session, control)},
+           {"reference_breakpoints",
+            twin ? break_at(service, regions, "reference", twin->reference, control) : Json::array()},
+           {"note", twin ? "the breakpoints are in both programs of the twin session"
+                         : "the breakpoints are in your program; in a twin session the reference stops too"},
+           {"zoom", found}};
+  return out;
 }
 
 std::vector<Argument> zoom_arguments() {
@@ -215,7 +249,7 @@ std::vector<Operation> zoom_operations() {
       {.name = "debug zoom",
        .help = "zoom, and set breakpoints at the lines it names",
        .arguments = std::move(in_a_session),
-       .result = "breakpoints:objects note:string zoom:object",
+       .result = "breakpoints:objects reference_breakpoints:objects note:string zoom:object",
        .slow = true,
        .examples = {"lockstep debug zoom latest:reference latest:port"},
        .call = &debug_zoom},

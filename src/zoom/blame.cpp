@@ -51,7 +51,7 @@ int nearest_parameter_use(const Side& side, int value) {
 
 std::string described(const Side& side, int value) {
   const Value& of = side.value(value);
-  if (of.origin == Origin::kParameter) return "the parameter " + of.name;
+  if (of.origin == Origin::kParameter) return fmt::format("the parameter {}.{}", side.tape().call, of.name);
   if (of.origin == Origin::kInput) return "the input " + of.name;
   if (of.step < 0) return "a constant";
   const Step& step = side.step(of.step);

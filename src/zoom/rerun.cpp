@@ -62,6 +62,10 @@ RecordRequest request_from(const Run& run, const Call& call) {
 }
 
 Tape traced_again(const Run& run, const Call& call, const fs::path& feed, const fs::path& home, bool quiet) {
+  // A program that asks for this itself would be started without end.
+  if (std::getenv("LOCKSTEP_OPERATIONS_END"))
+    fail(Code::kUnsupported, "zoom", "this program was started by zoom itself",
+         {.hint = "recording with --operations '" + call.module + "', so that nothing is run again"});
   RecordRequest request = request_from(run, call);
   request.home = home;
   request.name = run.name() + ".zoom";

@@ -78,10 +78,13 @@ class Operations:
         except Exception as error:
             _session.warn_once(("operations", type(error)), f"the operations of {name} are not complete: {error}")
         if traced and self._ends:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
+            self._end_program()
         return output
+
+    def _end_program(self):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
     def whole(self, name, function, module, args, kwargs, parameters, step, tags):
         """A module that the traced code calls, as one operation: nothing inside it is seen."""
