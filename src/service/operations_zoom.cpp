@@ -242,7 +242,8 @@ std::vector<Operation> zoom_operations() {
        .help = "trace the first call that diverges on both sides, and name the lines to fix",
        .arguments = zoom_arguments(),
        .result = "schema:string call:object agrees:boolean regions:array inputs:array values:object output_error:any "
-                 "tolerance:any truncated:boolean uncompiled:boolean official_reference:boolean jump?:object incomplete?:string",
+                 "tolerance:any truncated:boolean uncompiled:boolean official_reference:boolean "
+                 "proof:string jump?:object incomplete?:string",
        .slow = true,
        .examples = {"lockstep zoom latest:reference latest:port"},
        .call = &answer_zoom},

@@ -226,6 +226,12 @@ std::string page_from(const Answer& answer, const Side& reference, const Side& y
         "  {}\n", region.proven ? "Everything after it is proven right: the reference makes your result of your value."
                                 : "The result differs by " + fmt::format("{:.2g}.", region.error));
   }
+  if (answer.proof == Proof::kRefuted)
+    out +=
+        "\nNot the whole answer: of these values the reference does not make your result. There is another mistake, or "
+        "these\nlines only pass it on.\n";
+  else if (answer.proof == Proof::kOpen)
+    out += "\nNot proven: the operations after these lines could not be replayed.\n";
   if (yours.tape().truncated || reference.tape().truncated)
     out += "Some operations or values were not recorded: the budget was used up.\n";
   return out;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "zoom/arithmetic.h"
 #include "zoom/einsum.h"
+#include "zoom/layers.h"
 #include "zoom/moves.h"
 
 namespace lockstep::zoom {
@@ -37,6 +38,9 @@ const std::map<std::string_view, Unary> kUnary{
     {"log1p", [](double x) { return std::log1p(x); }},
     {"expm1", [](double x) { return std::expm1(x); }},
     {"floor", [](double x) { return std::floor(x); }},
+    {"round", [](double x) { return std::nearbyint(x); }},
+    {"elu", [](double x) { return x > 0 ? x : std::expm1(x); }},
+    {"hardswish", [](double x) { return x * std::clamp(x + 3, 0.0, 6.0) / 6; }},
     {"logical_not", [](double x) { return x == 0 ? 1.0 : 0.0; }},
 };
 
@@ -63,6 +67,7 @@ class Evaluation {
 
   std::optional<Numbers> run() {
     const std::string& kind = step_.kind;
+    if (kind == "elu" && number_or(step_, "alpha", 1) != 1) return std::nullopt;
     if (const auto at = kUnary.find(kind); at != kUnary.end()) return map(*need("input"), at->second);
     if (const auto at = kBinary.find(kind); at != kBinary.end()) return binary(at->second);
     if (kind == "gelu") return gelu();
@@ -77,6 +82,12 @@ class Evaluation {
     if (kind == "attention") return attention();
     if (kind == "clamp") return clamp();
     if (kind == "einsum") return sum_over_letters();
+    if (kind == "conv") return convolved();
+    if (kind == "group_norm")
+      return group_norm(*need("input"), static_cast<int64_t>(number_or(step_, "groups", 0)), find("weight").get(),
+                        find("bias").get(), number_or(step_, "eps", 1e-5));
+    if (kind == "embedding" && axes_of(step_).empty()) return rows_of_table(*need("weight"), *need("indices"));
+    if (kind == "cumsum" && axes_of(step_).size() == 1) return cumulative_sum(*need("input"), axes_of(step_)[0]);
     if (kind == "var" || kind == "var_mean") return variance();
     if (kind == "amax" || kind == "amin" || kind == "max" || kind == "min") return extreme(kind.ends_with("max"));
     if (kind == "addcmul") {
@@ -177,6 +188,14 @@ class Evaluation {
   Numbers clamp() const {
     const double low = number_or(step_, "min", -INFINITY), high = number_or(step_, "max", INFINITY);
     return map(*need("input"), [&](double x) { return std::min(std::max(x, low), high); });
+  }
+
+  // As torch orders axes; MLX has the channels last.
+  Numbers convolved() const {
+    const auto x = need("input"), weight = need("weight"), bias = find("bias");
+    if (side_.tape().framework != "torch" || x->shape.size() < 3)
+      fail(Code::kUnsupported, "zoom", "a convolution of another framework");
+    return convolution(*x, *weight, bias.get(), convolution_form(step_, x->shape.size() - 2));
   }
 
   std::optional<Numbers> sum_over_letters() const {
@@ -339,6 +358,11 @@ double work_of(const Side& side, const Step& step) {
   };
   if (step.kind == "linear" || step.kind == "matmul" || step.kind == "addmm" || step.kind == "einsum")
     return work * inner("input");
+  if (step.kind == "conv") {
+    const int weight = step.operand("weight");
+    if (weight < 0 || side.value(weight).shape.empty()) return work;
+    return work * size_of(side, weight) / static_cast<double>(std::max<int64_t>(1, side.value(weight).shape[0]));
+  }
   if (step.kind == "attention") {
     const int key = step.operand("key");
     if (key < 0 || side.value(key).shape.size() < 2) return work;

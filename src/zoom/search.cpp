@@ -441,6 +441,8 @@ Answer search(Side& reference, Side& yours, double input_noise) {
   answer.regions = searching.take_regions();
   tidy(answer.regions, reference, yours, searching.partners());
   answer.proof = prove(answer.regions, reference, yours, outputs, std::max(answer.tolerance, kLeastProof), kMostProofWork);
+  if (answer.proof == Proof::kProven)
+    for (Region& region : answer.regions) region.proven = true;
   add_passing_lines(answer.regions, yours);
   answer.agrees = answer.regions.empty();
   if (answer.agrees) answer.jump = largest_jump(reference, yours, searching.partners());
