@@ -9,6 +9,7 @@
 
 #include "zoom/evaluate.h"
 #include "zoom/expand.h"
+#include "zoom/forms.h"
 #include "zoom/partners.h"
 #include "zoom/passing_lines.h"
 #include "zoom/sums_and_products.h"
@@ -17,7 +18,7 @@ namespace lockstep::zoom {
 namespace {
 
 constexpr int kMostPairs = 400;       // looked at in one search
-constexpr int kMostTransplants = 48;  // replays tried in one search
+constexpr int kMostTransplants = 300;  // replays tried in one search
 constexpr int kMostRoundings = 24;    // pairs asked whether rounding alone explains them
 constexpr double kLargestJump = 1e-2;
 constexpr double kClearly = 16;           // times the noise: a difference that is none
@@ -253,18 +254,26 @@ class Search : public SumsAndProducts {
     for (const int rk : theirs)
       for (const int cj : mine) {
         if (cj == c && rk == r) continue;
-        const auto put = fitted(cj, rk);
-        if (!put) continue;
-        if (++transplants_ > kMostTransplants) return false;
-        if (!may_replay(r, {rk})) continue;
-        const auto made = replay(reference_, r, rk, put);
-        if (!made || !agreement_of(*result, *made, partners_.tolerance())) continue;
+        if (!gives(cj, rk, r, *result)) continue;
         const bool before = proven_;
         proven_ = true;
         locate(cj, rk, user_c, user_r);
         proven_ = before;
         return true;
       }
+    return false;
+  }
+
+  // Whether the reference makes `result` at r of your value in the place of rk, in one of the layouts it may have.
+  bool gives(int cj, int rk, int r, const Numbers& result) {
+    const auto mine = yours_.numbers(cj);
+    if (!mine) return false;
+    for (const auto& form : forms_of(*mine, reference_.value(rk).shape)) {
+      if (++transplants_ > kMostTransplants || !may_replay(r, {rk})) return false;
+      const auto made = replay(reference_, r, rk, form);
+      if (!made) return false;
+      if (agreement_of(result, *made, partners_.tolerance())) return true;
+    }
     return false;
   }
 
@@ -288,17 +297,6 @@ class Search : public SumsAndProducts {
     return out;
   }
 
-  // Yours in the shape that the reference's has there; null where it cannot be.
-  std::shared_ptr<const Numbers> fitted(int c, int r) const {
-    const auto mine = yours_.numbers(c);
-    const Shape& wanted = reference_.value(r).shape;
-    if (!mine || mine->count() != checked_numel(wanted) || mine->count() > kMostReplay) return nullptr;
-    if (mine->shape == wanted) return mine;
-    auto out = std::make_shared<Numbers>(*mine);
-    out->shape = wanted;
-    return out;
-  }
-
   // Values that agree with something on the other side and go into steps that agree with nothing.
   std::vector<int> frontier(const Side& side, const std::vector<int>& unmatched, bool is_yours) {
     std::set<int> out;
@@ -310,6 +308,11 @@ class Search : public SumsAndProducts {
           out.insert(operand.value);
     }
     return {out.begin(), out.end()};
+  }
+
+  bool same_line(int a, int b) const {
+    const std::vector<Place>&left = yours_.step(a).where, &right = yours_.step(b).where;
+    return !left.empty() && !right.empty() && left.front() == right.front();
   }
 
   // Of the values that go into what cannot be narrowed the reference has one that yours lacks, and yours has another of
@@ -327,6 +330,7 @@ class Search : public SumsAndProducts {
           return partners_.agree(first, value) && partners_.agree(second, value);
         });
         if (first >= second || twice == of_r.end() || yours_.is_ancestor(first, second)) continue;
+        if (same_line(a, b)) continue;  // one line, executed twice
         Region& region = add(Kind::kWiring, c, r);
         region.yours = {a, b};
         if (reference_.value(*lacking).step >= 0) region.reference = {reference_.value(*lacking).step};
@@ -346,6 +350,7 @@ class Search : public SumsAndProducts {
     for (const int value : unmatched_ancestors(reference_, r, false))
       if (reference_.value(value).step >= 0) region.reference.push_back(reference_.value(value).step);
     if (region.yours.size() == 1 && region.reference.size() <= 2) region.kind = Kind::kOperation;
+    add_idle_selections(region);
     add_rearranging_steps(region);
   }
 
@@ -360,13 +365,24 @@ double distance(const Side& a, int x, const Side& b, int y) {
   return relative_distance(left->values.data(), right->values.data(), left->count());
 }
 
-double worst_roundoff(const Side& side) {
-  double worst = unit_roundoff(DType::kF32);
+// The coarsest rounding of a side's results, of formats that so large a share of them have.
+double coarsest(const Side& side, double share) {
+  std::map<double, int> counts;
+  int all = 0;
   for (const Step& step : side.tape().steps)
     for (const int output : step.outputs)
-      if (side.value(output).tensor.defined())
-        worst = std::max(worst, unit_roundoff(side.value(output).tensor.dtype()));
+      if (side.value(output).tensor.defined() && is_floating(side.value(output).tensor.dtype()))
+        ++counts[unit_roundoff(side.value(output).tensor.dtype())], ++all;
+  double worst = unit_roundoff(DType::kF32);
+  for (const auto& [roundoff, count] : counts)
+    if (count >= share * all) worst = std::max(worst, roundoff);
   return worst;
+}
+
+// A format that only one side has, and only here and there, is no noise: it may be what is wrong.
+double roundoff_of(const Side& reference, const Side& yours) {
+  constexpr double kUsual = 0.2;  // of a side's results
+  return std::max({coarsest(reference, kUsual), coarsest(yours, kUsual), std::min(coarsest(reference, 0), coarsest(yours, 0))});
 }
 
 // (yours, the reference's) by their places. The code between modules passes on many tensors, one made of the other: they
@@ -426,7 +442,8 @@ Answer search(Side& reference, Side& yours, double input_noise) {
     return answer;
   }
   // The roundings of both sides, a few of them in a row; the larger the divergence, the more of a difference is noise.
-  const double noise = std::max(4 * std::max(worst_roundoff(reference), worst_roundoff(yours)), input_noise);
+  const double roundoff = roundoff_of(reference, yours);
+  const double noise = std::max(4 * roundoff, input_noise);
   const std::vector<std::pair<int, int>> outputs = paired_outputs(reference, yours, noise);
   for (const auto& [c, r] : outputs)
     answer.output_error = std::max(answer.output_error, distance(yours, c, reference, r));
@@ -436,7 +453,7 @@ Answer search(Side& reference, Side& yours, double input_noise) {
   expand_complex_products(reference);
   expand_complex_products(yours);
   Search searching(reference, yours, answer.tolerance);
-  searching.roundoff = std::max(worst_roundoff(reference), worst_roundoff(yours));
+  searching.roundoff = roundoff;
   for (const auto& [c, r] : outputs) searching.look_at_output(c, r);
   answer.regions = searching.take_regions();
   tidy(answer.regions, reference, yours, searching.partners());
