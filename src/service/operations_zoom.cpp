@@ -16,6 +16,7 @@ namespace {
 
 using enum ArgumentType;
 
+constexpr int kMostCallers = 4;         // looked into, one after the other, where a call's own inputs are wrong
 constexpr size_t kMostCausesAsked = 4;  // regions that known causes are looked for in
 
 struct ZoomTarget {
@@ -223,6 +224,27 @@ ZoomAnswer look_into(const ZoomQuestion& question, const ZoomTarget& target, con
   return out;
 }
 
+// With the reference's inputs the call does what the reference's does, and its own inputs were others: what is wrong was
+// done by whoever called it.
+bool is_wrong_before(const zoom::Answer& answer) {
+  constexpr double kClearly = 1e-2;
+  return answer.agrees && std::any_of(answer.inputs.begin(), answer.inputs.end(), [](const zoom::FedInput& input) {
+           return input.why_not.empty() && input.distance > kClearly;
+         });
+}
+
+std::optional<ZoomTarget> caller_of(const ZoomTarget& target, bool pipelines) {
+  const auto above = [&](const zoom::Call& call) {
+    zoom::Call out{.module = without_last(call.module, 1), .step = call.step, .pass = call.pass};
+    if (out.module == call.module) out = {.module = pipelines ? "pipeline" : ""};
+    return out;
+  };
+  if (target.reference.module == "pipeline") return std::nullopt;
+  ZoomTarget out{above(target.reference), above(target.candidate)};
+  if (out.reference.module.empty() || out.candidate.module.empty()) return std::nullopt;
+  return out;
+}
+
 }  // namespace
 
 ZoomAnswer answer_to(const ZoomQuestion& question, const fs::path& home, bool quiet) {
@@ -231,7 +253,15 @@ ZoomAnswer answer_to(const ZoomQuestion& question, const fs::path& home, bool qu
 }
 
 ZoomAnswer answer_to(const ZoomQuestion& question, const CompareAnswer& compared, const fs::path& home, bool quiet) {
-  return look_into(question, question.stage.empty() ? first_divergence(compared) : named_target(question), home, quiet);
+  if (!question.stage.empty()) return look_into(question, named_target(question), home, quiet);
+  ZoomTarget target = first_divergence(compared);
+  const bool pipelines = is_pipeline(compared.reference) && is_pipeline(compared.candidate);
+  for (int up = 0;; ++up) {
+    ZoomAnswer found = look_into(question, target, home, quiet);
+    const std::optional<ZoomTarget> caller = caller_of(target, pipelines);
+    if (up >= kMostCallers || !caller || !is_wrong_before(found.answer)) return found;
+    target = *caller;
+  }
 }
 
 std::vector<Operation> zoom_operations() {

@@ -365,24 +365,23 @@ double distance(const Side& a, int x, const Side& b, int y) {
   return relative_distance(left->values.data(), right->values.data(), left->count());
 }
 
-// The coarsest rounding of a side's results, of formats that so large a share of them have.
-double coarsest(const Side& side, double share) {
-  std::map<double, int> counts;
-  int all = 0;
-  for (const Step& step : side.tape().steps)
-    for (const int output : step.outputs)
-      if (side.value(output).tensor.defined() && is_floating(side.value(output).tensor.dtype()))
-        ++counts[unit_roundoff(side.value(output).tensor.dtype())], ++all;
+// The coarsest rounding of a side: of all that it computes, or only of what it is given and gives back.
+double coarsest(const Side& side, bool all) {
   double worst = unit_roundoff(DType::kF32);
-  for (const auto& [roundoff, count] : counts)
-    if (count >= share * all) worst = std::max(worst, roundoff);
+  const auto take = [&](int value) {
+    const Tensor& tensor = side.value(value).tensor;
+    if (tensor.defined() && is_floating(tensor.dtype())) worst = std::max(worst, unit_roundoff(tensor.dtype()));
+  };
+  for (int i = 0; i < side.value_count(); ++i)
+    if (all || (side.value(i).step < 0 && side.value(i).origin != Origin::kConstant)) take(i);
+  for (const auto& [path, value] : side.tape().outputs) take(value);
   return worst;
 }
 
-// A format that only one side has, and only here and there, is no noise: it may be what is wrong.
+// A format that only one side has, and only in between, is no noise: it may be what is wrong.
 double roundoff_of(const Side& reference, const Side& yours) {
-  constexpr double kUsual = 0.2;  // of a side's results
-  return std::max({coarsest(reference, kUsual), coarsest(yours, kUsual), std::min(coarsest(reference, 0), coarsest(yours, 0))});
+  const double between = std::min(coarsest(reference, true), coarsest(yours, true));
+  return std::max({coarsest(reference, false), coarsest(yours, false), between});
 }
 
 // (yours, the reference's) by their places. The code between modules passes on many tensors, one made of the other: they
