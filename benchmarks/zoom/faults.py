@@ -3,11 +3,13 @@
 ./dev bench zoom_faults                    60 faults
 ./dev bench zoom_faults --count 20 --seed 7
 ./dev bench zoom_faults --ids dit.last_block_causal --show
+./dev bench zoom_faults --keep DIR, then --keep DIR --reuse     asks again about the same recordings
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -28,7 +30,7 @@ BINARY = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build" / "bin" / "lockstep")
 
 def program(*words):
     done = subprocess.run(
-        [BINARY, *map(str, words)], capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "2"}
+        [BINARY, *map(str, words)], capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
     if done.returncode not in (0, 1):
         raise RuntimeError(done.stderr.strip())
@@ -37,7 +39,11 @@ def program(*words):
 
 def call_to_trace(first):
     """The module to look into, as `lockstep zoom` chooses it."""
-    return first["parent"] if first["kind"] == "glue" and first["parent"] else first["stage"]
+    return (first["parent"] or "pipeline") if first["kind"] == "glue" else first["stage"]
+
+
+class CallSeen(BaseException):
+    pass
 
 
 def traced(recorder, pipeline, folder, module, first, settings):
@@ -45,15 +51,38 @@ def traced(recorder, pipeline, folder, module, first, settings):
     from lockstep.operations import Operations
 
     hit = "" if first["kind"] == "glue" else first["hit"]
+    step = "" if first["step"] is None else first["step"]
     os.environ["LOCKSTEP_OPERATIONS"] = module
+    os.environ["LOCKSTEP_OPERATIONS_END"] = "1"
+    # The pipeline's own code is one call, whatever step shows its error.
     os.environ["LOCKSTEP_OPERATIONS_AT"] = (
-        f"{'' if first['step'] is None else first['step']}:{hit}:{first['tags'].get('pass', '')}"
+        "::" if module == "pipeline" else f"{step}:{hit}:{first['tags'].get('pass', '')}"
     )
-    recorder.RECORDER.operations = Operations()
+    class UpToTheCall(Operations):
+        """The pipeline's run is over when the call is."""
+
+        def _end_program(self):
+            raise CallSeen
+
+    recorder.RECORDER.operations = UpToTheCall()
+    recorder.RECORDER._modules, recorder.RECORDER._wanted = [module], {}
+    whole = recorder.run_pipeline
+
+    def until_seen(*args, **kwargs):
+        with contextlib.suppress(CallSeen):
+            whole(*args, **kwargs)
+
+    recorder.run_pipeline = until_seen
     try:
         recorder.record(pipeline, folder, **settings)
     finally:
+        recorder.run_pipeline = whole
         recorder.RECORDER.operations = None
+        recorder.RECORDER._modules, recorder.RECORDER._wanted = [], {}
+    run = folder / "run.json"
+    manifest = json.loads(run.read_text())
+    manifest.pop("program", None)  # or zoom would run this benchmark again
+    run.write_text(json.dumps(manifest))
     if not (folder / "operations.jsonl").exists():
         raise LookupError(f"{module} is not a module that is called there")
     return folder
@@ -73,12 +102,71 @@ def drawn(count, seed):
     return random.Random(seed).sample(found, min(count, len(found))), found
 
 
+def recorded(recorder, world, fault, prepared, folder):
+    """Records both sides of the call that shows the fault. Returns its name; the tapes and what was planted are in the folder."""
+    import planted_lines
+
+    model, pipeline, clean, reference = prepared
+    settings = world.settings | fault.settings
+    planted = planted_lines.begin()
+    with fault.plant(pipeline):
+        faulty = recorder.record(pipeline, folder / "faulty", **settings)
+        compared = json.loads(program("--json", "compare", clean, faulty, "--weights", model))
+        first = compared["first_divergence"]
+        if first is None:
+            raise LookupError("no divergence")
+        module = call_to_trace(first)
+        for _ in range(4):
+            traced(recorder, pipeline, folder / "yours", module, first, settings)
+            traced(recorder, reference, folder / "theirs", module, first, settings)
+            answer = json.loads(program("--json", "zoom", folder / "theirs", folder / "yours", "--stage", module))
+            # As `lockstep zoom` does: what is wrong before the call was done by whoever called it.
+            if module == "pipeline" or all(one["distance"] < 1e-2 for one in answer["inputs"]):
+                break
+            module = module.rpartition(".")[0] or "pipeline"
+    shutil.rmtree(folder / "faulty")
+    causes = [one["cause"] for one in compared["causes"]]
+    (folder / "case.json").write_text(json.dumps({"module": module, "planted": planted.as_json(), "causes": causes}))
+
+
+def judged(fault, folder, show):
+    """What zoom says about the recorded call, and whether it is true."""
+    import planted_lines
+
+    case = json.loads((folder / "case.json").read_text())
+    planted = planted_lines.Planted.from_json(case["planted"])
+    words = ("zoom", folder / "theirs", folder / "yours", "--stage", case["module"])
+    started = time.monotonic()
+    answer = json.loads(program("--json", *words))
+    seconds = time.monotonic() - started
+    if show:
+        print(program(*words))
+    mine = {(one["file"], one["line"]) for region in answer["regions"] for one in region["yours"]}
+    found = any(planted.judges(region) for region in answer["regions"])
+    zoomed = [region["cause"]["cause"] for region in answer["regions"] if "cause" in region]
+    return {
+        "found": found,
+        "lines": len(mine),
+        "misleading": bool(mine) and not found and not answer.get("unsure", False),
+        "kinds": [region["kind"] for region in answer["regions"]],
+        "said": case["module"],
+        "named": sorted(f"{Path(file).name}:{line}" for file, line in mine),
+        "planted": planted.in_words(),
+        "seconds": seconds,
+        # Causes of the comparison and of the regions, as far as they are those that the set accepts.
+        "cause": bool(set(case["causes"][:1]) & set(fault.causes)),
+        "cause_by_zoom": bool(set(zoomed) & set(fault.causes)),
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=18)
     parser.add_argument("--ids", help="these faults, by id, with commas between")
     parser.add_argument("--show", action="store_true", help="print what zoom says")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the recordings there")
+    parser.add_argument("--reuse", action="store_true", help="ask again about what --keep has kept")
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
     arguments = parser.parse_args()
 
@@ -86,9 +174,9 @@ def main() -> int:
 
     import torch
 
-    import planted_lines
+    import planted_lines  # noqa: F401  before the sets: it watches what they plant
 
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     from clean_01_rounding import MODELS
     from worlds import World, prepare
 
@@ -101,48 +189,26 @@ def main() -> int:
     prepared, rows, started = {}, [], time.monotonic()
     for set_name, fault in sorted(chosen, key=lambda pair: (pair[1].world or usual).name):
         world = fault.world or usual
-        if world.name not in prepared:
-            for folder in home.iterdir():
-                shutil.rmtree(folder)
-            model, pipeline, clean = prepare(home, world)
-            prepared = {world.name: (model, pipeline, clean, recorder.load(model, world.reference_dtype))}
-        model, pipeline, clean, reference = prepared[world.name]
-        settings = world.settings | fault.settings
-        row = {
-            "id": fault.id,
-            "set": set_name,
-            "area": fault.area,
-            "found": False,
-            "lines": 0,
-            "misleading": False,
-            "kinds": [],
-            "said": "",
-        }
+        folder = (arguments.keep or home) / f"{set_name}.{fault.id}"
+        row = {"id": fault.id, "set": set_name, "area": fault.area, "found": False, "lines": 0, "misleading": False, "kinds": [], "said": "",
+               "cause": False, "cause_by_zoom": False}  # fmt: skip
         try:
-            planted = planted_lines.begin()
-            with fault.plant(pipeline):
-                faulty = recorder.record(pipeline, home / "faulty", **settings)
-                first = json.loads(program("--json", "compare", clean, faulty, "--weights", model))["first_divergence"]
-                if first is None:
-                    raise LookupError("no divergence")
-                module = call_to_trace(first)
-                yours = traced(recorder, pipeline, home / "yours", module, first, settings)
-            theirs = traced(recorder, reference, home / "theirs", module, first, settings)
-            words = ("zoom", theirs, yours, "--stage", module)
-            answer = json.loads(program("--json", *words))
-            if arguments.show:
-                print(program(*words))
-            mine = {(one["file"], one["line"]) for region in answer["regions"] for one in region["yours"]}
-            row["found"] = any(planted.judges(region) for region in answer["regions"])
-            row["lines"], row["misleading"] = len(mine), bool(mine) and not row["found"]
-            row["kinds"] = [region["kind"] for region in answer["regions"]]
-            row["said"] = module
-            row["named"] = sorted(
-                f"{Path(one['file']).name}:{one['line']} {one['code']}"
-                for region in answer["regions"]
-                for one in region["yours"]
-            )
-            row["causes"] = [region["cause"]["cause"] for region in answer["regions"] if "cause" in region]
+            if not (arguments.reuse and (folder / "case.json").exists()):
+                if arguments.reuse and (folder / "failed").exists():
+                    raise LookupError((folder / "failed").read_text())
+                if world.name not in prepared:
+                    for old in home.iterdir():
+                        shutil.rmtree(old)
+                    model, pipeline, clean = prepare(home, world)
+                    prepared = {world.name: (model, pipeline, clean, recorder.load(model, world.reference_dtype))}
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True)
+                try:
+                    recorded(recorder, world, fault, prepared[world.name], folder)
+                except LookupError as error:
+                    (folder / "failed").write_text(str(error))
+                    raise
+            row |= judged(fault, folder, arguments.show)
         except LookupError as error:
             row["said"] = str(error)
         except Exception as error:  # noqa: BLE001  a fault that cannot be looked into is a miss, said aloud
@@ -152,8 +218,8 @@ def main() -> int:
               f"{', '.join(row['kinds']):<32} {row['said']}", flush=True)  # fmt: skip
         if arguments.json:  # as far as it has come
             Path(arguments.json).write_text(json.dumps(rows, indent=1))
-        for name in ("faulty", "yours", "theirs"):
-            shutil.rmtree(home / name, ignore_errors=True)
+        if not arguments.keep:
+            shutil.rmtree(folder, ignore_errors=True)
     print(f"\n{'area':<16} {'faults':>6} {'line named':>12} {'misleading':>12}")
     for area in [*sorted({row["area"] for row in rows}), "all"]:
         group = [row for row in rows if area in ("all", row["area"])]
@@ -165,7 +231,8 @@ def main() -> int:
         print(
             f"lines named: median {statistics.median(lines)}, 90th percentile {lines[int(0.9 * (len(lines) - 1))]}, most {lines[-1]}"
         )
-    print(f"{time.monotonic() - started:.0f} s")
+    causes = sum(row["cause"] for row in rows), sum(row["cause"] or row["cause_by_zoom"] for row in rows)
+    print(f"cause named: {causes[0]} by the comparison, {causes[1]} with zoom; {time.monotonic() - started:.0f} s")
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(rows, indent=1))
     shutil.rmtree(home, ignore_errors=True)

@@ -25,6 +25,29 @@ class Planted:
         self.attributes = {}  # name → value
         self.weights = set()  # names of changed parameters, as their module has them
 
+    def as_json(self):
+        return {
+            "lines": sorted(self.lines),
+            "original": sorted(self.original),
+            "functions": self.functions,
+            "attributes": self.attributes,
+            "weights": sorted(self.weights),
+        }
+
+    @classmethod
+    def from_json(cls, json):
+        made = cls()
+        made.lines = {tuple(one) for one in json["lines"]}
+        made.original = {tuple(one) for one in json["original"]}
+        made.functions = [tuple(one) for one in json["functions"]]
+        made.attributes, made.weights = json["attributes"], set(json["weights"])
+        return made
+
+    def in_words(self):
+        lines = [f"{Path(file).name}:{line}" for file, line in sorted(self.lines)]
+        spans = [f"{Path(file).name}:{first}-{last}" for file, first, last in self.functions]
+        return [*lines, *spans, *(f"{name}={value}" for name, value in self.attributes.items()), *sorted(self.weights)]
+
     def judges(self, region):
         """Whether a region of an answer is about this fault."""
         mine = {(one["file"], one["line"]) for one in region["yours"]}

@@ -61,7 +61,7 @@ def score(mistake, rewrites, file, lines, answer):
     found = bool(right & mine)
     if mistake.missing:
         found |= any((str(reference), line) in theirs for line in line_with(reference, mistake.missing))
-    return {"found": found, "lines": len(mine), "misleading": bool(mine) and not found, "kinds": [region["kind"] for region in answer["regions"]],
+    return {"found": found, "lines": len(mine), "misleading": bool(mine) and not found, "proof": answer["proof"], "kinds": [region["kind"] for region in answer["regions"]],
             "named": sorted(line for _, line in mine), "planted": sorted(lines)}  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def main() -> int:
     rows, clean, seconds, references = [], [], [], {}
     with contextlib.ExitStack() as scope:
         scope.enter_context(torch.no_grad())
-        folder = Path(arguments.keep or scope.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-zoom-")))
+        folder = Path(arguments.keep or scope.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-zoom-"))).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         for mistake in mistakes:
             if not fnmatch.fnmatchcase(mistake.rewrite, arguments.only):
@@ -121,7 +121,7 @@ def main() -> int:
             if arguments.record_only:
                 continue
             row, right = rows[-1], clean[-1]
-            print(f"{mistake.rewrite:<36} {'found' if row['found'] else 'MISLED' if row['misleading'] else 'MISSED':<7} lines {row['lines']:<3}"
+            print(f"{mistake.rewrite:<36} {'found' if row['found'] else 'MISLED' if row['misleading'] else 'MISSED':<7} lines {row['lines']:<3} {row['proof']:<8}"
                   f" {', '.join(row['kinds']):<40} right one: {right['lines'] or 'nothing'}{' + a jump' if right['jump'] else ''}", flush=True)  # fmt: skip
     if arguments.record_only:
         return 0

@@ -69,6 +69,7 @@ Environment environment_for(const RecordRequest& request, const fs::path& run, c
   set("LOCKSTEP_OPERATIONS", request.operations);
   set("LOCKSTEP_OPERATIONS_AT", request.operations_at);
   set("LOCKSTEP_OPERATIONS_FEED", request.operations_feed);
+  set("LOCKSTEP_OPERATIONS_END", request.operations_end ? "1" : "");
   // What torch.compile has made has no operations to see: it is run as it was written.
   if (!request.operations.empty()) variables.try_emplace("TORCH_COMPILE_DISABLE", "1");
   set("LOCKSTEP_REFERENCE", request.reference);

@@ -22,6 +22,7 @@ struct RecordRequest {
   std::string coverage;        // "functions" or "lines": what ran is written to the run's coverage folder
   std::string reference, substitute;
   std::string operations, operations_at;  // globs of modules whose operations are traced; "step:hit:pass" of one call
+  bool operations_end = false;            // the program ends when that call has returned
   std::string operations_feed;            // a folder with inputs that the traced call is given in the place of its own
   fs::path cwd;                           // empty: ours
   std::map<std::string, std::string> environment;  // empty: ours

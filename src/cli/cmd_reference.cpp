@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "capture/recorded_program.h"
 #include "cli/app.h"
+#include "cli/official_arguments.h"
 #include "cli/picture_file.h"
 #include "io/image.h"
 #include "pipeline/model_folder.h"
@@ -50,38 +51,25 @@ void run_reference(App& app, ReferenceOptions& options) {
   const ModelDefaults defaults = read_model_defaults(model);
   const std::optional<std::string> negative =
       options.has_negative ? std::optional(options.negative_prompt) : defaults.negative_prompt;
-  request.argv = {(python_package_folder() / "lockstep" / "reference.py").string(),
-                  "--model",
-                  model,
-                  "--seed",
-                  std::to_string(options.seed),
-                  "--steps",
-                  std::to_string(options.steps ? options.steps : defaults.steps),
-                  "--guidance",
-                  fmt::format("{}", options.guidance >= 0 ? options.guidance : defaults.guidance),
-                  "--dtype",
-                  options.dtype,
-                  "--device",
-                  options.device};
-  const auto add = [&request](const std::string& option, const std::string& value) {
-    request.argv.push_back("--" + option + "=" + value);  // in one piece: a prompt may begin with a dash
-  };
-  const auto add_size = [&](const std::string& option, int given, int otherwise) {
-    if (given || otherwise) add(option, std::to_string(given ? given : otherwise));
-  };
-  if (!options.edit || !options.prompt.empty()) add("prompt", options.prompt);
-  add_size("width", options.width, options.edit ? 0 : defaults.width);
-  add_size("height", options.height, options.edit ? 0 : defaults.height);
-  for (const std::string& picture : options.pictures) add("input-image", picture);
-  if (!options.mask.empty()) add("mask", options.mask);
-  if (options.strength >= 0) add("strength", fmt::format("{}", options.strength));
-  add_size("layers", options.layers, 0);
+  OfficialPicture picture;
+  picture.model = model, picture.dtype = options.dtype, picture.device = options.device;
+  if (!options.edit || !options.prompt.empty()) picture.prompt = options.prompt;
+  picture.negative_prompt = negative;
+  picture.seed = static_cast<uint64_t>(options.seed);
+  picture.steps = options.steps ? options.steps : defaults.steps;
+  picture.guidance = options.guidance >= 0 ? options.guidance : defaults.guidance;
+  picture.strength = options.strength;
+  const auto given_or = [](int given, int otherwise) { return given ? given : otherwise; };
+  picture.width = given_or(options.width, options.edit ? 0 : defaults.width);
+  picture.height = given_or(options.height, options.edit ? 0 : defaults.height);
+  picture.pictures = options.pictures, picture.mask = options.mask, picture.layers = options.layers;
   if (options.edit) {
-    add_size("resolution", options.resolution, defaults.resolution == 1024 ? 0 : defaults.resolution);
-    add_size("condition-resolution", options.condition_resolution,
-             defaults.condition_resolution == 384 ? 0 : defaults.condition_resolution);
+    picture.resolution = given_or(options.resolution, defaults.resolution == 1024 ? 0 : defaults.resolution);
+    picture.condition_resolution =
+        given_or(options.condition_resolution, defaults.condition_resolution == 384 ? 0 : defaults.condition_resolution);
   }
-  if (negative) request.argv.push_back("--negative-prompt=" + *negative);
+  request.argv = official_arguments(picture);
+  request.argv.insert(request.argv.begin(), (python_package_folder() / "lockstep" / "reference.py").string());
   const RecordOutcome outcome = record_program(request);
   const fs::path image = outcome.run / "images" / "image.png";
   std::error_code error;

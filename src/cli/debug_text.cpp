@@ -326,7 +326,7 @@ Text debug_text(const std::string& operation, const Json& result, const Terminal
   if (verb == "breaks") return rows(part(result, "breakpoints"), breakpoint_line, "no breakpoints");
   if (verb == "zoom")
     return rows(part(result, "breakpoints"), breakpoint_line, "no divergence inside the call: no breakpoint is set") +
-           Text::of("{}\n", text(result, "note"));
+           rows(part(result, "reference_breakpoints"), breakpoint_line, "") + Text::of("{}\n", text(result, "note"));
   if (verb == "remove" || verb == "clear")
     return Text::of("removed {}\n", part(result, "removed").is_array() ? part(result, "removed").size() : 0);
   if (verb == "why")

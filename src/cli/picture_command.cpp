@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -12,6 +13,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/engine_profile.h"
+#include "cli/official_arguments.h"
 #include "cli/picture_file.h"
 #include "cli/profile_text.h"
 #include "io/image.h"
@@ -24,6 +26,35 @@
 namespace lockstep {
 namespace {
 
+// The same picture by the official pipeline; nothing where that has no such option.
+std::optional<std::vector<std::string>> official_form(const PictureOptions& options, const GenerateRequest& request,
+                                                      const fs::path& model) {
+  const bool only_here = request.latents || !request.sigmas.empty() || options.schedule != "model" ||
+                         !options.quantize.empty() || options.tiling || request.noise != NoiseStream::kTorch ||
+                         request.positions != ImagePositions::kOfficial || request.rescale_layers ||
+                         request.english_caption || request.greedy_caption;
+  if (only_here) return std::nullopt;
+  const bool edit = options.command == "edit";
+  const auto absolute = [](const fs::path& path) { return fs::absolute(path).lexically_normal().string(); };
+  OfficialPicture picture;
+  picture.model = absolute(model), picture.dtype = options.dtype;
+  if (!edit || !request.prompt.empty()) picture.prompt = request.prompt;
+  picture.negative_prompt = request.negative_prompt;
+  picture.seed = request.seed, picture.steps = request.steps, picture.guidance = request.guidance;
+  picture.width = request.width, picture.height = request.height;
+  for (const std::string& file : options.pictures) picture.pictures.push_back(absolute(file));
+  if (!options.mask.empty()) picture.mask = absolute(options.mask);
+  if (request.mask.defined() || (!edit && !request.pictures.empty())) picture.strength = request.strength;
+  if (edit) {
+    const ModelDefaults defaults = read_model_defaults(model);
+    const auto or_default = [](int given, int own, int usual) { return given ? given : own == usual ? 0 : own; };
+    picture.resolution = or_default(request.resolution, defaults.resolution, 1024);
+    picture.condition_resolution = or_default(request.condition_resolution, defaults.condition_resolution, 384);
+    picture.layers = request.layers;
+  }
+  return official_arguments(picture);
+}
+
 Json run_details(const PictureOptions& options, const GenerateRequest& request, const fs::path& model,
                  const Backend& backend) {
   Json settings{{"prompt", request.prompt}, {"width", request.width},       {"height", request.height},
@@ -35,7 +66,7 @@ Json run_details(const PictureOptions& options, const GenerateRequest& request, 
   if (!request.pictures.empty()) settings["pictures"] = request.pictures.size();
   if (request.mask.defined() || (options.command == "generate" && !request.pictures.empty()))
     settings["strength"] = request.strength;
-  return {{"producer",
+  Json details{{"producer",
            {{"name", "lockstep"},
             {"version", LOCKSTEP_VERSION},
             {"framework", "lockstep"},
@@ -43,6 +74,8 @@ Json run_details(const PictureOptions& options, const GenerateRequest& request, 
             {"device", backend.description()}}},
           {"model", fs::absolute(model).lexically_normal().string()},
           {"settings", settings}};
+  if (const auto official = official_form(options, request, model)) details["official"] = *official;
+  return details;
 }
 
 // {seed}, {index} and {layer} in the pattern are filled in; without them a number is put before the extension when

@@ -151,6 +151,8 @@ Json json_from(const Answer& answer, const Side& reference, const Side& yours) {
       {"tolerance", json_number(answer.tolerance)},
       {"truncated", yours.tape().truncated || reference.tape().truncated}};
   out["uncompiled"] = yours.tape().uncompiled || reference.tape().uncompiled;
+  out["proof"] = answer.proof == Proof::kProven ? "proven" : answer.proof == Proof::kRefuted ? "refuted" : "open";
+  out["official_reference"] = answer.official_reference;
   out["inputs"] = Json::array();
   for (const FedInput& input : answer.inputs)
     out["inputs"].push_back({{"yours", printable(input.yours, 200)},
@@ -173,6 +175,8 @@ std::string page_from(const Answer& answer, const Side& reference, const Side& y
   std::string out = fmt::format("{} against {} (reference): {} of {} values agree; output differs by {:.2g}\n",
                                 printable(yours.tape().call, 200), printable(reference.tape().call, 200),
                                 answer.matched, answer.compared, answer.output_error);
+  if (answer.official_reference)
+    out += "The reference is a run of Lockstep's engine: the official pipeline was traced in its place.\n";
   if (yours.tape().uncompiled || reference.tape().uncompiled)
     out +=
         fmt::format("What torch.compile makes was run uncompiled{}.\n", !reference.tape().uncompiled ? " in yours"
@@ -222,6 +226,12 @@ std::string page_from(const Answer& answer, const Side& reference, const Side& y
         "  {}\n", region.proven ? "Everything after it is proven right: the reference makes your result of your value."
                                 : "The result differs by " + fmt::format("{:.2g}.", region.error));
   }
+  if (answer.proof == Proof::kRefuted)
+    out +=
+        "\nNot the whole answer: of these values the reference does not make your result. There is another mistake, or "
+        "these\nlines only pass it on.\n";
+  else if (answer.proof == Proof::kOpen)
+    out += "\nNot proven: the operations after these lines could not be replayed.\n";
   if (yours.tape().truncated || reference.tape().truncated)
     out += "Some operations or values were not recorded: the budget was used up.\n";
   return out;

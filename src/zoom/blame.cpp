@@ -51,7 +51,7 @@ int nearest_parameter_use(const Side& side, int value) {
 
 std::string described(const Side& side, int value) {
   const Value& of = side.value(value);
-  if (of.origin == Origin::kParameter) return "the parameter " + of.name;
+  if (of.origin == Origin::kParameter) return fmt::format("the parameter {}.{}", side.tape().call, of.name);
   if (of.origin == Origin::kInput) return "the input " + of.name;
   if (of.step < 0) return "a constant";
   const Step& step = side.step(of.step);
@@ -97,6 +97,7 @@ Region& Blame::add(Kind kind, int c, int r) {
   region.error =
       a && b && a->count() == b->count() ? relative_distance(a->values.data(), b->values.data(), a->count()) : 1;
   region.proven = proven_;
+  region.reference_user = user_r_;
   regions_.push_back(std::move(region));
   return regions_.back();
 }
@@ -170,7 +171,10 @@ void Blame::blame_step(int c, int r, int maker_c, int maker_r, std::vector<Partn
     if (partner.agreement.arrangement == Arrangement::kPermuted ||
         partner.agreement.arrangement == Arrangement::kReordered) {
       std::vector<int> moved;
-      stripped(yours_, partner.yours, moved);
+      if (partner.agreement.arrangement == Arrangement::kReordered)
+        add_moves_behind(partner.yours, moved);
+      else
+        stripped(yours_, partner.yours, moved);
       region.yours.insert(region.yours.end(), moved.begin(), moved.end());
       if (same_shapes(partner) && region.arguments.empty()) {
         region.kind = Kind::kLayout;
@@ -178,6 +182,35 @@ void Blame::blame_step(int c, int r, int maker_c, int maker_r, std::vector<Partn
       }
     }
   region.partners = std::move(partners);
+}
+
+// Steps that cut and join what a value is made of, back to values that lie as the reference's do.
+void Blame::add_moves_behind(int value, std::vector<int>& out) {
+  std::vector<int> pending{value};
+  std::set<int> seen;
+  while (!pending.empty() && seen.size() < 32) {
+    const int at = pending.back();
+    pending.pop_back();
+    const int maker = yours_.value(at).step;
+    if (maker < 0 || !seen.insert(at).second || !moves_some_or_joins(yours_.step(maker))) continue;
+    const std::vector<Match> matches = partners_.of_yours(at);
+    if (at != value && !matches.empty() && matches.front().agreement.arrangement != Arrangement::kReordered) continue;
+    out.push_back(maker);
+    for (const Operand& operand : yours_.step(maker).operands) pending.push_back(operand.value);
+  }
+}
+
+void Blame::add_idle_selections(Region& region) const {
+  static const std::set<std::string_view> kKinds{"getitem", "narrow", "index_select"};
+  std::set<int> found;
+  for (const int step : region.yours)
+    for (const Operand& operand : yours_.step(step).operands) {
+      const int maker = yours_.value(operand.value).step;
+      if (maker < 0 || !kKinds.contains(yours_.step(maker).kind) || yours_.step(maker).operand("input") < 0) continue;
+      const Shape &whole = yours_.value(yours_.step(maker).operand("input")).shape, &part = yours_.value(operand.value).shape;
+      if (whole == part) found.insert(maker);
+    }
+  region.yours.insert(region.yours.end(), found.begin(), found.end());
 }
 
 // Back from a value that lies otherwise than the reference's, for as long as what it was made of does too.

@@ -38,15 +38,19 @@ class Blame {
   // Operands that agree only in another arrangement may be what is wrong: what brought them into it belongs to the
   // answer.
   void add_rearranging_steps(Region& region);
+  // A selection that takes all of what it is given may have been meant to take less.
+  void add_idle_selections(Region& region) const;
 
   Side& reference_;
   Side& yours_;
   Partners partners_;
   bool proven_ = false;  // everything after the pair at hand was replayed
+  int user_r_ = -1;      // the step of the reference that takes the pair at hand
 
  private:
   bool same_shapes(const Partner& partner) const;
   void add_makers_of_arrangement(int value, std::vector<int>& out);
+  void add_moves_behind(int value, std::vector<int>& out);
   bool is_narrower(int maker_c, int maker_r) const;
 
   std::vector<Region> regions_;

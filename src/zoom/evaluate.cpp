@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "zoom/arithmetic.h"
 #include "zoom/einsum.h"
+#include "zoom/layers.h"
 #include "zoom/moves.h"
 
 namespace lockstep::zoom {
@@ -37,6 +38,9 @@ const std::map<std::string_view, Unary> kUnary{
     {"log1p", [](double x) { return std::log1p(x); }},
     {"expm1", [](double x) { return std::expm1(x); }},
     {"floor", [](double x) { return std::floor(x); }},
+    {"round", [](double x) { return std::nearbyint(x); }},
+    {"elu", [](double x) { return x > 0 ? x : std::expm1(x); }},
+    {"hardswish", [](double x) { return x * std::clamp(x + 3, 0.0, 6.0) / 6; }},
     {"logical_not", [](double x) { return x == 0 ? 1.0 : 0.0; }},
 };
 
@@ -63,6 +67,7 @@ class Evaluation {
 
   std::optional<Numbers> run() {
     const std::string& kind = step_.kind;
+    if (kind == "elu" && number_or(step_, "alpha", 1) != 1) return std::nullopt;
     if (const auto at = kUnary.find(kind); at != kUnary.end()) return map(*need("input"), at->second);
     if (const auto at = kBinary.find(kind); at != kBinary.end()) return binary(at->second);
     if (kind == "gelu") return gelu();
@@ -77,6 +82,12 @@ class Evaluation {
     if (kind == "attention") return attention();
     if (kind == "clamp") return clamp();
     if (kind == "einsum") return sum_over_letters();
+    if (kind == "conv") return convolved();
+    if (kind == "group_norm")
+      return group_norm(*need("input"), static_cast<int64_t>(number_or(step_, "groups", 0)), find("weight").get(),
+                        find("bias").get(), number_or(step_, "eps", 1e-5));
+    if (kind == "embedding" && axes_of(step_).empty()) return rows_of_table(*need("weight"), *need("indices"));
+    if (kind == "cumsum" && axes_of(step_).size() == 1) return cumulative_sum(*need("input"), axes_of(step_)[0]);
     if (kind == "var" || kind == "var_mean") return variance();
     if (kind == "amax" || kind == "amin" || kind == "max" || kind == "min") return extreme(kind.ends_with("max"));
     if (kind == "addcmul") {
@@ -179,6 +190,14 @@ class Evaluation {
     return map(*need("input"), [&](double x) { return std::min(std::max(x, low), high); });
   }
 
+  // As torch orders axes; MLX has the channels last.
+  Numbers convolved() const {
+    const auto x = need("input"), weight = need("weight"), bias = find("bias");
+    if (side_.tape().framework != "torch" || x->shape.size() < 3)
+      fail(Code::kUnsupported, "zoom", "a convolution of another framework");
+    return convolution(*x, *weight, bias.get(), convolution_form(step_, x->shape.size() - 2));
+  }
+
   std::optional<Numbers> sum_over_letters() const {
     const auto at = step_.arguments.find("equation");
     if (at == step_.arguments.end() || !at->is_string()) return std::nullopt;
@@ -270,33 +289,59 @@ class Evaluation {
   const OperandSource& source_;
 };
 
+// Which values depend on what was put in, and through which of their makers: a fused step, or its simple ones.
+class Dependence {
+ public:
+  Dependence(const Side& side, const Substitutes& put) : side_(side), put_(put) {}
+
+  bool is_given(int value) const { return put_.values.contains(value); }
+  // The step to compute the value by; -1: it does not depend on what was put in.
+  int maker(int value) {
+    if (const auto at = makers_.find(value); at != makers_.end()) return at->second;
+    makers_[value] = -1;
+    for (const int maker : {side_.value(value).step, side_.value(value).expanded})
+      if (maker >= 0 && takes_any(maker)) return makers_[value] = maker;
+    return -1;
+  }
+  std::shared_ptr<const Numbers> at_use(int step, int value) const {
+    const auto at = put_.uses.find({step, value});
+    return at == put_.uses.end() ? nullptr : at->second;
+  }
+
+ private:
+  bool takes_any(int step) {
+    bool found = false;
+    for (const Operand& operand : side_.step(step).operands)
+      found |= is_given(operand.value) || put_.uses.contains({step, operand.value}) || maker(operand.value) >= 0;
+    return found;
+  }
+
+  const Side& side_;
+  const Substitutes& put_;
+  std::map<int, int> makers_;
+};
+
 class Replay {
  public:
-  Replay(const Side& side, Given given) : side_(side), made_(std::move(given)) {}
+  Replay(const Side& side, const Substitutes& put) : side_(side), made_(put.values), depends_(side, put) {}
 
   std::shared_ptr<const Numbers> value(int index) {
     if (const auto at = made_.find(index); at != made_.end()) return at->second;
-    if (!depends(index)) return side_.numbers(index);
-    const int maker = side_.value(index).step;
-    const auto numbers = evaluate(side_, side_.step(maker), index, [this](int operand) { return value(operand); });
+    const int maker = depends_.maker(index);
+    if (maker < 0) return side_.numbers(index);
+    const auto numbers = evaluate(side_, side_.step(maker), index, [this, maker](int operand) {
+      auto put = depends_.at_use(maker, operand);
+      return put ? put : value(operand);
+    });
     auto& kept = made_[index];
     if (numbers) kept = std::make_shared<Numbers>(*numbers);
     return kept;
   }
 
  private:
-  bool depends(int index) {
-    if (const auto at = depends_.find(index); at != depends_.end()) return at->second;
-    if (made_.contains(index)) return true;
-    bool found = false;
-    if (const int maker = side_.value(index).step; maker >= 0)
-      for (const Operand& operand : side_.step(maker).operands) found |= depends(operand.value);
-    return depends_[index] = found;
-  }
-
   const Side& side_;
   Given made_;
-  std::map<int, bool> depends_;
+  Dependence depends_;
 };
 
 double size_of(const Side& side, int value) {
@@ -313,6 +358,11 @@ double work_of(const Side& side, const Step& step) {
   };
   if (step.kind == "linear" || step.kind == "matmul" || step.kind == "addmm" || step.kind == "einsum")
     return work * inner("input");
+  if (step.kind == "conv") {
+    const int weight = step.operand("weight");
+    if (weight < 0 || side.value(weight).shape.empty()) return work;
+    return work * size_of(side, weight) / static_cast<double>(std::max<int64_t>(1, side.value(weight).shape[0]));
+  }
   if (step.kind == "attention") {
     const int key = step.operand("key");
     if (key < 0 || side.value(key).shape.size() < 2) return work;
@@ -321,38 +371,29 @@ double work_of(const Side& side, const Step& step) {
   return work;
 }
 
-class ReplayWork {
- public:
-  ReplayWork(const Side& side, const std::set<int>& given) : side_(side), given_(given) {}
-
-  // Whether the value depends on what is given; what its steps take is added up once each.
-  bool visit(int index) {
-    if (given_.contains(index)) return true;
-    if (const auto at = seen_.find(index); at != seen_.end()) return at->second;
-    bool found = false;
-    const int maker = side_.value(index).step;
-    if (maker >= 0)
-      for (const Operand& operand : side_.step(maker).operands) found |= visit(operand.value);
-    if (found && counted_.insert(maker).second) work += work_of(side_, side_.step(maker));
-    return seen_[index] = found;
-  }
-
-  double work = 0;
-
- private:
-  const Side& side_;
-  const std::set<int>& given_;
-  std::map<int, bool> seen_;
-  std::set<int> counted_;
-};
-
 }  // namespace
 
+double replay_work(const Side& side, int value, const Substitutes& put) {
+  Dependence depends(side, put);
+  double work = 0;
+  std::vector<int> pending{value};
+  std::set<int> seen, counted;
+  while (!pending.empty()) {
+    const int at = pending.back();
+    pending.pop_back();
+    if (depends.is_given(at) || !seen.insert(at).second) continue;
+    const int maker = depends.maker(at);
+    if (maker < 0) continue;
+    if (counted.insert(maker).second) work += work_of(side, side.step(maker));
+    for (const Operand& operand : side.step(maker).operands) pending.push_back(operand.value);
+  }
+  return work;
+}
+
 double replay_work(const Side& side, int value, const std::set<int>& given) {
-  ReplayWork counting(side, given);
-  if (given.contains(value)) return 0;
-  counting.visit(value);
-  return counting.work;
+  Substitutes put;
+  for (const int one : given) put.values[one] = nullptr;
+  return replay_work(side, value, put);
 }
 
 double number_or(const Step& step, const char* name, double otherwise) {
@@ -397,14 +438,18 @@ std::optional<Numbers> evaluate(const Side& side, const Step& step, int output, 
   }
 }
 
-std::optional<Numbers> replay(const Side& side, int value, int changed, std::shared_ptr<const Numbers> given) {
-  return replay(side, value, Given{{changed, std::move(given)}});
+std::optional<Numbers> replay(const Side& side, int value, const Substitutes& put) {
+  const auto made = Replay(side, put).value(value);
+  if (!made) return std::nullopt;
+  return *made;
 }
 
 std::optional<Numbers> replay(const Side& side, int value, const Given& given) {
-  const auto made = Replay(side, given).value(value);
-  if (!made) return std::nullopt;
-  return *made;
+  return replay(side, value, Substitutes{given, {}});
+}
+
+std::optional<Numbers> replay(const Side& side, int value, int changed, std::shared_ptr<const Numbers> given) {
+  return replay(side, value, Given{{changed, std::move(given)}});
 }
 
 }  // namespace lockstep::zoom

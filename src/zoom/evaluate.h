@@ -16,14 +16,20 @@ using OperandSource = std::function<std::shared_ptr<const Numbers>(int value)>;
 // fit.
 std::optional<Numbers> evaluate(const Side& side, const Step& step, int output, const OperandSource& operand);
 
-// `value` computed from `given` in the place of `changed`: only steps that depend on `changed` are computed.
+// Values in the places of recorded ones: everywhere, or where one step takes them.
+using Given = std::map<int, std::shared_ptr<const Numbers>>;
+struct Substitutes {
+  Given values;
+  std::map<std::pair<int, int>, std::shared_ptr<const Numbers>> uses;  // {step, value}
+};
+
+// `value` computed with these in the places of its own: only steps that depend on them are computed.
+std::optional<Numbers> replay(const Side& side, int value, const Substitutes& put);
+std::optional<Numbers> replay(const Side& side, int value, const Given& given);
 std::optional<Numbers> replay(const Side& side, int value, int changed, std::shared_ptr<const Numbers> given);
 
-// The same with several values given at once.
-using Given = std::map<int, std::shared_ptr<const Numbers>>;
-std::optional<Numbers> replay(const Side& side, int value, const Given& given);
-
-// How many multiplications replaying `value` from values in the place of `given` takes, about.
+// How many multiplications that takes, about.
+double replay_work(const Side& side, int value, const Substitutes& put);
 double replay_work(const Side& side, int value, const std::set<int>& given);
 
 // Arguments that are no tensors, where they are of that sort.

@@ -46,6 +46,7 @@ struct Region {
   std::vector<ArgumentDifference> arguments;
   std::vector<Partner> partners;
   int yours_value = -1, reference_value = -1;  // the first pair that differs
+  int reference_user = -1;                     // the step of the reference that takes its value; -1: it is an output
   double error = 0;                            // its relative distance
   bool proven = false;                         // everything after it was replayed to your result
   bool same_function = false;  // both sides are told in the innermost function that is on both call chains

@@ -27,17 +27,27 @@ std::optional<Tape> recorded_tape(const fs::path& run, const Call& call) {
   return std::nullopt;
 }
 
+std::vector<std::string> words_in(const Json& list) {
+  std::vector<std::string> out;
+  for (const Json& word : list)
+    if (word.is_string()) out.push_back(word);
+  return out;
+}
+
 std::string part(int64_t number) {
   return number < 0 ? "" : std::to_string(number);
 }
 
-// How the run's program was started; an engine's own run has no Python to trace.
+// How the run's program was started. The engine's own operations are not traced: it makes what the official pipeline
+// makes, so that one is run in its place, where it is the reference.
 RecordRequest request_from(const Run& run, const Call& call) {
   const Json program = run.manifest().value("program", Json::object());
   RecordRequest request;
-  if (const auto at = program.find("argv"); at != program.end() && at->is_array())
-    for (const Json& word : *at)
-      if (word.is_string()) request.argv.push_back(word);
+  if (const auto official = official_in_place_of(run)) {
+    request.argv = *official;
+    return request;
+  }
+  if (const auto at = program.find("argv"); at != program.end() && at->is_array()) request.argv = words_in(*at);
   const std::string language = run.manifest().value("producer", Json::object()).value("language", std::string());
   if (request.argv.empty() || (!language.empty() && language != "python"))
     fail(Code::kUnsupported, "zoom", "run " + run.id() + " cannot be run again with its operations traced",
@@ -52,6 +62,10 @@ RecordRequest request_from(const Run& run, const Call& call) {
 }
 
 Tape traced_again(const Run& run, const Call& call, const fs::path& feed, const fs::path& home, bool quiet) {
+  // A program that asks for this itself would be started without end.
+  if (std::getenv("LOCKSTEP_OPERATIONS_END"))
+    fail(Code::kUnsupported, "zoom", "this program was started by zoom itself",
+         {.hint = "recording with --operations '" + call.module + "', so that nothing is run again"});
   RecordRequest request = request_from(run, call);
   request.home = home;
   request.name = run.name() + ".zoom";
@@ -59,6 +73,7 @@ Tape traced_again(const Run& run, const Call& call, const fs::path& feed, const 
   request.operations = call.module;
   request.operations_at = fmt::format("{}:{}:{}", part(call.step), part(call.hit), call.pass);
   request.operations_feed = feed.string();
+  request.operations_end = true;
   request.inputs = true;
   request.stats_only = true;
   request.output_to_stderr = true;
@@ -97,6 +112,14 @@ class FeedFolder {
 };
 
 }  // namespace
+
+std::optional<std::vector<std::string>> official_in_place_of(const Run& run) {
+  const auto at = run.manifest().find("official");
+  if (at == run.manifest().end() || !at->is_array() || at->empty()) return std::nullopt;
+  std::vector<std::string> argv = words_in(*at);
+  argv.insert(argv.begin(), (python_package_folder() / "lockstep" / "reference.py").string());
+  return argv;
+}
 
 Tape tape_of(const Run& run, const Call& call, const fs::path& home, bool quiet) {
   if (auto tape = recorded_tape(run.path(), call)) return std::move(*tape);

@@ -9,6 +9,7 @@
 
 #include "zoom/evaluate.h"
 #include "zoom/expand.h"
+#include "zoom/forms.h"
 #include "zoom/partners.h"
 #include "zoom/passing_lines.h"
 #include "zoom/sums_and_products.h"
@@ -17,11 +18,14 @@ namespace lockstep::zoom {
 namespace {
 
 constexpr int kMostPairs = 400;       // looked at in one search
-constexpr int kMostTransplants = 48;  // replays tried in one search
+constexpr int kMostTransplants = 300;  // replays tried in one search
 constexpr int kMostRoundings = 24;    // pairs asked whether rounding alone explains them
 constexpr double kLargestJump = 1e-2;
+constexpr double kClearly = 16;           // times the noise: a difference that is none
 constexpr double kSmallestJump = 6;       // tolerances
 constexpr double kMostReplayWork = 4e9;   // multiplications in one search
+constexpr double kMostProofWork = 2e9;    // and in proving its answer
+constexpr double kLeastProof = 1e-4;      // relative: replayed results round otherwise
 constexpr int64_t kMostReplay = 1 << 22;  // elements of a value that is put in another's place
 
 bool is_commutative(const Step& step) {
@@ -43,6 +47,7 @@ class Search : public SumsAndProducts {
   // What made c differ from r. `user_c`, `user_r`: the steps that take them; -1: they are the call's outputs.
   void locate(int c, int r, int user_c, int user_r) override {
     if (!pairs_.insert({c, r}).second || static_cast<int>(pairs_.size()) > kMostPairs || partners_.agree(c, r)) return;
+    user_r_ = user_r;
     std::vector<int> moved_c, moved_r;
     const int c0 = stripped(yours_, c, moved_c), r0 = stripped(reference_, r, moved_r);
     if ((c0 != c || r0 != r) && partners_.agree(c0, r0)) return blame_layout(c, r, moved_c, moved_r);
@@ -249,18 +254,26 @@ class Search : public SumsAndProducts {
     for (const int rk : theirs)
       for (const int cj : mine) {
         if (cj == c && rk == r) continue;
-        const auto put = fitted(cj, rk);
-        if (!put) continue;
-        if (++transplants_ > kMostTransplants) return false;
-        if (!may_replay(r, {rk})) continue;
-        const auto made = replay(reference_, r, rk, put);
-        if (!made || !agreement_of(*result, *made, partners_.tolerance())) continue;
+        if (!gives(cj, rk, r, *result)) continue;
         const bool before = proven_;
         proven_ = true;
         locate(cj, rk, user_c, user_r);
         proven_ = before;
         return true;
       }
+    return false;
+  }
+
+  // Whether the reference makes `result` at r of your value in the place of rk, in one of the layouts it may have.
+  bool gives(int cj, int rk, int r, const Numbers& result) {
+    const auto mine = yours_.numbers(cj);
+    if (!mine) return false;
+    for (const auto& form : forms_of(*mine, reference_.value(rk).shape)) {
+      if (++transplants_ > kMostTransplants || !may_replay(r, {rk})) return false;
+      const auto made = replay(reference_, r, rk, form);
+      if (!made) return false;
+      if (agreement_of(result, *made, partners_.tolerance())) return true;
+    }
     return false;
   }
 
@@ -284,17 +297,6 @@ class Search : public SumsAndProducts {
     return out;
   }
 
-  // Yours in the shape that the reference's has there; null where it cannot be.
-  std::shared_ptr<const Numbers> fitted(int c, int r) const {
-    const auto mine = yours_.numbers(c);
-    const Shape& wanted = reference_.value(r).shape;
-    if (!mine || mine->count() != checked_numel(wanted) || mine->count() > kMostReplay) return nullptr;
-    if (mine->shape == wanted) return mine;
-    auto out = std::make_shared<Numbers>(*mine);
-    out->shape = wanted;
-    return out;
-  }
-
   // Values that agree with something on the other side and go into steps that agree with nothing.
   std::vector<int> frontier(const Side& side, const std::vector<int>& unmatched, bool is_yours) {
     std::set<int> out;
@@ -306,6 +308,11 @@ class Search : public SumsAndProducts {
           out.insert(operand.value);
     }
     return {out.begin(), out.end()};
+  }
+
+  bool same_line(int a, int b) const {
+    const std::vector<Place>&left = yours_.step(a).where, &right = yours_.step(b).where;
+    return !left.empty() && !right.empty() && left.front() == right.front();
   }
 
   // Of the values that go into what cannot be narrowed the reference has one that yours lacks, and yours has another of
@@ -323,6 +330,7 @@ class Search : public SumsAndProducts {
           return partners_.agree(first, value) && partners_.agree(second, value);
         });
         if (first >= second || twice == of_r.end() || yours_.is_ancestor(first, second)) continue;
+        if (same_line(a, b)) continue;  // one line, executed twice
         Region& region = add(Kind::kWiring, c, r);
         region.yours = {a, b};
         if (reference_.value(*lacking).step >= 0) region.reference = {reference_.value(*lacking).step};
@@ -342,6 +350,7 @@ class Search : public SumsAndProducts {
     for (const int value : unmatched_ancestors(reference_, r, false))
       if (reference_.value(value).step >= 0) region.reference.push_back(reference_.value(value).step);
     if (region.yours.size() == 1 && region.reference.size() <= 2) region.kind = Kind::kOperation;
+    add_idle_selections(region);
     add_rearranging_steps(region);
   }
 
@@ -356,13 +365,44 @@ double distance(const Side& a, int x, const Side& b, int y) {
   return relative_distance(left->values.data(), right->values.data(), left->count());
 }
 
-double worst_roundoff(const Side& side) {
+// The coarsest rounding of a side: of all that it computes, or only of what it is given and gives back.
+double coarsest(const Side& side, bool all) {
   double worst = unit_roundoff(DType::kF32);
-  for (const Step& step : side.tape().steps)
-    for (const int output : step.outputs)
-      if (side.value(output).tensor.defined())
-        worst = std::max(worst, unit_roundoff(side.value(output).tensor.dtype()));
+  const auto take = [&](int value) {
+    const Tensor& tensor = side.value(value).tensor;
+    if (tensor.defined() && is_floating(tensor.dtype())) worst = std::max(worst, unit_roundoff(tensor.dtype()));
+  };
+  for (int i = 0; i < side.value_count(); ++i)
+    if (all || (side.value(i).step < 0 && side.value(i).origin != Origin::kConstant)) take(i);
+  for (const auto& [path, value] : side.tape().outputs) take(value);
   return worst;
+}
+
+// A format that only one side has, and only in between, is no noise: it may be what is wrong.
+double roundoff_of(const Side& reference, const Side& yours) {
+  const double between = std::min(coarsest(reference, true), coarsest(yours, true));
+  return std::max({coarsest(reference, false), coarsest(yours, false), between});
+}
+
+// (yours, the reference's) by their places. The code between modules passes on many tensors, one made of the other: they
+// go by their names, and what follows the first that differs is its consequence.
+std::vector<std::pair<int, int>> paired_outputs(const Side& reference, const Side& yours, double noise) {
+  std::vector<std::pair<int, int>> out;
+  const auto& outputs_c = yours.tape().outputs;
+  const auto& outputs_r = reference.tape().outputs;
+  if (!yours.tape().glue || !reference.tape().glue) {
+    for (size_t i = 0; i < std::min(outputs_c.size(), outputs_r.size()); ++i)
+      out.emplace_back(outputs_c[i].second, outputs_r[i].second);
+    return out;
+  }
+  for (const auto& [path, r] : outputs_r) {
+    const auto c = std::find_if(outputs_c.begin(), outputs_c.end(), [&](const auto& one) { return one.first == path; });
+    if (c == outputs_c.end()) continue;
+    const double error = distance(yours, c->second, reference, r);
+    if (error > kClearly * noise) return {{c->second, r}};
+    out.emplace_back(c->second, r);
+  }
+  return out;
 }
 
 Jump largest_jump(Side& reference, Side& yours, Partners& partners) {
@@ -401,21 +441,24 @@ Answer search(Side& reference, Side& yours, double input_noise) {
     return answer;
   }
   // The roundings of both sides, a few of them in a row; the larger the divergence, the more of a difference is noise.
-  const double noise = std::max(4 * std::max(worst_roundoff(reference), worst_roundoff(yours)), input_noise);
-  const size_t count = std::min(outputs_c.size(), outputs_r.size());
-  for (size_t i = 0; i < count; ++i)
-    answer.output_error =
-        std::max(answer.output_error, distance(yours, outputs_c[i].second, reference, outputs_r[i].second));
+  const double roundoff = roundoff_of(reference, yours);
+  const double noise = std::max(4 * roundoff, input_noise);
+  const std::vector<std::pair<int, int>> outputs = paired_outputs(reference, yours, noise);
+  for (const auto& [c, r] : outputs)
+    answer.output_error = std::max(answer.output_error, distance(yours, c, reference, r));
   answer.tolerance = std::clamp(std::sqrt(noise * answer.output_error), 2 * noise, 0.02);
   reference.link_constants(answer.tolerance);
   yours.link_constants(answer.tolerance);
   expand_complex_products(reference);
   expand_complex_products(yours);
   Search searching(reference, yours, answer.tolerance);
-  searching.roundoff = std::max(worst_roundoff(reference), worst_roundoff(yours));
-  for (size_t i = 0; i < count; ++i) searching.look_at_output(outputs_c[i].second, outputs_r[i].second);
+  searching.roundoff = roundoff;
+  for (const auto& [c, r] : outputs) searching.look_at_output(c, r);
   answer.regions = searching.take_regions();
   tidy(answer.regions, reference, yours, searching.partners());
+  answer.proof = prove(answer.regions, reference, yours, outputs, std::max(answer.tolerance, kLeastProof), kMostProofWork);
+  if (answer.proof == Proof::kProven)
+    for (Region& region : answer.regions) region.proven = true;
   add_passing_lines(answer.regions, yours);
   answer.agrees = answer.regions.empty();
   if (answer.agrees) answer.jump = largest_jump(reference, yours, searching.partners());

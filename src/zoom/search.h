@@ -1,6 +1,7 @@
 // From the outputs that differ back to the first steps that do: which lines of yours, against which of the reference.
 #pragma once
 #include "zoom/fed_inputs.h"
+#include "zoom/proof.h"
 #include "zoom/region.h"
 
 namespace lockstep::zoom {
@@ -15,9 +16,11 @@ struct Jump {
 struct Answer {
   std::vector<Region> regions;
   std::vector<FedInput> inputs;  // of your call that were not the reference's, and what became of them
+  Proof proof = Proof::kOpen;  // of all regions together
   Jump jump;
   int compared = 0, matched = 0;  // your values, and those of them that agree with some value of the reference
   double output_error = 0, tolerance = 0;
+  bool official_reference = false;  // the official pipeline was run in the place of the engine
   bool agrees = false;     // no divergence inside this call
   std::string incomplete;  // why an answer could not be found; empty: it could
 };

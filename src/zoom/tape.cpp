@@ -74,6 +74,7 @@ class TapeReader {
     if (const auto at = line.find("step"); at != line.end() && at->is_number_integer()) made.step = at->get<int64_t>();
     if (const auto at = line.find("hit"); at != line.end() && at->is_number_integer()) made.hit = at->get<int64_t>();
     if (const auto at = line.find("tags"); at != line.end() && at->is_object()) made.pass = text(*at, "pass");
+    if (const auto at = line.find("glue"); at != line.end()) made.glue = *at == Json(true);
     if (const auto at = line.find("fed"); at != line.end() && at->is_array())
       for (const Json& path : *at)
         if (path.is_string() && made.fed.size() < kMostOperands) made.fed.push_back(path);

@@ -61,6 +61,7 @@ struct Tape {
   std::vector<std::pair<std::string, int>> inputs, outputs;  // by path: "0", "hidden_states", "1.0"
   std::vector<std::string> fed;            // paths of inputs that were the reference's, not the program's own
   std::shared_ptr<const MappedFile> data;  // what the values are views of; null where they are not
+  bool glue = false;                       // code between modules: each of these is one step, the outputs go by name
   bool truncated = false;                  // operations or values are missing
   bool uncompiled = false;                 // what torch.compile or MLX would have compiled was run as it was written
 };

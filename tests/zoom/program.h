@@ -45,6 +45,13 @@ class Program {
     return Side(tape_);
   }
 
+  // As the code between modules: what it passes on, by name.
+  Side stages(std::vector<std::pair<std::string, int>> passed_on) {
+    tape_.glue = true;
+    tape_.outputs = std::move(passed_on);
+    return Side(tape_);
+  }
+
  private:
   int add(Value value) {
     tape_.values.push_back(std::move(value));

@@ -45,7 +45,7 @@ def scope(tape):
     undo, inside = [], []
 
     def note(original, args, kwargs, output, caller):
-        if inside or threading.get_ident() != thread or _is_library(caller):
+        if inside or tape.paused or threading.get_ident() != thread or _is_library(caller):
             return
         inside.append(True)
         try:

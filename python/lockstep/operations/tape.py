@@ -1,8 +1,10 @@
 """The operations of traced calls on disk: operations.jsonl beside the run's records, values in operations.bin."""
 
+import contextlib
 import ctypes
 import json
 import os
+import re
 import sys
 
 from .._packed import opened
@@ -11,6 +13,7 @@ from .._views import is_tensor
 MOST_OPERATIONS = 50_000
 _MOST_FRAMES = 12
 _MOST_TEXT = 200
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of an object: another one in every program
 _budget = int(os.environ.get("LOCKSTEP_OPERATIONS_BUDGET", str(8 << 30)))
 _package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -59,21 +62,32 @@ class Tape:
         self._next_value = 0
         self.values = None
         self.truncated = False
+        self.paused = False  # what happens now is one operation, noted when it is over
+        self._passed_on = []
+
+    @contextlib.contextmanager
+    def pause(self):
+        self.paused = True
+        try:
+            yield
+        finally:
+            self.paused = False
 
     # A call
 
-    def begin_call(self, name, call, framework, values, fed=()):
+    def begin_call(self, name, call, framework, values, fed=(), glue=False):
         self.values = values  # the frontend's table: which value an array is now
         self._operations = 0
+        self._passed_on = []
         self.truncated = False
         self._write({"call": name, "step": call.step, "hit": call.hit, "tags": call.tags or {}, "framework": framework,
-                     **({"fed": list(fed)} if fed else {})})  # fmt: skip
+                     **({"fed": list(fed)} if fed else {}), **({"glue": True} if glue else {})})  # fmt: skip
 
     def name_input(self, path, value):
         opened(path, value, lambda one, array: self.leaf(array, "input", one))
 
     def end_call(self, output, uncompiled=False):
-        outputs = []
+        outputs = self._passed_on
         opened("", output, lambda path, array: (outputs.append([path.lstrip("."), self.value_of(array)]), array)[1])
         self._write(
             {
@@ -86,6 +100,11 @@ class Tape:
         self._lines.flush()
         self._bytes.flush()
         self.values = None
+
+    def passed_on(self, name, array):
+        """A result of the call that it does not return; of one name, the later ones are numbered."""
+        number = sum(path.partition(" #")[0] == name for path, _ in self._passed_on)
+        self._passed_on.append([f"{name} #{number}" if number else name, self.value_of(array)])
 
     # Values
 
@@ -147,6 +166,8 @@ class Tape:
 
         `written`: the array that the operation changed in place. `level`: how many frames up the program's own may begin.
         """
+        if self.paused:
+            return
         if self._operations >= MOST_OPERATIONS:
             self.truncated = True
             return
@@ -202,4 +223,4 @@ def _plain(value):
         return "..."
     if value is None:
         return "None"
-    return repr(value)[:_MOST_TEXT]
+    return _ADDRESS.sub("", repr(value))[:_MOST_TEXT]

@@ -126,6 +126,8 @@ def scope(tape):
         def __torch_function__(self, function, types, args=(), kwargs=None):
             kwargs = kwargs or {}
             output = function(*args, **kwargs)
+            if tape.paused:
+                return output
             if (sys._getframe(1).f_globals.get("__name__") or "").startswith(
                 "lockstep."
             ):  # reading what is recorded is no operation

@@ -101,7 +101,11 @@ class Recorder:
             name = None
         stack.append(module)
         try:
-            if self.operations is not None and inputs_of is not None and self.operations.wants(inputs_of, call):
+            if self.operations is not None and self.operations.in_glue:
+                whole = names.name_of(module) or names.input_name_of(module) or type(module).__name__
+                known = self._parameters_of(type(module))
+                output = self.operations.whole(whole, function, module, args, kwargs, known, self.step, self.tags)
+            elif self.operations is not None and inputs_of is not None and self.operations.wants(inputs_of, call):
                 framework = getattr(names, "framework", "this framework")
                 output = self.operations.run(inputs_of, call, framework, function, module, args, kwargs, parameters)
             else:
@@ -233,6 +237,8 @@ class Recorder:
         )
 
     def offer_stage(self, name, value, step, tags):
+        if self.operations is not None:
+            self.operations.stage(name, value, step, tags)
         return self._offer(name, value, "checkpoint", step, tags)
 
     @staticmethod

@@ -66,7 +66,7 @@ def _wrap_call(original, recorder):
         stages = Stages(self, recorder, inspect.signature(original), args, kwargs)
         recorder.pipeline = stages
         try:
-            result = original(self, *args, **kwargs)
+            result = stages.run(original, args, kwargs)
         finally:
             recorder.pipeline = None
             stages.leave()
@@ -118,6 +118,13 @@ class Stages:
         self._describe(signature, args, kwargs)
         self._wrap(getattr(owner, "scheduler", None), "step", self._scheduler_step)
         self._wrap(getattr(owner, "vae", None), "decode", self._vae_decode)
+
+    def run(self, original, args, kwargs):
+        """The pipeline's call; its own code, between its modules, is a call that can be traced, named "pipeline"."""
+        operations, call = self._recorder.operations, core.Call(None, None, {}, 0)
+        if operations is None or not operations.wants("pipeline", call):
+            return original(self.owner, *args, **kwargs)
+        return operations.run("pipeline", call, "torch", original, self.owner, args, kwargs, glue=True)
 
     def leave(self):
         for part, name in self._restore:
