@@ -69,7 +69,8 @@ Substitutes::Substitutes(const RunView& reference, const std::vector<MapRule>& m
 }
 
 Substitutes::Substitutes(const RunView& reference, const RunView& candidate, const std::vector<MapRule>& map,
-                         const fs::path& home) {
+                         const fs::path& home)
+    : Substitutes(home) {
   for (const Pair& pair : pair_runs(reference, candidate, map, "").pairs) {
     const RecordedTensor &r = reference.records[pair.reference], &c = candidate.records[pair.candidate];
     if (!r.load) continue;
