@@ -1,8 +1,8 @@
 # What makes a build shorter and changes nothing that is built.
 
 # Outside headers that nearly every file reads, read once. None of our own is among them, so that no change of ours compiles
-# everything anew. A file must not lean on them: clang and the build for ARM go without, and `./dev clang` fails on an include
-# that is missing.
+# everything anew. A file must not lean on them: clang goes without, and `./dev clang` and `./dev macos` fail on an include that is
+# missing.
 set(precompile ON)
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR CMAKE_CROSSCOMPILING)
   set(precompile OFF)

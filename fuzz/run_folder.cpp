@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/new_folder.h"
 #include "capture/run_reader.h"
 #include "fuzz_input.h"
 #include "run_lines.h"
@@ -14,22 +15,18 @@
 namespace {
 
 const lockstep::fs::path& folder() {
-  static const lockstep::fs::path made = [] {
-    std::string pattern = (lockstep::fs::temp_directory_path() / "lockstep-fuzz-XXXXXX").string();
-    const lockstep::fs::path path = ::mkdtemp(pattern.data());
+  static const lockstep::TemporaryFolder made("lockstep-fuzz-", "fuzz");
+  static const lockstep::fs::path& filled = [&]() -> const lockstep::fs::path& {
+    const lockstep::fs::path& path = made.path();
     lockstep::fs::create_directories(path / "tensors");
     // A header of version 1.0 and 24 bytes of values, for records that point here.
     std::ofstream file(path / "tensors" / "t.npy", std::ios::binary);
     std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
     header.resize(117, ' ');
     file << std::string("\x93NUMPY\x01\x00\x76\x00", 10) << header << '\n' << std::string(24, '\1');
-    std::atexit([] {
-      std::error_code ignored;
-      lockstep::fs::remove_all(folder(), ignored);
-    });
     return path;
   }();
-  return made;
+  return filled;
 }
 
 }  // namespace

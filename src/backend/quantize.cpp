@@ -14,14 +14,6 @@
 namespace lockstep {
 namespace {
 
-void check(int bits, int group_size) {
-  if (std::ranges::find(kQuantiseBits, bits) == std::end(kQuantiseBits))
-    fail(Code::kUnsupported, "quantize", "bits", {.expected = "2, 3, 4, 6 or 8", .got = std::to_string(bits)});
-  if (std::ranges::find(kQuantiseGroups, group_size) == std::end(kQuantiseGroups))
-    fail(Code::kUnsupported, "quantize", "group size",
-         {.expected = "32, 64 or 128", .got = std::to_string(group_size)});
-}
-
 // Nearest, ties to even, for |x| below 2^22; what lies beyond is clamped either way. std::rint is a library call on
 // baseline x86-64, and this runs once for each of billions of weights.
 float nearest(float x) {
@@ -69,8 +61,17 @@ void quantize_group(const float* w, const Group& group, int group_size, int bits
 
 }  // namespace
 
+void check_quantisation(std::string_view operation, int bits, int group_size) {
+  if (std::ranges::find(kQuantiseBits, bits) == std::end(kQuantiseBits))
+    fail(Code::kUnsupported, operation, "bits of a quantised weight",
+         {.expected = "2, 3, 4, 6 or 8", .got = std::to_string(bits)});
+  if (std::ranges::find(kQuantiseGroups, group_size) == std::end(kQuantiseGroups))
+    fail(Code::kUnsupported, operation, "group size of a quantised weight",
+         {.expected = "32, 64 or 128", .got = std::to_string(group_size)});
+}
+
 Quantised quantize_affine(const Tensor& dense, int bits, int group_size) {
-  check(bits, group_size);
+  check_quantisation("quantize", bits, group_size);
   if (dense.rank() != 2 || dense.dim(1) % group_size != 0)
     fail(Code::kBadInput, "quantize", "the weight's input width is not a multiple of the group size",
          {.expected = "[N, multiple of " + std::to_string(group_size) + "]", .got = to_string(dense.shape())});
@@ -106,7 +107,7 @@ Quantised quantize_affine(const Tensor& dense, int bits, int group_size) {
 }
 
 Tensor dequantize_affine(const Quantised& quantised, int bits, int group_size) {
-  check(bits, group_size);
+  check_quantisation("dequantize", bits, group_size);
   const int64_t rows = quantised.weight.dim(0), words = quantised.weight.dim(1), width = words * 32 / bits;
   if (quantised.scales.shape() != Shape{rows, width / group_size} ||
       quantised.biases.shape() != quantised.scales.shape())

@@ -8,6 +8,9 @@ namespace lockstep {
 inline constexpr int kQuantiseBits[] = {2, 3, 4, 6, 8};
 inline constexpr int kQuantiseGroups[] = {32, 64, 128};
 
+// Refuses other bits and group sizes than these.
+void check_quantisation(std::string_view operation, int bits, int group_size);
+
 struct Quantised {
   Tensor weight;          // u32 [N, K * bits / 32]
   Tensor scales, biases;  // [N, K / group_size], in the dtype of the dense weight

@@ -11,10 +11,12 @@
 
 namespace lockstep {
 
+inline constexpr size_t kMostCommandBytes = 4096;
+
 struct ProcessFacts {
   pid_t pid = -1, parent = -1, session = -1;
   uint64_t start_ticks = 0;  // grows with the time at which it began, in a unit of the system
-  std::string command;       // its words with blanks between, at most 4 KB
+  std::string command;       // its words with blanks between, at most kMostCommandBytes
 };
 
 std::optional<ProcessFacts> process_facts(pid_t pid);  // none: it has ended

@@ -6,7 +6,7 @@
 #include <map>
 #include <thread>
 
-#include "backend/cuda/report.h"
+#include "backend/gpus.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/platform/executable.h"
@@ -29,10 +29,7 @@ struct Worker {
 
 // One GPU for each worker in turn, where there are some and none was named.
 std::vector<std::string> devices_for(const std::string& asked) {
-  std::vector<std::string> devices;
-  const CudaReport cuda = asked == "auto" ? cuda_report() : CudaReport{};
-  for (size_t i = 0; cuda.usable && i < cuda.devices.size(); ++i)
-    if (cuda.devices[i].why.empty()) devices.push_back(fmt::format("cuda:{}", i));
+  std::vector<std::string> devices = asked == "auto" ? usable_gpus() : std::vector<std::string>();
   if (devices.empty()) devices.push_back(asked);
   return devices;
 }
@@ -58,7 +55,7 @@ class LocalEngine {
     for (const BatchJob& job : jobs) waiting_.push_back({&job, 0});
     const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     const std::vector<std::string> devices = devices_for(options.device);
-    const bool on_gpus = devices[0].starts_with("cuda");
+    const bool on_gpus = devices[0] == "mlx" || devices[0].starts_with("cuda");
     const int wanted = options.workers ? options.workers : on_gpus ? static_cast<int>(devices.size()) : cores;
     workers_.resize(std::min(static_cast<size_t>(wanted), jobs.size()));
     for (size_t i = 0; i < workers_.size(); ++i) workers_[i].device = devices[i % devices.size()];

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/names.h"
+#include "base/new_folder.h"
 #include "base/platform/executable.h"
 #include "base/text.h"
 #include "cli/app.h"
@@ -81,27 +82,22 @@ std::string wrapped(std::string_view text, size_t width) {
 // A folder for the programs, the runs and the sessions of a lesson, which go with it.
 class Scratch {
  public:
-  Scratch() {
-    std::string name = (fs::temp_directory_path() / "lockstep-tutorial-XXXXXX").string();
-    if (!::mkdtemp(name.data())) fail(Code::kIo, "tutorial", "cannot make a folder in " + name);
-    folder_ = name;
-  }
+  Scratch() = default;
   ~Scratch() {
     try {
       stop_service(home());
     } catch (const Error&) {  // it has none
     }
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  fs::path home() const { return folder_ / ".lockstep"; }
+  const fs::path& path() const { return folder_.path(); }
+  fs::path home() const { return path() / ".lockstep"; }
 
   void write(const LessonFile& file) const {
-    fs::create_directories((folder_ / file.name).parent_path());
-    write_atomically(folder_ / file.name, std::string(file.text));
+    fs::create_directories((path() / file.name).parent_path());
+    write_atomically(path() / file.name, std::string(file.text));
   }
 
   struct Outcome {
@@ -115,12 +111,12 @@ class Scratch {
     request.argv = std::move(words);
     request.environment = current_environment();
     request.environment["LOCKSTEP_HOME"] = home().string();
-    request.cwd = folder_;
-    request.output = folder_ / ".output";
+    request.cwd = path();
+    request.output = path() / ".output";
     std::error_code ignored;
     fs::remove(request.output, ignored);
     if (!input.empty()) {
-      request.input = folder_ / ".input";
+      request.input = path() / ".input";
       write_atomically(request.input, std::string(input));
     }
     ChildProcess child(request);
@@ -135,7 +131,7 @@ class Scratch {
   }
 
  private:
-  fs::path folder_;
+  TemporaryFolder folder_{"lockstep-tutorial-", "tutorial"};
 };
 
 bool fulfils(const LessonStep& step, const Scratch::Outcome& outcome) {

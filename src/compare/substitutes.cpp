@@ -1,12 +1,8 @@
 #include "compare/substitutes.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "base/error.h"
 #include "io/npy.h"
@@ -45,8 +41,12 @@ std::optional<Tensor> worked_back(const MapRule& rule, const Tensor& reference, 
 
 }  // namespace
 
-Substitutes::Substitutes(const RunView& reference, const std::vector<MapRule>& map, const fs::path& home) {
-  begin(home);
+Substitutes::Substitutes(const fs::path& home) : folder_(home, "substitutes-", "substitute") {
+  fs::create_directory(path() / "tensors");
+}
+
+Substitutes::Substitutes(const RunView& reference, const std::vector<MapRule>& map, const fs::path& home)
+    : Substitutes(home) {
   for (const RecordedTensor& record : reference.records) {
     if (!record.load) continue;
     bool mapped = false;
@@ -69,8 +69,8 @@ Substitutes::Substitutes(const RunView& reference, const std::vector<MapRule>& m
 }
 
 Substitutes::Substitutes(const RunView& reference, const RunView& candidate, const std::vector<MapRule>& map,
-                         const fs::path& home) {
-  begin(home);
+                         const fs::path& home)
+    : Substitutes(home) {
   for (const Pair& pair : pair_runs(reference, candidate, map, "").pairs) {
     const RecordedTensor &r = reference.records[pair.reference], &c = candidate.records[pair.candidate];
     if (!r.load) continue;
@@ -84,19 +84,6 @@ Substitutes::Substitutes(const RunView& reference, const RunView& candidate, con
   finish(reference);
 }
 
-Substitutes::~Substitutes() {
-  std::error_code ignored;
-  fs::remove_all(folder_, ignored);
-}
-
-void Substitutes::begin(const fs::path& home) {
-  fs::create_directories(home);
-  std::string pattern = (fs::absolute(home) / "substitutes-XXXXXX").string();
-  if (!::mkdtemp(pattern.data())) fail(Code::kIo, "substitute", pattern + ": " + std::strerror(errno));
-  folder_ = pattern;
-  fs::create_directory(folder_ / "tensors");
-}
-
 void Substitutes::add(const TensorKey& key, Role role, const Tensor& tensor) {
   Record record;
   record.seq = static_cast<int64_t>(count_);
@@ -104,14 +91,14 @@ void Substitutes::add(const TensorKey& key, Role role, const Tensor& tensor) {
   record.dtype = tensor.dtype(), record.dtype_text = dtype_name(tensor.dtype());
   record.shape = tensor.shape();
   record.file = fmt::format("tensors/{}.npy", count_++);
-  write_npy(folder_ / record.file, tensor);
+  write_npy(path() / record.file, tensor);
   lines_ += line_from_record(record) + "\n";
 }
 
 void Substitutes::finish(const RunView& reference) {
-  write_atomically(folder_ / "records.jsonl", lines_);
+  write_atomically(path() / "records.jsonl", lines_);
   const Json header{{"format", "lockstep-run"}, {"version", 1}, {"id", reference.id}, {"status", "finished"}};
-  write_atomically(folder_ / "run.json", header.dump(1) + "\n");
+  write_atomically(path() / "run.json", header.dump(1) + "\n");
 }
 
 }  // namespace lockstep

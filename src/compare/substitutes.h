@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/new_folder.h"
 #include "compare/pairing.h"
 
 namespace lockstep {
@@ -16,20 +17,17 @@ class Substitutes {
   // For one that was recorded once, as `candidate`: by its pairs, in its own steps, hits and layouts.
   Substitutes(const RunView& reference, const RunView& candidate, const std::vector<MapRule>& map,
               const fs::path& home);
-  ~Substitutes();
-  Substitutes(const Substitutes&) = delete;
-  Substitutes& operator=(const Substitutes&) = delete;
 
-  const fs::path& path() const { return folder_; }
+  const fs::path& path() const { return folder_.path(); }
   size_t size() const { return count_; }
   const std::vector<std::string>& notes() const { return notes_; }  // what could not be brought into the program's form
 
  private:
-  void begin(const fs::path& home);
+  explicit Substitutes(const fs::path& home);
   void add(const TensorKey& key, Role role, const Tensor& tensor);
   void finish(const RunView& reference);
 
-  fs::path folder_;
+  TemporaryFolder folder_;
   std::string lines_;
   size_t count_ = 0;
   std::vector<std::string> notes_;

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/message.h"
+#include "base/new_folder.h"
 #include "base/platform/descriptors.h"
 
 namespace lockstep {
@@ -59,9 +60,7 @@ struct Taken {
 AgentListener::AgentListener(const fs::path& session_folder) : path_(session_folder / "agent.sock") {
   remove_left(path_);
   if (path_.string().size() > kLongestPath) {
-    std::string pattern = temporary_folder() + "/" + std::string(kShortFolder) + "XXXXXX";
-    if (!::mkdtemp(pattern.data())) refuse(pattern);
-    own_folder_ = pattern;
+    own_folder_ = make_new_folder(temporary_folder(), kShortFolder, "start");
     link_ = std::exchange(path_, own_folder_ / "agent.sock");
   }
   fd_ = make_socket(AF_UNIX, Waiting::kNever);

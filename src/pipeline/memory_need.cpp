@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "backend/mlx/report.h"
+#include "backend/gpus.h"
 #include "base/error.h"
 #include "pipeline/denoise.h"
 #include "tensor/rehearsal.h"
@@ -102,7 +102,7 @@ std::unique_ptr<Backend> choose_backend(const std::string& device, int threads, 
     return backend;
   }
   try {
-    std::unique_ptr<Backend> gpu = make_backend(mlx_report().gpu ? "mlx" : "cuda");
+    std::unique_ptr<Backend> gpu = make_backend(first_gpu());
     if (fits(*gpu)) return gpu;
   } catch (const Error& e) {
     if (e.code() != Code::kDevice) throw;

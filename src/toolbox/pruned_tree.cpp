@@ -14,26 +14,32 @@
 
 #include "base/broken_pipe.h"
 #include "base/error.h"
+#include "base/new_folder.h"
 #include "base/platform/descriptors.h"
 
 namespace lockstep {
 namespace {
 
 constexpr uint64_t kMostFileBytes = 1ULL << 30;
-constexpr std::string_view kMark = ".pruning-", kRandom = "XXXXXX";
+constexpr std::string_view kMark = ".pruning-";
 
 [[noreturn]] void refuse(const fs::path& relative, const std::string& why) {
   fail(Code::kBadInput, "prune", "'" + relative.string() + "' cannot be written into the copy: " + why);
 }
 
+// How the folders begin that become `destination` when they are whole.
+std::string unfinished_prefix(const fs::path& destination) {
+  return fmt::format(".{}{}", destination.filename().string(), kMark);
+}
+
 // What a killed prune has left beside this destination: folders of its name that no living one holds locked.
 void remove_left_behind(const fs::path& destination) {
-  const std::string start = fmt::format(".{}{}", destination.filename().string(), kMark);
+  const std::string start = unfinished_prefix(destination);
   std::error_code error;
   std::vector<fs::path> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(destination.parent_path(), error)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(start) && name.size() == start.size() + kRandom.size()) found.push_back(entry.path());
+    if (name.starts_with(start) && name.size() == start.size() + kRandomLetters) found.push_back(entry.path());
   }
   for (const fs::path& path : found) {
     const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -55,22 +61,16 @@ PrunedTree::PrunedTree(const fs::path& destination) : destination_(fs::absolute(
   if (fs::symlink_status(destination_, error).type() != fs::file_type::not_found)
     fail(Code::kBadInput, "prune", destination_.string() + " exists",
          {.expected = "a folder that does not exist yet", .hint = "another --into"});
-  fs::create_directories(destination_.parent_path(), error);
   remove_left_behind(destination_);
-  std::string name;
   struct stat info {};
   do {  // again where another prune took it for left behind before it was locked
     if (root_ >= 0) ::close(root_);
-    name = (destination_.parent_path() / fmt::format(".{}{}{}", destination_.filename().string(), kMark, kRandom))
-               .string();
-    if (!::mkdtemp(name.data()))
-      fail(Code::kIo, "prune", "no folder can be made beside " + destination_.string() + ": " + std::strerror(errno));
-    root_ = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (root_ < 0) fail(Code::kIo, "prune", name + ": " + std::strerror(errno));
+    path_ = make_new_folder(destination_.parent_path(), unfinished_prefix(destination_), "prune");
+    root_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (root_ < 0) fail(Code::kIo, "prune", path_.string() + ": " + std::strerror(errno));
     ::flock(root_, LOCK_EX);
   } while (::fstat(root_, &info) != 0 || info.st_nlink == 0);
-  path_ = name;
-  ::chmod(name.c_str(), 0777 & ~0022);
+  ::chmod(path_.c_str(), 0777 & ~0022);
 }
 
 PrunedTree::~PrunedTree() {

@@ -1,13 +1,9 @@
 #include "zoom/rerun.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 
 #include "base/error.h"
+#include "base/new_folder.h"
 #include "base/text.h"
 #include "capture/recorded_program.h"
 
@@ -89,28 +85,6 @@ Tape traced_again(const Run& run, const Call& call, const fs::path& feed, const 
        {.hint = "its output: " + (outcome.run / "output.log").string()});
 }
 
-// A folder for what one run of a program is given; gone afterwards.
-class FeedFolder {
- public:
-  explicit FeedFolder(const fs::path& home) {
-    std::error_code ignored;
-    fs::create_directories(home, ignored);
-    std::string name = (home / "feed-XXXXXX").string();
-    if (!::mkdtemp(name.data())) fail(Code::kIo, "zoom", name + ": " + std::strerror(errno));
-    path_ = name;
-  }
-  ~FeedFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  FeedFolder(const FeedFolder&) = delete;
-  FeedFolder& operator=(const FeedFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 }  // namespace
 
 std::optional<std::vector<std::string>> official_in_place_of(const Run& run) {
@@ -129,7 +103,7 @@ Tape tape_of(const Run& run, const Call& call, const fs::path& home, bool quiet)
 Tape tape_given(const Run& run, const Call& call, const std::vector<FedInput>& inputs, const fs::path& home,
                 bool quiet) {
   request_from(run, call);  // says why it cannot be run again before anything is written
-  const FeedFolder folder(home);
+  const TemporaryFolder folder(home, "feed-", "zoom");
   write_fed_inputs(inputs, folder.path());
   return traced_again(run, call, folder.path(), home, quiet);
 }

@@ -68,6 +68,15 @@ TEST(BadInput, QuantisedWeightsThatDoNotFit) {
   weight.biases = Tensor::zeros(DType::kF32, {4, 1});
   EXPECT_NE(run(weight).find("scales and biases"), std::string::npos);
   weight = four_bits(4, 128);
+  weight.biases = Tensor::zeros(DType::kI32, weight.biases.shape());
+  EXPECT_NE(run(weight).find("scales and biases"), std::string::npos);
+  weight = four_bits(4, 128);
+  weight.weight = Tensor::zeros(DType::kU32, {4, 15});  // 120 inputs: no whole groups
+  EXPECT_NE(run(weight).find("not a multiple of the group size"), std::string::npos);
+  weight = four_bits(4, 128);
+  weight.weight = Tensor::zeros(DType::kU32, {64});
+  EXPECT_NE(run(weight).find("two axes"), std::string::npos);
+  weight = four_bits(4, 128);
   weight.weight = Tensor::zeros(DType::kF32, {4, 16});
   EXPECT_NE(run(weight).find("32-bit words"), std::string::npos);
 }

@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 
 #include "backend/backend.h"
 #include "backend/cases.h"
 #include "base/error.h"
+#include "base/platform/executable.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -64,7 +64,7 @@ TEST_P(ForcedLevel, EveryKernelAgreesWithTheReference) {
   if (testing::on_a_device()) GTEST_SKIP() << "the backend under test is not the CPU's";
   if (GetParam() > best_level(read_facts())) GTEST_SKIP() << "this machine has no " << level_title(GetParam());
   if (GetParam() == active_level()) return;  // this process runs at that level, and these tests beside this one
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string self = own_program().string();
   const std::string command =
       "OMP_WAIT_POLICY=passive LOCKSTEP_TEST_FORCED_LEVEL=1 LOCKSTEP_CPU=" + std::string(level_name(GetParam())) +
       " '" + self + "' --gtest_filter='*Kernel*:Linear*:Attention*:*Mixed*:-*ForcedLevel*' --gtest_brief=1";

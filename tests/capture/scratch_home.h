@@ -1,29 +1,18 @@
 // A store of its own for each test, removed at its end.
 #pragma once
-#include <gtest/gtest.h>
-
-#include <cstdlib>
 #include <string>
 
+#include "base/new_folder.h"
 #include "capture/run_writer.h"
 
 namespace lockstep {
 
 class ScratchHome {
  public:
-  ScratchHome() {
-    std::string name = (fs::temp_directory_path() / "lockstep-capture-XXXXXX").string();
-    if (!::mkdtemp(name.data())) ADD_FAILURE() << "no temporary folder";
-    path_ = name;
-  }
-  ~ScratchHome() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-  }
-  const fs::path& path() const { return path_; }
+  const fs::path& path() const { return folder_.path(); }
   RunOptions options(const std::string& name = "test") {
     RunOptions options;
-    options.home = path_;
+    options.home = path();
     options.name = name;
     options.warn = [this](const std::string& message) { warnings.push_back(message); };
     return options;
@@ -31,7 +20,7 @@ class ScratchHome {
   std::vector<std::string> warnings;
 
  private:
-  fs::path path_;
+  TemporaryFolder folder_{"lockstep-capture-", "test"};
 };
 
 inline Record named(const std::string& name, int hit = 0) {

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/new_folder.h"
 #include "debugger/agent_socket.h"
 #include "debugger/output_log.h"
 #include "debugger/program.h"
@@ -21,11 +22,6 @@ namespace {
 
 class DebuggerParts : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "lockstep-debugger-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
 
   ChildEnd run(const std::string& command) const {
@@ -42,7 +38,8 @@ class DebuggerParts : public testing::Test {
     return end;
   }
 
-  fs::path folder_;
+  const TemporaryFolder made_{"lockstep-debugger-", "test"};
+  const fs::path& folder_ = made_.path();
 };
 
 TEST_F(DebuggerParts, ChildRunsWithItsOwnFolderEnvironmentAndOutput) {
@@ -61,7 +58,7 @@ TEST_F(DebuggerParts, SignalsAreNamed) {
 TEST_F(DebuggerParts, ChildInheritsNoDescriptorOfOurs) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);  // without close-on-exec, as the HTTP library's sockets are
-  run("ls /proc/self/fd | wc -l > count");
+  run("ls /dev/fd | wc -l > count");
   ::close(ends[0]);
   ::close(ends[1]);
   std::ifstream count(folder_ / "count");

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/new_folder.h"
 #include "debugger/session.h"
 
 namespace lockstep {
@@ -30,12 +31,9 @@ for number, text in enumerate(line.makefile()):
 class SessionThreads : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "lockstep-session-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
     std::ofstream(folder_ / "program") << kProgram;
     fs::permissions(folder_ / "program", fs::perms::owner_all);
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   SessionRequest request() const {
     SessionRequest request;
@@ -46,7 +44,8 @@ class SessionThreads : public testing::Test {
     return request;
   }
 
-  fs::path folder_;
+  const TemporaryFolder made_{"lockstep-session-", "test"};
+  const fs::path& folder_ = made_.path();
 };
 
 TEST_F(SessionThreads, ManyAskAtOnceAndEachGetsItsOwnAnswer) {

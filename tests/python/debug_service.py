@@ -10,6 +10,7 @@ import time
 import urllib.parse
 
 from program import PROGRAM, ROOT
+from system import is_running as alive
 
 
 def wait_until(condition, secs=30):
@@ -17,13 +18,6 @@ def wait_until(condition, secs=30):
     while not condition():
         assert time.monotonic() < until, "it did not happen"
         time.sleep(0.01)
-
-
-def alive(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 class Home:

@@ -2,20 +2,15 @@
 
 import collections
 import json
-import os
-import pathlib
 import random
 import socket
 import threading
 import time
 
 from image_service import EventStream, opened, picture_of
+from system import resident_bytes
 
 SIZES = ("64x64", "128x64", "96x96", "128x128")
-
-
-def resident(pid):
-    return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 class Load:
@@ -135,7 +130,7 @@ class Load:
         for thread in self.threads:
             thread.start()
         while any(thread.is_alive() for thread in self.threads):
-            self.memory.append(resident(self.server.process.pid))
+            self.memory.append(resident_bytes(self.server.process.pid))
             time.sleep(0.25)
         for thread in self.threads:
             thread.join()

@@ -6,36 +6,15 @@ kill: the second node is gone, with all its processes
 
 import json
 import os
-import pathlib
 import signal
 import sys
 
 import ray.cluster_utils
-
-
-def parents():
-    """process → its parent, of all that run."""
-    found = {}
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            found[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, IndexError):
-            pass  # it has ended meanwhile
-    return found
-
-
-def processes_below(root):
-    below, known = [root], parents()
-    for process in below:
-        below += [child for child, parent in known.items() if parent == process]
-    return below
+from system import command_words, processes_below
 
 
 def is_worker(process):
-    try:
-        return b"--worker" in pathlib.Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
+    return "--worker" in command_words(process)
 
 
 def send(processes, number):

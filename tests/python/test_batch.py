@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import pytest
+from system import children_of, is_running
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOCKSTEP = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build/bin/lockstep"))
@@ -207,18 +208,6 @@ def until(condition, program):
     while not condition():
         assert program.poll() is None, program.communicate()
         time.sleep(0.005)
-
-
-def children_of(pid):
-    tasks = pathlib.Path(f"/proc/{pid}/task")
-    return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
-
-
-def is_running(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_workers_that_are_killed_lose_no_job(tmp_path):

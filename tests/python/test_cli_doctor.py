@@ -7,8 +7,10 @@ import shlex
 import numpy as np
 import pytest
 from program import PROGRAM, run, run_json
+from system import linux_only
 
 
+@linux_only
 def test_doctor_agrees_with_the_system():
     done, facts = run_json("doctor")
     assert done.returncode == 0

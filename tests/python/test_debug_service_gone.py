@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from debug_service import PROGRAM, Home, alive, wait_until
+from system import holders
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 
@@ -323,7 +324,7 @@ def test_a_lost_connection_comes_back_to_the_same_service(home):
     service = home.service()["pid"]
     home.debug("break", "inside.py:3")
     home.debug("continue")
-    cut = "import os, socket\nfor fd in os.listdir('/proc/self/fd'):\n    try:\n        if 'socket' in os.readlink('/proc/self/fd/' + fd): socket.socket(fileno=os.dup(int(fd))).shutdown(2)\n    except OSError: pass"
+    cut = "import os, socket, stat\nfor fd in os.listdir('/dev/fd'):\n    try:\n        if stat.S_ISSOCK(os.fstat(int(fd)).st_mode): socket.socket(fileno=os.dup(int(fd))).shutdown(2)\n    except OSError: pass"
     for turn in range(3):
         error = home.error("eval", cut)
         assert error["code"] == "conflict" and "connection" in error["message"]
@@ -349,15 +350,3 @@ def test_a_service_that_has_not_quite_ended_is_waited_for(home):
         wait_until(lambda: asking.poll() is not None or holders(held) - {os.getpid()})
     said, _ = asking.communicate(timeout=60)
     assert asking.returncode == 0 and json.loads(said)["sessions"] == [], said
-
-
-def holders(path):
-    """Processes that have a file open."""
-    found = set()
-    for link in pathlib.Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if os.readlink(link) == str(path):
-                found.add(int(link.parts[2]))
-        except OSError:
-            pass
-    return found

@@ -9,6 +9,7 @@ import tempfile
 
 import pytest
 from debug_service import PROGRAM, Home, alive, wait_until
+from system import command_words, linux_only, open_files, parents
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 
@@ -281,7 +282,6 @@ def test_a_hundred_cycles_leave_nothing_behind(home):
     home.environment |= {"TMPDIR": str(own), "LOCKSTEP_HOME": str(home.home)}
     script = str(home.write("tiny.py", "x = 1\n"))
     service = home.ensure()
-    descriptors = pathlib.Path(f"/proc/{service['pid']}/fd")
 
     def cycle():
         began = home.call("debug/start", script=script, python=sys.executable, cwd=str(home.folder))
@@ -291,10 +291,10 @@ def test_a_hundred_cycles_leave_nothing_behind(home):
         return began["pid"]
 
     pids = [cycle()]
-    before = len(list(descriptors.iterdir()))
+    before = len(open_files(service["pid"]))
     pids += [cycle() for _ in range(99)]
-    assert not [pid for pid in pids if pathlib.Path(f"/proc/{pid}").exists()]
-    assert len(list(descriptors.iterdir())) <= before + 2
+    assert not set(pids) & set(parents())
+    assert len(open_files(service["pid"])) <= before + 2
     assert list((home.home / "sessions").iterdir()) == []
     assert home.service()["pid"] == service["pid"]
     own.rmdir()  # fails where something is left
@@ -312,11 +312,12 @@ def test_the_service_stops_when_idle(home):
 
 def test_the_command_line_starts_a_service_that_stops_when_idle(home):
     service = home.ensure()
-    words = pathlib.Path(f"/proc/{service['pid']}/cmdline").read_text().split("\0")
+    words = command_words(service["pid"])
     assert "serve" in words and float(words[words.index("--idle") + 1]) == 600
     assert service["host"] == "127.0.0.1"
 
 
+@linux_only
 def test_a_line_without_an_end_does_not_fill_the_service(home):
     block, count = 1 << 20, 256
     source = f"import sys\nfor i in range({count}):\n    sys.stdout.write('x' * {block})\nsys.stdout.write('the tail')\nsys.stdout.flush()\nprint()\nprint('next line')\n"
@@ -434,6 +435,7 @@ def test_which_files_ran_is_known_after_the_end(home):
     ]
 
 
+@linux_only
 @pytest.mark.skipif(os.cpu_count() < 2, reason="one processor: nobody waits by spinning")
 def test_the_service_spins_shortly_and_its_programs_as_they_would(home):
     """OpenMP reads the environment once, at the start; what the service set for itself is not for the programs it runs."""

@@ -4,7 +4,6 @@ it shares with `generate`: bars, masks, interruption, sheets, formats."""
 import importlib
 import json
 import os
-import pathlib
 import pty
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 from PIL import Image
 from program import PROGRAM, ROOT, run
 from test_edit import EDIT, GOLDENS, LAYERED, edit, folder_of_class, photo, refused  # noqa: F401
+from system import mapped_files
 
 sys.path.insert(0, str(ROOT / "python"))
 
@@ -299,7 +299,7 @@ def test_an_interrupt_ends_cleanly(tmp_path, photo):  # noqa: F811
     ]
     process = subprocess.Popen([str(c) for c in command], cwd=folder, stderr=subprocess.PIPE, text=True)
     # The handler is installed before anything else; a process that has mapped the weights is past it.
-    while process.poll() is None and "safetensors" not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
+    while process.poll() is None and "safetensors" not in " ".join(mapped_files(process.pid)):
         pass
     process.send_signal(signal.SIGINT)
     _, messages = process.communicate(timeout=60)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from system import mapped_files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENGINE = os.environ.get("LOCKSTEP_BIN", str(ROOT / "build/bin/lockstep"))
@@ -363,7 +364,7 @@ def test_an_interrupt_ends_cleanly(tmp_path):
         text=True,
     )
     # The handler is installed before anything else; a process that has mapped the weights is past it.
-    while process.poll() is None and "safetensors" not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
+    while process.poll() is None and "safetensors" not in " ".join(mapped_files(process.pid)):
         pass
     process.send_signal(signal.SIGINT)
     _, messages = process.communicate(timeout=60)

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from debug_service import PROGRAM, Home, wait_until
+from system import resident_bytes
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 
@@ -20,12 +21,6 @@ def home(tmp_path_factory):
     made.ensure()
     yield made
     made.close()
-
-
-def resident_bytes(pid):
-    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
 
 
 def answer(home, data, timeout=20):

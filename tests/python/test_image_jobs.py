@@ -3,7 +3,6 @@
 import base64
 import concurrent.futures
 import json
-import os
 import pathlib
 import socket
 import time
@@ -14,6 +13,7 @@ from debug_service import wait_until
 from image_service import EventStream, ImageServer, data_url, opened, picture_of, png
 from PIL import Image
 from program import PROGRAM
+from system import resident_bytes, thread_count
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 
@@ -338,10 +338,10 @@ def test_bodies_are_bounded_by_route(server):
             b"\r\n--x--\r\n",
         ]
     )
-    before = resident(server.process.pid)
+    before = resident_bytes(server.process.pid)
     status, _, data = server.request("POST", "/v1/images/edits", large, {"Content-Type": form})
     assert status == 413 and b"50 MB" in data
-    assert resident(server.process.pid) - before < 20 << 20  # it went to disk
+    assert resident_bytes(server.process.pid) - before < 20 << 20  # it went to disk
     many = (
         b"".join(
             b'--x\r\nContent-Disposition: form-data; name="image[]"; filename="../../../etc/x"\r\n\r\nx\r\n'
@@ -359,10 +359,6 @@ def test_bodies_are_bounded_by_route(server):
     ):
         assert server.request("POST", "/v1/images/edits", wrong, {"Content-Type": form})[0] == 400
     wait_until(lambda: not list((server.home / "studio" / "spool").glob("*")))
-
-
-def resident(pid):
-    return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def test_models_stay_loaded_within_the_budget(tmp_path):
@@ -421,10 +417,10 @@ def test_named_models_are_served_and_wrong_ones_refused_at_the_start(tmp_path):
 
 
 def test_idle_streams_cost_no_thread(server):
-    threads = len(os.listdir(f"/proc/{server.process.pid}/task"))
+    threads = thread_count(server.process.pid)
     streams = [EventStream(server) for _ in range(100)]
     assert server.request("GET", "/v1/health")[0] == 200
-    assert len(os.listdir(f"/proc/{server.process.pid}/task")) <= threads + 1
+    assert thread_count(server.process.pid) <= threads + 1
     job = server.job(prompt=PROMPT, steps=2)["id"]
     for stream in streams:
         assert stream.next()["data"]["id"] == job

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from debug_client import pythons
+from system import mapped_files
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("LOCKSTEP_BIN", ROOT / "build/bin/lockstep")).parents[1]
@@ -61,7 +62,7 @@ def test_an_installation_debugs_with_its_own_agent(installed, tmp_path, version)
         began = lockstep("debug", "start", "--python", python, str(script))
         assert began["python"].startswith(version) and began["state"] == "stopped"
         assert began["native"] is built_for(python), began
-        loaded = Path(f"/proc/{began['pid']}/maps").read_text()
+        loaded = "\n".join(mapped_files(began["pid"]))
         assert str(ROOT / "build") not in loaded
         if began["native"]:
             assert str(installed / "share/lockstep/python/lockstep/agent/_lockstep_agent") in loaded

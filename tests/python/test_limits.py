@@ -12,6 +12,7 @@ import zipfile
 
 import pytest
 from program import PROGRAM, ROOT
+from system import linux_only
 
 np = pytest.importorskip("numpy")
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
@@ -69,6 +70,7 @@ COMMANDS = {
 }
 
 
+@linux_only
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_full_disk_behind_stdout_is_a_failure(folder, command):
     try:
@@ -80,6 +82,7 @@ def test_a_full_disk_behind_stdout_is_a_failure(folder, command):
             limited(folder, "serve", "--stop", stdout=subprocess.DEVNULL)
 
 
+@linux_only
 def test_mcp_says_that_stdout_is_full(folder):
     request = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
     with open("/dev/full", "w") as full:
@@ -192,6 +195,7 @@ def test_walks_are_bounded(folder):
     assert done.returncode in (2, 3) and "lockstep: [" in done.stderr
 
 
+@linux_only
 def test_the_recorder_goes_on_without_a_thread_of_its_own(folder):
     """Under a limit on memory that leaves no room for another stack, nothing that was recorded is lost."""
     source = """

@@ -8,6 +8,7 @@ import sys
 import pytest
 from program import PROGRAM, ROOT, run, run_json
 from recorded import ENVIRONMENT, record
+from system import linux_only
 
 HAND = """
 import array, json, os, pathlib, subprocess, sys
@@ -180,6 +181,7 @@ def test_a_program_runs_unrecorded_where_no_run_can_be_made(tmp_path, kind):
     assert not list((tmp_path / "home").glob("runs/*"))
 
 
+@linux_only
 def test_a_disk_that_is_full_at_the_end_costs_one_warning(tmp_path):
     full = (
         HAND + "import resource\nresource.prlimit(os.getppid(), resource.RLIMIT_FSIZE, (40, 40))\nprint('its result')\n"

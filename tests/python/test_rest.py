@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 from debug_service import PROGRAM, Home, wait_until
 from image_service import EventStream
+from system import listens_at, thread_count
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 
@@ -38,13 +39,7 @@ def test_only_its_user_can_read_the_token(home):
 
 
 def test_it_listens_on_loopback_only(home):
-    port = home.service()["port"]
-    listening = [
-        line.split()[1]
-        for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
-        if line.split()[3] == "0A"
-    ]
-    assert f"0100007F:{port:04X}" in listening and f"00000000:{port:04X}" not in listening
+    assert listens_at(home.service()["port"]) == {"127.0.0.1"}
 
 
 REFUSED = {
@@ -306,10 +301,10 @@ def test_streams_of_a_session_cost_no_thread(home):
     session = home.call("debug/start", script=str(script), python=sys.executable, cwd=str(home.folder), run=True)["id"]
     where = SimpleNamespace(port=home.service()["port"], token=home.token())
     home.get("debug/status", session=session)
-    tasks = pathlib.Path(f"/proc/{home.service()['pid']}/task")
-    threads = len(list(tasks.iterdir()))
+    service = home.service()["pid"]
+    threads = thread_count(service)
     streams = [EventStream(where, f"/v1/debug/events?session={session}") for _ in range(100)]
-    assert {stream.status for stream in streams} == {200} and len(list(tasks.iterdir())) <= threads
+    assert {stream.status for stream in streams} == {200} and thread_count(service) <= threads
     home.call("debug/terminate", session=session, force=True)
     for stream in streams:
         last = None

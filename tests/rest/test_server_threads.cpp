@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/new_folder.h"
 #include "rest/rest_server.h"
 
 namespace lockstep {
@@ -24,8 +25,8 @@ std::vector<std::string> plain_questions() {
 }
 
 TEST(RestServerThreads, ManyCallHangUpAndOneStopsIt) {
-  std::string pattern = (fs::temp_directory_path() / "lockstep-rest-XXXXXX").string();
-  const fs::path home = ::mkdtemp(pattern.data());
+  const TemporaryFolder folder("lockstep-rest-", "test");
+  const fs::path& home = folder.path();
   {
     Service service(home);
     RestServer server(service, {.token = "secret", .idle_secs = 600});
@@ -50,7 +51,6 @@ TEST(RestServerThreads, ManyCallHangUpAndOneStopsIt) {
     serving.join();
     EXPECT_TRUE(server.stopping());
   }
-  fs::remove_all(home);
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "base/error.h"
+#include "base/new_folder.h"
 #include "zoom/tape.h"
 
 namespace lockstep::zoom {
@@ -11,11 +10,8 @@ namespace {
 class TapeFile : public testing::Test {
  protected:
   TapeFile() {
-    std::string pattern = (fs::temp_directory_path() / "zoom-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
     write_atomically(folder_ / "operations.bin", std::string(64, '\0'));
   }
-  ~TapeFile() override { fs::remove_all(folder_); }
 
   std::vector<Tape> read(const std::string& lines) const {
     write_atomically(folder_ / "operations.jsonl", lines);
@@ -33,7 +29,8 @@ class TapeFile : public testing::Test {
 
   const std::string kBegin = R"({"call":"block","step":2,"hit":1,"tags":{"pass":"cond"},"framework":"torch"})"
                              "\n";
-  fs::path folder_;
+  const TemporaryFolder made_{"zoom-", "test"};
+  const fs::path& folder_ = made_.path();
 };
 
 TEST_F(TapeFile, SumsOfAValueAreTakenAsTheProgramMadeThem) {

@@ -40,20 +40,39 @@ CONF
 
 make_sysroot
 cmake --preset arm64 >build-arm64/configure.log || { cat build-arm64/configure.log >&2; exit 1; }
-[ $# -gt 0 ] || set -- test_tensor test_io test_measure test_diagnose test_compare test_backend test_pipeline
-layers=$(sed -nE 's/^([a-z]+):.*/lockstep_\1/p' cmake/layers.txt | grep -v '^lockstep_cli$')
-# shellcheck disable=SC2086
-ninja -C build-arm64 -j "$JOBS" $layers "$@"
+[ $# -gt 0 ] || set -- test_tensor test_io test_measure test_diagnose test_compare test_backend test_pipeline lockstep
+ninja -C build-arm64 -j "$JOBS" -k 0 "$@"
 libraries=$ROOT/usr/lib/aarch64-linux-gnu
 run() {  # run PROGRAM OPTION...: under qemu, with every extension of the processor that it knows
   local program=$1
   shift
   qemu-aarch64-static -cpu max -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$libraries:/usr/aarch64-linux-gnu/lib" \
-    "build-arm64/bin/$program" --gtest_brief=1 "$@"
+    "build-arm64/bin/$program" "$@"
 }
+
+# Not the tests that start their program anew, which the system cannot run without qemu: the kernels run at both levels below
+# instead. Nor a billion pairs to compare, which take minutes there.
+run_tests() { run "$@" --gtest_brief=1; }
+
+# The embedded model, drawn there and here: roundings differ, levels of a pixel by one at the most.
+draw() {
+  local picture=build-arm64/picture words
+  words=(generate --prompt "a red circle left of a blue square" --seed 7 --steps 4 --width 64 --height 64 --dtype f32 --device cpu)
+  run lockstep "${words[@]}" --output "$picture.arm64.png"
+  [ -x build/bin/lockstep ] || return 0
+  build/bin/lockstep "${words[@]}" --output "$picture.here.png"
+  build/bin/lockstep tensors diff "$picture.here.png" "$picture.arm64.png" --tolerance 1
+}
+
 for program in "$@"; do
-  # Not the tests that start their program anew, which the system cannot run without qemu: the kernels run once more below
-  # instead. Nor a billion pairs to compare, which take minutes there.
-  run "$program" --gtest_filter='-*ForcedLevel*:*ABillion*'
-  [ "$program" != test_backend ] || LOCKSTEP_CPU=portable run "$program" --gtest_filter='*Kernel*:Linear*:Attention*:*Mixed*:-*ForcedLevel*'
+  echo "== $program"
+  case $program in
+    lockstep) draw ;;
+    test_backend)
+      # Named, so that a qemu or a build without bfdot fails.
+      LOCKSTEP_CPU=neon_bf16 run_tests "$program" --gtest_filter='-*ForcedLevel*'
+      LOCKSTEP_CPU=portable run_tests "$program" --gtest_filter='*Kernel*:Linear*:Attention*:*Mixed*:-*ForcedLevel*'
+      ;;
+    *) run_tests "$program" --gtest_filter='-*ABillion*' ;;
+  esac
 done

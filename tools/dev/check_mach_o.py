@@ -11,7 +11,7 @@ MAGIC, ARM64 = 0xFEEDFACF, 0x0100000C
 KINDS = {2: "program", 6: "library", 8: "bundle"}
 SYMTAB = 0x2
 EXTERNAL, TYPE, UNDEFINED = 0x01, 0x0E, 0x0
-FOUND_WHEN_STARTED = 0xFE  # in place of the number of the library that has it
+FOUND_WHEN_STARTED = (0x00, 0xFE)  # in place of the number of the library that has it: zig's linker, Apple's
 
 # As the linker sees them: C names begin with a line, C++ names with _Z behind it.
 OUTSIDE = re.compile(
@@ -32,7 +32,7 @@ def left_open(data):
             symbols, count, strings, _ = struct.unpack_from("<4I", data, at + 8)
             for i in range(count):
                 name, sort, _, about, _ = struct.unpack_from("<IBBHQ", data, symbols + 16 * i)
-                if sort & EXTERNAL and sort & TYPE == UNDEFINED and about >> 8 == FOUND_WHEN_STARTED:
+                if sort & EXTERNAL and sort & TYPE == UNDEFINED and about >> 8 in FOUND_WHEN_STARTED:
                     begin = strings + name
                     names.append(data[begin : data.index(b"\0", begin)].decode())
         at += size

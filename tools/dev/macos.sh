@@ -23,7 +23,8 @@ install_compiler() {
 }
 
 tool() {  # tool NAME WORDS: a program of the toolchain
-  printf '#!/bin/sh\nexport ZIG_GLOBAL_CACHE_DIR="%s" ZIG_LOCAL_CACHE_DIR="%s"\nexec %s "$@"\n' "$BUILD/zig-cache" "$BUILD/zig-cache" "$2" >"$BUILD/tools/$1"
+  printf '#!/bin/sh\n# ziglang %s\nexport ZIG_GLOBAL_CACHE_DIR="%s" ZIG_LOCAL_CACHE_DIR="%s"\nexec %s "$@"\n' \
+    "$ZIG_VERSION" "$BUILD/zig-cache" "$BUILD/zig-cache" "$2" >"$BUILD/tools/$1"
   chmod +x "$BUILD/tools/$1"
 }
 
@@ -80,7 +81,10 @@ mkdir -p "$BUILD"
 make_tools
 stage_headers
 cmake --preset macos >"$BUILD/configure.log" 2>&1 || { cat "$BUILD/configure.log" >&2; exit 1; }
-ninja -C "$BUILD" -j "$JOBS" "$@"
+# ccache knows these scripts neither by their names nor, since they are written anew each time, by their dates.
+export CCACHE_COMPILERTYPE=clang CCACHE_COMPILERCHECK=content
+# Every error at once: a change that breaks ten files should not take ten runs to mend.
+ninja -C "$BUILD" -j "$JOBS" -k 0 "$@"
 [ $# -eq 0 ] || exit 0
 python3 tools/dev/check_mach_o.py "$BUILD/bin/lockstep" "$BUILD/bin/example_c" "$BUILD/bin/example_cpp" "$BUILD"/lib/*.dylib "$BUILD"/lib/*.so
 echo "$(find "$BUILD" -name '*.o' -path '*CMakeFiles*' | wc -l) files compiled for $TARGET, all warnings being errors"

@@ -234,9 +234,9 @@ cmd_device-test() {
   tools/dev/device-test.sh
 }
 
-# arm64 [PROGRAM...]: compile all below the commands for 64-bit ARM and run test programs of it under qemu
+# arm64 [PROGRAM...]: compile everything for 64-bit ARM on Linux and run test programs and a drawing under qemu
 #   Into build-arm64, with the libraries' packages unpacked there. Installs a cross compiler and qemu. Without names the
-#   programs are test_tensor, test_io, test_measure, test_diagnose, test_compare, test_backend and test_pipeline.
+#   programs are test_tensor, test_io, test_measure, test_diagnose, test_compare, test_backend, test_pipeline and lockstep.
 cmd_arm64() {
   install_packages packages-arm64.txt
   tools/dev/arm64.sh "$@"

@@ -46,6 +46,7 @@ Engine choose_engine(const AttentionArgs& args, Level level) {
                     args.v.dtype() == DType::kBF16;
   if (bf16 && level == Level::kAmx) return {DType::kBF16, multiply_bf16_amx, soften_bf16_avx512, 32};
   if (bf16 && level >= Level::kAvx512Bf16) return {DType::kBF16, multiply_bf16_avx512, soften_bf16_avx512, 8};
+  if (bf16 && level == Level::kNeonBf16) return {DType::kBF16, multiply_bf16_neon, soften_bf16, 8};
   return {DType::kF32, multiply_f32, soften_f32, 4};
 }
 

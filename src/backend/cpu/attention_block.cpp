@@ -39,7 +39,8 @@ HWY_INLINE Vector power_of_two(Vector x) {
   return hn::IfThenElse(hn::Gt(x, hn::Set(kFloat, -126.0f)), scaled, hn::Mul(x, hn::Zero(kFloat)));
 }
 
-void Soften(const ScoreBlock& block) {
+template <typename Weight>
+HWY_INLINE void soften(const ScoreBlock& block) {
   const int64_t step = lanes();
   const auto factor = hn::Set(kFloat, block.factor);
   for (int64_t row = 0; row < block.rows; ++row) {
@@ -56,13 +57,13 @@ void Soften(const ScoreBlock& block) {
         now == -std::numeric_limits<float>::infinity() ? 0.0f : now;  // nothing seen yet: weights are 0
     block.largest[row] = now;
     const auto shift = hn::Set(kFloat, finite);
-    float* weights = static_cast<float*>(block.weights) + row * block.weights_stride;
+    Weight* weights = static_cast<Weight*>(block.weights) + row * block.weights_stride;
     Vector sum[2] = {hn::Zero(kFloat), hn::Zero(kFloat)};
     for (int64_t i = 0; i < block.columns; i += 2 * step) {
       const auto a = power_of_two(hn::MulSub(hn::Load(kFloat, scores + i), factor, shift));
       const auto b = power_of_two(hn::MulSub(hn::Load(kFloat, scores + i + step), factor, shift));
-      hn::Store(a, kFloat, weights + i);
-      hn::Store(b, kFloat, weights + i + step);
+      put(a, weights + i);
+      put(b, weights + i + step);
       sum[0] = hn::Add(sum[0], a);
       sum[1] = hn::Add(sum[1], b);
     }
@@ -77,6 +78,13 @@ void Soften(const ScoreBlock& block) {
   }
 }
 
+void SoftenToF32(const ScoreBlock& block) {
+  soften<float>(block);
+}
+void SoftenToBf16(const ScoreBlock& block) {
+  soften<BFloat16>(block);
+}
+
 void ScaleRow(float* row, float factor, int64_t width) {
   const auto by = hn::Set(kFloat, factor);
   for (int64_t i = 0; i < width; i += lanes()) hn::Store(hn::Mul(hn::Load(kFloat, row + i), by), kFloat, row + i);
@@ -88,7 +96,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::cpu {
 
-HWY_EXPORT(Soften);
+HWY_EXPORT(SoftenToF32);
+HWY_EXPORT(SoftenToBf16);
 HWY_EXPORT(ScaleRow);
 
 void scale_row(float* row, float factor, int64_t width) {
@@ -96,7 +105,11 @@ void scale_row(float* row, float factor, int64_t width) {
 }
 
 void soften_f32(const ScoreBlock& block) {
-  HWY_DYNAMIC_DISPATCH(Soften)(block);
+  HWY_DYNAMIC_DISPATCH(SoftenToF32)(block);
+}
+
+void soften_bf16(const ScoreBlock& block) {
+  HWY_DYNAMIC_DISPATCH(SoftenToBf16)(block);
 }
 
 }  // namespace lockstep::cpu

@@ -22,6 +22,7 @@ struct ScoreBlock {
 void scale_row(float* row, float factor, int64_t width);
 
 void soften_f32(const ScoreBlock& block);
-void soften_bf16_avx512(const ScoreBlock& block);  // weights as bf16
+void soften_bf16(const ScoreBlock& block);  // weights as bf16
+void soften_bf16_avx512(const ScoreBlock& block);
 
 }  // namespace lockstep::cpu

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "backend/check_weight.h"
 #include "backend/cpu/panel.h"
 #include "backend/cpu/panel_pack.h"
 #include "backend/cpu/row_kernels.h"
@@ -36,35 +37,7 @@ struct PackedLinear {
   Tensor bias;                                 // f32
 };
 
-void check(const LinearWeight& w) {
-  if (w.weight.rank() != 2)
-    fail(Code::kBadInput, "linear", "a weight has two axes",
-         {.expected = "[N, K]", .got = to_string(w.weight.shape())});
-  if (w.bits == 0) {
-    if (!is_row_dtype(w.weight.dtype()))
-      fail(Code::kUnsupported, "linear", "weight dtype",
-           {.expected = "f32, bf16 or f16", .got = std::string(dtype_name(w.weight.dtype()))});
-    return;
-  }
-  if (w.bits != 2 && w.bits != 3 && w.bits != 4 && w.bits != 6 && w.bits != 8)
-    fail(Code::kUnsupported, "linear", "bits of a quantised weight",
-         {.expected = "2, 3, 4, 6 or 8", .got = std::to_string(w.bits)});
-  if (w.group_size != 32 && w.group_size != 64 && w.group_size != 128)
-    fail(Code::kUnsupported, "linear", "group size of a quantised weight",
-         {.expected = "32, 64 or 128", .got = std::to_string(w.group_size)});
-  if (w.weight.dtype() != DType::kU32)
-    fail(Code::kBadInput, "linear", "a quantised weight is packed in 32-bit words",
-         {.expected = "u32", .got = std::string(dtype_name(w.weight.dtype()))});
-  const Shape groups = {w.outputs(), w.inputs() / w.group_size};
-  if (w.inputs() % w.group_size != 0 || w.inputs() * w.bits != w.weight.dim(1) * 32)
-    fail(Code::kBadInput, "linear", "the input width is not a multiple of the group size",
-         {.expected = "a multiple of " + std::to_string(w.group_size), .got = std::to_string(w.inputs())});
-  for (const Tensor* table : {&w.scales, &w.biases})
-    if (!table->defined() || table->shape() != groups || !is_row_dtype(table->dtype()))
-      fail(Code::kBadInput, "linear", "scales and biases of a quantised weight",
-           {.expected = "floats " + to_string(groups),
-            .got = table->defined() ? to_string(table->shape()) : std::string("none")});
-}
+constexpr WeightTypes kRowTypes{is_row_dtype, "f32, bf16 or f16"};
 
 // x [M, K] times panels, then the epilogue; whole work items are independent, and each sums K in the same order
 // whatever the thread count.
@@ -179,7 +152,7 @@ DType Linear::compute_dtype(DType activations) const {
 }
 
 bool Linear::prepare(LinearWeight& weight, DType activations) {
-  check(weight);
+  check_weight(weight, kRowTypes);
   refuse_fp8(weight, "the CPU");
   auto packed = std::make_shared<PackedLinear>();
   packed->dtype = compute_dtype(activations);
@@ -200,7 +173,7 @@ bool Linear::prepare(LinearWeight& weight, DType activations) {
 
 void Linear::run(const LinearArgs& args) {
   const LinearWeight& weight = args.weight;
-  check(weight);
+  check_weight(weight, kRowTypes);
   if (args.x.rank() < 1 || args.x.dim(-1) != weight.inputs())
     fail(Code::kBadInput, "linear", "the last axis of x is not the weight's input width",
          {.expected = std::to_string(weight.inputs()), .got = to_string(args.x.shape())});

@@ -17,20 +17,27 @@ template <int kRows, int kVectors>
 LOCKSTEP_NEON_BF16 void tile(const BFloat16* a, int64_t a_stride, const uint32_t* panel, float* c, int64_t c_stride,
                              int64_t pairs, bool accumulate) {
   float32x4_t sum[kRows][kVectors];
+#pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v)
       sum[r][v] = accumulate ? vld1q_f32(c + r * c_stride + v * kLanes) : vdupq_n_f32(0);
   for (int64_t i = 0; i < pairs; ++i) {
     bfloat16x8_t b[kVectors];
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) b[v] = vreinterpretq_bf16_u32(vld1q_u32(panel + i * kPanel + v * kLanes));
+#pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
       uint32_t pair;
       __builtin_memcpy(&pair, a + r * a_stride + 2 * i, sizeof pair);
       const bfloat16x8_t x = vreinterpretq_bf16_u32(vdupq_n_u32(pair));
+#pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sum[r][v] = vbfdotq_f32(sum[r][v], x, b[v]);
     }
   }
+#pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) vst1q_f32(c + r * c_stride + v * kLanes, sum[r][v]);
 }
 

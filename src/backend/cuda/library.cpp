@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/platform/executable.h"
+#include "backend/leaf_library.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -67,15 +67,6 @@ std::string find_library(const std::vector<fs::path>& folders, const std::string
   return {};
 }
 
-std::string find_leaf() {
-  if (const char* named = std::getenv("LOCKSTEP_CUDA_LEAF")) return named;
-  std::error_code error;
-  const fs::path bin = own_program().parent_path();
-  for (const fs::path& candidate : {bin / "liblockstep_cuda.so", bin / "../lib/lockstep/liblockstep_cuda.so"})
-    if (fs::exists(candidate, error)) return fs::weakly_canonical(candidate, error).string();
-  return {};
-}
-
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -96,26 +87,15 @@ Libraries look() {
                 version_text(kOldestDriver);
     return found;
   }
-  found.leaf_path = find_leaf();
+  found.leaf_path = find_leaf("lockstep_cuda", "LOCKSTEP_CUDA_LEAF");
   if (found.leaf_path.empty()) {
     found.why =
         "this build has no CUDA part: liblockstep_cuda.so is not beside the program (./dev build makes it where "
         "nvcc is found)";
     return found;
   }
-  void* library = dlopen(found.leaf_path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    const char* reason = dlerror();
-    found.why = reason ? reason : found.leaf_path + " cannot be opened";
-    return found;
-  }
-  using Entry = const Leaf* (*)();
-  const auto entry = reinterpret_cast<Entry>(dlsym(library, kLeafEntry));
-  const Leaf* leaf = entry ? entry() : nullptr;
-  if (!leaf || leaf->version != kLeafVersion) {
-    found.why = found.leaf_path + " was built for another version of this program";
-    return found;
-  }
+  const Leaf* const leaf = open_leaf<Leaf>(found.leaf_path, kLeafEntry, kLeafVersion, found.why);
+  if (!leaf) return found;
   const std::vector<fs::path> folders = library_folders();
   found.cublaslt_path = find_library(folders, "libcublasLt.so.13");
   found.cudnn_path = find_library(folders, "libcudnn.so.9");

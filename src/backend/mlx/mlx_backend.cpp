@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/check_weight.h"
 #include "backend/mlx/library.h"
 #include "backend/mlx/storage.h"
 #include "backend/quantize.h"
@@ -28,27 +29,6 @@ struct MlxFilter {
   Tensor filter;  // [O, kh, kw, I]
   Tensor bias;
 };
-
-void check_weight(const LinearWeight& weight) {
-  if (!weight.bits && !is_floating(weight.weight.dtype()))
-    fail(Code::kUnsupported, "linear", "weight dtype",
-         {.expected = "a floating type", .got = std::string(dtype_name(weight.weight.dtype()))});
-  if (!weight.bits) return;
-  if (weight.weight.dtype() != DType::kU32)
-    fail(Code::kBadInput, "linear", "a quantised weight is not made of 32-bit words",
-         {.expected = "u32", .got = std::string(dtype_name(weight.weight.dtype()))});
-  if (std::ranges::find(kQuantiseBits, weight.bits) == std::end(kQuantiseBits))
-    fail(Code::kUnsupported, "linear", "bits of a quantised weight",
-         {.expected = "2, 3, 4, 6 or 8", .got = std::to_string(weight.bits)});
-  if (std::ranges::find(kQuantiseGroups, weight.group_size) == std::end(kQuantiseGroups))
-    fail(Code::kUnsupported, "linear", "group size of a quantised weight",
-         {.expected = "32, 64 or 128", .got = std::to_string(weight.group_size)});
-  const Shape groups{weight.outputs(), weight.inputs() / weight.group_size};
-  if (!weight.scales.defined() || !weight.biases.defined() || weight.scales.shape() != groups ||
-      weight.biases.shape() != groups)
-    fail(Code::kBadInput, "linear", "a quantised weight without the right scales and biases",
-         {.expected = to_string(groups)});
-}
 
 class MlxBackend final : public Backend {
  public:

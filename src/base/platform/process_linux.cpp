@@ -12,6 +12,7 @@
 
 #include "base/folder.h"
 #include "base/platform/process_end.h"
+#include "base/platform/process_status.h"
 #include "base/process.h"
 #include "base/strict_stream.h"
 
@@ -47,15 +48,16 @@ std::optional<std::string> process_file(pid_t pid, const char* name, size_t most
   return text;
 }
 
-std::string command_of(pid_t pid) {
-  std::string words = process_file(pid, "cmdline", 4096).value_or("");
+}  // namespace
+
+std::string process_command(pid_t pid) {
+  std::string words = process_file(pid, "cmdline", kMostCommandBytes).value_or("");
   while (!words.empty() && words.back() == '\0') words.pop_back();
   std::replace(words.begin(), words.end(), '\0', ' ');
   return words;
 }
 
-// All but the command; none where the process has ended, waited for or not.
-std::optional<ProcessFacts> status_of(pid_t pid) {
+std::optional<ProcessFacts> process_status(pid_t pid) {
   const std::optional<std::string> line = process_file(pid, "stat", 4096);
   const size_t name_end = line ? line->rfind(')') : std::string::npos;  // the name may hold anything
   if (name_end == std::string::npos) return std::nullopt;
@@ -67,19 +69,6 @@ std::optional<ProcessFacts> status_of(pid_t pid) {
   for (int i = 7; i < 22; ++i) rest >> field;
   if (state == "Z" || !(rest >> facts.start_ticks)) return std::nullopt;
   return facts;
-}
-
-}  // namespace
-
-std::optional<ProcessFacts> process_facts(pid_t pid) {
-  std::optional<ProcessFacts> facts = status_of(pid);
-  if (facts) facts->command = command_of(pid);
-  return facts;
-}
-
-uint64_t process_start_ticks(pid_t pid) {
-  const std::optional<ProcessFacts> facts = status_of(pid);
-  return facts ? facts->start_ticks : 0;
 }
 
 std::vector<ProcessFacts> own_processes() {
@@ -113,10 +102,6 @@ bool send_signal(const ProcessFacts& process, int number) {
   const bool sent = same && ::syscall(SYS_pidfd_send_signal, fd, number, nullptr, 0) == 0;
   ::close(fd);
   return sent;
-}
-
-bool is_alive(const ProcessFacts& process) {
-  return process.start_ticks != 0 && process_start_ticks(process.pid) == process.start_ticks;
 }
 
 }  // namespace lockstep

@@ -8,15 +8,13 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/platform/process_status.h"
 #include "base/process.h"
 
 namespace lockstep {
-namespace {
-
-constexpr size_t kMostCommandBytes = 4096;
 
 // argc, the program's path with zeros behind it, then the words.
-std::string command_of(pid_t pid) {
+std::string process_command(pid_t pid) {
   int question[] = {CTL_KERN, KERN_PROCARGS2, pid};
   size_t bytes = 0;
   if (::sysctl(question, 3, nullptr, &bytes, nullptr, 0) != 0 || bytes < sizeof(int)) return {};
@@ -38,8 +36,7 @@ std::string command_of(pid_t pid) {
   return command;
 }
 
-// All but the command; none where the process has ended, waited for or not.
-std::optional<ProcessFacts> status_of(pid_t pid) {
+std::optional<ProcessFacts> process_status(pid_t pid) {
   proc_bsdinfo told{};
   if (pid <= 0 || ::proc_pidinfo(pid, PROC_PIDTBSDINFO, 0, &told, sizeof told) != sizeof told) return std::nullopt;
   if (told.pbi_status == SZOMB) return std::nullopt;
@@ -49,19 +46,6 @@ std::optional<ProcessFacts> status_of(pid_t pid) {
   facts.session = ::getsid(pid);
   facts.start_ticks = told.pbi_start_tvsec * 1'000'000 + told.pbi_start_tvusec;  // microseconds since 1970 there
   return facts;
-}
-
-}  // namespace
-
-std::optional<ProcessFacts> process_facts(pid_t pid) {
-  std::optional<ProcessFacts> facts = status_of(pid);
-  if (facts) facts->command = command_of(pid);
-  return facts;
-}
-
-uint64_t process_start_ticks(pid_t pid) {
-  const std::optional<ProcessFacts> facts = status_of(pid);
-  return facts ? facts->start_ticks : 0;
 }
 
 std::vector<ProcessFacts> own_processes() {
@@ -99,10 +83,6 @@ std::vector<std::string> mapped_files(pid_t pid) {
 bool send_signal(const ProcessFacts& process, int number) {
   if (process.pid <= 1 || process.start_ticks == 0) return false;
   return process_start_ticks(process.pid) == process.start_ticks && ::kill(process.pid, number) == 0;
-}
-
-bool is_alive(const ProcessFacts& process) {
-  return process.start_ticks != 0 && process_start_ticks(process.pid) == process.start_ticks;
 }
 
 }  // namespace lockstep
