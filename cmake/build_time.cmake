@@ -41,7 +41,8 @@ function(join_files target)
   foreach(source IN LISTS sources)
     # Highway's files include themselves once for each vector target; the other warns of a type that only it can see.
     file(STRINGS ${source} alone LIMIT_COUNT 1 REGEX "hwy/foreach_target\\.h|httplib::Server \\{")
-    if(alone)
+    # The capture library takes this file by itself and the rest of its folder from the layer.
+    if(alone OR source MATCHES "/capture/c_api\\.cpp$")
       continue()
     endif()
     # A file's group hangs on its own name and on how full its folder is: a file more makes one group new, and ccache
