@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-// Path of the library of this name ("lockstep_mlx"): what `variable` of the environment says, else beside the program or
-// in ../lib/lockstep. Empty: there is none.
+// Path of the library of this name ("lockstep_mlx"): what `variable` of the environment says, else beside the program
+// or in ../lib/lockstep. Empty: there is none.
 std::string find_leaf(const std::string& name, const char* variable);
 
 // The function `entry` of the library, or null and why not.

@@ -31,6 +31,11 @@ void* counted_block(size_t bytes, size_t alignment) {
   return block;
 }
 
+// Not inlined: where g++ sees free() in a `delete` and not malloc() in its `new`, it takes them for a mismatch.
+[[gnu::noinline]] void give_back(void* block) noexcept {
+  std::free(block);
+}
+
 }  // namespace
 
 void* operator new(size_t bytes) {
@@ -43,22 +48,22 @@ void* operator new(size_t bytes, std::align_val_t alignment) {
   return counted_block(bytes, static_cast<size_t>(alignment));
 }
 void operator delete(void* block) noexcept {
-  std::free(block);
+  give_back(block);
 }
 void operator delete[](void* block) noexcept {
-  std::free(block);
+  give_back(block);
 }
 void operator delete(void* block, size_t) noexcept {
-  std::free(block);
+  give_back(block);
 }
 void operator delete[](void* block, size_t) noexcept {
-  std::free(block);
+  give_back(block);
 }
 void operator delete(void* block, std::align_val_t) noexcept {
-  std::free(block);
+  give_back(block);
 }
 void operator delete(void* block, size_t, std::align_val_t) noexcept {
-  std::free(block);
+  give_back(block);
 }
 #endif
 

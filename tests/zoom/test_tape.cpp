@@ -9,9 +9,7 @@ namespace {
 
 class TapeFile : public testing::Test {
  protected:
-  TapeFile() {
-    write_atomically(folder_ / "operations.bin", std::string(64, '\0'));
-  }
+  TapeFile() { write_atomically(folder_ / "operations.bin", std::string(64, '\0')); }
 
   std::vector<Tape> read(const std::string& lines) const {
     write_atomically(folder_ / "operations.jsonl", lines);
