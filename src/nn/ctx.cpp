@@ -17,9 +17,9 @@ Tensor Ctx::offer(Tensor tensor, bool is_stage) const {
   TensorKey key{.name = path(), .step = execution_->step, .hit = 0, .tags = {}};
   if (!execution_->tap->wants(key.name)) return tensor;
   if (!execution_->pass.empty()) key.tags.emplace_back("pass", execution_->pass);
-  std::optional<Tensor> replacement =
-      is_stage && execution_->inputs ? execution_->inputs->offer_stage(key, tensor.host())
-                                     : execution_->tap->offer(key, tensor.host());
+  std::optional<Tensor> replacement = is_stage && execution_->inputs
+                                          ? execution_->inputs->offer_stage(key, tensor.host())
+                                          : execution_->tap->offer(key, tensor.host());
   if (!replacement) return tensor;
   if (replacement->shape() != tensor.shape())
     fail(Code::kBadInput, "substitute", key.name + " has another shape in the reference",
