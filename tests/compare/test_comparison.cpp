@@ -68,7 +68,8 @@ TEST(Compare, AStageOfAnotherNameThatAnswersNothingIsNoMatch) {
   const Comparison other = compare_runs(reference, own, {});
   EXPECT_EQ(other.verdict, "partial");
   EXPECT_EQ(other.coverage.left_out, 1u);
-  EXPECT_NE(verdict_text(other, reference, own, false).string().find("latents, the reference's last"), std::string::npos);
+  EXPECT_NE(verdict_text(other, reference, own, false).string().find("latents, the reference's last"),
+            std::string::npos);
   EXPECT_EQ(compare_runs(ending("latents", stage), ending("sampled", stage), {}).verdict, "match");
   // A tensor of another size is none of the reference's: it may be named.
   EXPECT_EQ(compare_runs(ending("latents", stage), ending("count", noise({3}, 8)), {}).verdict, "match");
