@@ -58,6 +58,7 @@ def traced(recorder, pipeline, folder, module, first, settings):
     os.environ["LOCKSTEP_OPERATIONS_AT"] = (
         "::" if module == "pipeline" else f"{step}:{hit}:{first['tags'].get('pass', '')}"
     )
+
     class UpToTheCall(Operations):
         """The pipeline's run is over when the call is."""
 
@@ -115,15 +116,17 @@ def recorded(recorder, world, fault, prepared, folder):
         first = compared["first_divergence"]
         if first is None:
             raise LookupError("no divergence")
-        module = call_to_trace(first)
-        for _ in range(4):
+    module = call_to_trace(first)
+    for _ in range(4):
+        with fault.plant(pipeline):
             traced(recorder, pipeline, folder / "yours", module, first, settings)
-            traced(recorder, reference, folder / "theirs", module, first, settings)
-            answer = json.loads(program("--json", "zoom", folder / "theirs", folder / "yours", "--stage", module))
-            # As `lockstep zoom` does: what is wrong before the call was done by whoever called it.
-            if module == "pipeline" or all(one["distance"] < 1e-2 for one in answer["inputs"]):
-                break
-            module = module.rpartition(".")[0] or "pipeline"
+        # Without the fault: one in a class or in a function of a module would be in both.
+        traced(recorder, reference, folder / "theirs", module, first, settings)
+        answer = json.loads(program("--json", "zoom", folder / "theirs", folder / "yours", "--stage", module))
+        # As `lockstep zoom` does: what is wrong before the call was done by whoever called it.
+        if module == "pipeline" or all(one["distance"] < 1e-2 for one in answer["inputs"]):
+            break
+        module = module.rpartition(".")[0] or "pipeline"
     shutil.rmtree(folder / "faulty")
     causes = [one["cause"] for one in compared["causes"]]
     (folder / "case.json").write_text(json.dumps({"module": module, "planted": planted.as_json(), "causes": causes}))

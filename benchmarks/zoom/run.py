@@ -84,7 +84,9 @@ def main() -> int:
     rows, clean, seconds, references = [], [], [], {}
     with contextlib.ExitStack() as scope:
         scope.enter_context(torch.no_grad())
-        folder = Path(arguments.keep or scope.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-zoom-"))).resolve()
+        folder = Path(
+            arguments.keep or scope.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-zoom-"))
+        ).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         for mistake in mistakes:
             if not fnmatch.fnmatchcase(mistake.rewrite, arguments.only):

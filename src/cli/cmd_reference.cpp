@@ -65,8 +65,8 @@ void run_reference(App& app, ReferenceOptions& options) {
   picture.pictures = options.pictures, picture.mask = options.mask, picture.layers = options.layers;
   if (options.edit) {
     picture.resolution = given_or(options.resolution, defaults.resolution == 1024 ? 0 : defaults.resolution);
-    picture.condition_resolution =
-        given_or(options.condition_resolution, defaults.condition_resolution == 384 ? 0 : defaults.condition_resolution);
+    picture.condition_resolution = given_or(options.condition_resolution,
+                                            defaults.condition_resolution == 384 ? 0 : defaults.condition_resolution);
   }
   request.argv = official_arguments(picture);
   request.argv.insert(request.argv.begin(), (python_package_folder() / "lockstep" / "reference.py").string());

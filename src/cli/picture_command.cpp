@@ -67,13 +67,13 @@ Json run_details(const PictureOptions& options, const GenerateRequest& request, 
   if (request.mask.defined() || (options.command == "generate" && !request.pictures.empty()))
     settings["strength"] = request.strength;
   Json details{{"producer",
-           {{"name", "lockstep"},
-            {"version", LOCKSTEP_VERSION},
-            {"framework", "lockstep"},
-            {"language", "c++"},
-            {"device", backend.description()}}},
-          {"model", fs::absolute(model).lexically_normal().string()},
-          {"settings", settings}};
+                {{"name", "lockstep"},
+                 {"version", LOCKSTEP_VERSION},
+                 {"framework", "lockstep"},
+                 {"language", "c++"},
+                 {"device", backend.description()}}},
+               {"model", fs::absolute(model).lexically_normal().string()},
+               {"settings", settings}};
   if (const auto official = official_form(options, request, model)) details["official"] = *official;
   return details;
 }

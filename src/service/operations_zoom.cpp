@@ -58,8 +58,9 @@ ZoomTarget first_divergence(const CompareAnswer& answer) {
   const PairResult& bad = comparison.results[comparison.first->result];
   const RecordedTensor& left = answer.reference.records[bad.pair.reference];
   const RecordedTensor& right = answer.candidate.records[bad.pair.candidate];
-  const bool glue = comparison.first->kind == "glue" &&
-                    (!comparison.first->parent.empty() || (is_pipeline(answer.reference) && is_pipeline(answer.candidate)));
+  const bool glue =
+      comparison.first->kind == "glue" &&
+      (!comparison.first->parent.empty() || (is_pipeline(answer.reference) && is_pipeline(answer.candidate)));
   const std::string module = !glue                              ? comparison.first->stage
                              : comparison.first->parent.empty() ? "pipeline"
                                                                 : comparison.first->parent;
@@ -224,8 +225,8 @@ ZoomAnswer look_into(const ZoomQuestion& question, const ZoomTarget& target, con
   return out;
 }
 
-// With the reference's inputs the call does what the reference's does, and its own inputs were others: what is wrong was
-// done by whoever called it.
+// With the reference's inputs the call does what the reference's does, and its own inputs were others: what is wrong
+// was done by whoever called it.
 bool is_wrong_before(const zoom::Answer& answer) {
   constexpr double kClearly = 1e-2;
   return answer.agrees && std::any_of(answer.inputs.begin(), answer.inputs.end(), [](const zoom::FedInput& input) {

@@ -207,7 +207,8 @@ void Blame::add_idle_selections(Region& region) const {
     for (const Operand& operand : yours_.step(step).operands) {
       const int maker = yours_.value(operand.value).step;
       if (maker < 0 || !kKinds.contains(yours_.step(maker).kind) || yours_.step(maker).operand("input") < 0) continue;
-      const Shape &whole = yours_.value(yours_.step(maker).operand("input")).shape, &part = yours_.value(operand.value).shape;
+      const Shape &whole = yours_.value(yours_.step(maker).operand("input")).shape,
+                  &part = yours_.value(operand.value).shape;
       if (whole == part) found.insert(maker);
     }
   region.yours.insert(region.yours.end(), found.begin(), found.end());

@@ -57,8 +57,10 @@ ConvolutionForm convolution_form(const Step& step, size_t axes) {
 
 Numbers convolution(const Numbers& x, const Numbers& weight, const Numbers* bias, const ConvolutionForm& form) {
   const size_t axes = form.stride.size();
-  if (x.shape.size() != axes + 2 || weight.shape.size() != axes + 2 || form.groups < 1) refuse("a convolution's shapes");
-  const std::vector<int64_t> input(x.shape.begin() + 2, x.shape.end()), kernel(weight.shape.begin() + 2, weight.shape.end());
+  if (x.shape.size() != axes + 2 || weight.shape.size() != axes + 2 || form.groups < 1)
+    refuse("a convolution's shapes");
+  const std::vector<int64_t> input(x.shape.begin() + 2, x.shape.end()),
+      kernel(weight.shape.begin() + 2, weight.shape.end());
   std::vector<int64_t> output;
   for (size_t i = 0; i < axes; ++i) {
     if (form.stride[i] < 1 || form.dilation[i] < 1 || form.padding[i] < 0) refuse("a convolution's arguments");
@@ -141,7 +143,8 @@ Numbers rows_of_table(const Numbers& table, const Numbers& indices) {
   for (const float index : indices.values) {
     auto row = static_cast<int64_t>(index);
     if (row < 0) row += rows;
-    if (row < 0 || row >= rows || static_cast<float>(static_cast<int64_t>(index)) != index) refuse("a row beyond the table");
+    if (row < 0 || row >= rows || static_cast<float>(static_cast<int64_t>(index)) != index)
+      refuse("a row beyond the table");
     const auto first = table.values.begin() + row * width;
     out.values.insert(out.values.end(), first, first + width);
   }

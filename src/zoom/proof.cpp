@@ -9,7 +9,7 @@
 namespace lockstep::zoom {
 namespace {
 
-constexpr size_t kMostTries = 48;   // combinations of forms
+constexpr size_t kMostTries = 48;  // combinations of forms
 
 class Proving {
  public:

@@ -11,9 +11,9 @@
 namespace lockstep::zoom {
 
 struct Call {
-  std::string module;  // as it is named in its run
-  int64_t step = -1;   // -1: outside the loop, or whichever comes first
-  int64_t hit = -1;    // -1: whichever comes first
+  std::string module;     // as it is named in its run
+  int64_t step = -1;      // -1: outside the loop, or whichever comes first
+  int64_t hit = -1;       // -1: whichever comes first
   std::string pass = {};  // empty: whichever comes first
 };
 

@@ -17,9 +17,9 @@
 namespace lockstep::zoom {
 namespace {
 
-constexpr int kMostPairs = 400;       // looked at in one search
+constexpr int kMostPairs = 400;        // looked at in one search
 constexpr int kMostTransplants = 300;  // replays tried in one search
-constexpr int kMostRoundings = 24;    // pairs asked whether rounding alone explains them
+constexpr int kMostRoundings = 24;     // pairs asked whether rounding alone explains them
 constexpr double kLargestJump = 1e-2;
 constexpr double kClearly = 16;           // times the noise: a difference that is none
 constexpr double kSmallestJump = 6;       // tolerances
@@ -384,8 +384,8 @@ double roundoff_of(const Side& reference, const Side& yours) {
   return std::max({coarsest(reference, false), coarsest(yours, false), between});
 }
 
-// (yours, the reference's) by their places. The code between modules passes on many tensors, one made of the other: they
-// go by their names, and what follows the first that differs is its consequence.
+// (yours, the reference's) by their places. The code between modules passes on many tensors, one made of the other:
+// they go by their names, and what follows the first that differs is its consequence.
 std::vector<std::pair<int, int>> paired_outputs(const Side& reference, const Side& yours, double noise) {
   std::vector<std::pair<int, int>> out;
   const auto& outputs_c = yours.tape().outputs;
@@ -456,7 +456,8 @@ Answer search(Side& reference, Side& yours, double input_noise) {
   for (const auto& [c, r] : outputs) searching.look_at_output(c, r);
   answer.regions = searching.take_regions();
   tidy(answer.regions, reference, yours, searching.partners());
-  answer.proof = prove(answer.regions, reference, yours, outputs, std::max(answer.tolerance, kLeastProof), kMostProofWork);
+  answer.proof =
+      prove(answer.regions, reference, yours, outputs, std::max(answer.tolerance, kLeastProof), kMostProofWork);
   if (answer.proof == Proof::kProven)
     for (Region& region : answer.regions) region.proven = true;
   add_passing_lines(answer.regions, yours);

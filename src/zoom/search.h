@@ -16,13 +16,13 @@ struct Jump {
 struct Answer {
   std::vector<Region> regions;
   std::vector<FedInput> inputs;  // of your call that were not the reference's, and what became of them
-  Proof proof = Proof::kOpen;  // of all regions together
+  Proof proof = Proof::kOpen;    // of all regions together
   Jump jump;
   int compared = 0, matched = 0;  // your values, and those of them that agree with some value of the reference
   double output_error = 0, tolerance = 0;
   bool official_reference = false;  // the official pipeline was run in the place of the engine
-  bool agrees = false;     // no divergence inside this call
-  std::string incomplete;  // why an answer could not be found; empty: it could
+  bool agrees = false;              // no divergence inside this call
+  std::string incomplete;           // why an answer could not be found; empty: it could
 };
 
 // Both tapes are of the same call, given the same inputs where possible; `input_noise`: how far those that are the same

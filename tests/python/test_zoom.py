@@ -200,10 +200,10 @@ def test_a_mistake_in_mlx_is_named_by_its_line(port, change, part):
     assert any(line_of(text, part) in lines(region) for region in answer["regions"]), answer
 
 
-def test_a_run_that_cannot_be_run_again_says_so(place):
+def test_a_run_that_cannot_be_run_again_says_so(place):  # nor the official pipeline in its place
     place.run("--debug", "generate", "--prompt", "a red circle", "--steps", "2", "--width", "64", "--height", "64",
-              "--run-name", "engine", "--output", "engine.png")  # fmt: skip
-    done = place.run("zoom", "latest:engine", "latest:reference", "--stage", "transformer", status=2)
+              "--schedule", "lightning", "--run-name", "engine", "--output", "engine.png")  # fmt: skip
+    done = place.run("zoom", "latest:engine", "latest:reference", "--stage", "Block", status=2)
     assert "--operations" in done.stderr
 
 

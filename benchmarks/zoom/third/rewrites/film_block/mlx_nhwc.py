@@ -22,6 +22,9 @@ class FiLM(nn.Module):
 
 
 def build(weights):
-    arrays = {name: weights[name] for name in ("norm.weight", "norm.bias", "film.weight", "film.bias", "conv.bias", "mix.bias")}
+    arrays = {
+        name: weights[name]
+        for name in ("norm.weight", "norm.bias", "film.weight", "film.bias", "conv.bias", "mix.bias")
+    }
     arrays |= {f"{name}.weight": weights[f"{name}.weight"].transpose(0, 2, 3, 1) for name in ("conv", "mix")}
     return fill(FiLM(), arrays)

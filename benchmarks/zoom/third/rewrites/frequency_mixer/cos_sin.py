@@ -24,4 +24,6 @@ class TokenMixer(nn.Module):
 
 
 def build(weights):
-    return fill(TokenMixer(), linears(weights, {"tok": "over_tokens", "chan": "over_channels"}) | {"weight": weights["gain"]})
+    return fill(
+        TokenMixer(), linears(weights, {"tok": "over_tokens", "chan": "over_channels"}) | {"weight": weights["gain"]}
+    )

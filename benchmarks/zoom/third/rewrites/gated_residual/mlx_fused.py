@@ -27,5 +27,14 @@ class Model(nn.Module):
 
 
 def build(weights):
-    names = {"time": "time", "layers.0.up": "up1", "layers.0.down": "down1", "layers.1.up": "up2", "layers.1.down": "down2"}
-    return fill(Model(), {f"{new}.{part}": weights[f"{old}.{part}"] for new, old in names.items() for part in ("weight", "bias")})
+    names = {
+        "time": "time",
+        "layers.0.up": "up1",
+        "layers.0.down": "down1",
+        "layers.1.up": "up2",
+        "layers.1.down": "down2",
+    }
+    return fill(
+        Model(),
+        {f"{new}.{part}": weights[f"{old}.{part}"] for new, old in names.items() for part in ("weight", "bias")},
+    )

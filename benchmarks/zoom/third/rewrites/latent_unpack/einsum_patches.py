@@ -21,4 +21,7 @@ class Head(nn.Module):
 
 
 def build(weights):
-    return fill(Head(), linears(weights, {"ada": "modulate", "lin": "project"}) | {"mu": weights["mean"], "sigma": weights["std"]})
+    return fill(
+        Head(),
+        linears(weights, {"ada": "modulate", "lin": "project"}) | {"mu": weights["mean"], "sigma": weights["std"]},
+    )

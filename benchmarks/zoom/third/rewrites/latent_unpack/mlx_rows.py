@@ -23,5 +23,9 @@ class FinalLayer(nn.Module):
 
 
 def build(weights):
-    arrays = {f"{new}.{part}": weights[f"{old}.{part}"] for new, old in {"mod": "modulate", "out": "project"}.items() for part in ("weight", "bias")}
+    arrays = {
+        f"{new}.{part}": weights[f"{old}.{part}"]
+        for new, old in {"mod": "modulate", "out": "project"}.items()
+        for part in ("weight", "bias")
+    }
     return fill(FinalLayer(), arrays | {"latents_mean": weights["mean"], "latents_std": weights["std"]})

@@ -23,4 +23,8 @@ class Pooler(nn.Module):
 
 
 def build(weights):
-    return fill(Pooler(), linears(weights, {"k_proj": "key", "v_proj": "value", "ln": "norm"}) | {"probe": weights["query"], "proj": weights["head.weight"]})
+    return fill(
+        Pooler(),
+        linears(weights, {"k_proj": "key", "v_proj": "value", "ln": "norm"})
+        | {"probe": weights["query"], "proj": weights["head.weight"]},
+    )
