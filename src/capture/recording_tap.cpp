@@ -17,11 +17,6 @@ bool any_match(const std::vector<std::string>& globs, std::string_view name) {
   return std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) { return glob_match(glob, name); });
 }
 
-Shape without_ones(Shape shape) {
-  std::erase(shape, 1);
-  return shape;
-}
-
 // Lengths make the parts unambiguous whatever characters they hold.
 std::string counter_key(const TensorKey& key, Role role) {
   std::string text = fmt::format("{}:{}:{}:{}", static_cast<int>(role), key.step, key.name.size(), key.name);

@@ -23,6 +23,11 @@ int64_t checked_numel(const Shape& shape) {
   return empty ? 0 : numel;
 }
 
+Shape without_ones(Shape shape) {
+  std::erase(shape, 1);
+  return shape;
+}
+
 Strides contiguous_strides(const Shape& shape) {
   checked_numel(shape);  // no product below can overflow once this passes
   Strides strides(shape.size());

@@ -12,13 +12,6 @@ constexpr int64_t kSamples = 192;
 constexpr size_t kMostAxes = 6;
 constexpr int64_t kMostSlices = 1 << 16;
 
-Shape without_ones(const Shape& shape) {
-  Shape out;
-  for (const int64_t size : shape)
-    if (size != 1) out.push_back(size);
-  return out;
-}
-
 // Strides that read a packed array of `shape` with its axes in the order `axes`.
 Strides permuted_strides(const Shape& shape, const std::vector<int>& axes) {
   const Strides packed = contiguous_strides(shape);

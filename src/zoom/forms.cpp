@@ -11,13 +11,6 @@ namespace {
 constexpr size_t kMostForms = 24;
 constexpr int64_t kMostPut = 1 << 22;  // elements
 
-Shape without_ones(const Shape& shape) {
-  Shape out;
-  for (const int64_t size : shape)
-    if (size != 1) out.push_back(size);
-  return out;
-}
-
 }  // namespace
 
 std::vector<std::shared_ptr<const Numbers>> forms_of(const Numbers& mine, const Shape& wanted) {

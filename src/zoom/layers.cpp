@@ -7,7 +7,7 @@
 namespace lockstep::zoom {
 namespace {
 
-constexpr int64_t kMostElements = 1 << 24;  // of one result
+constexpr int64_t kMostResults = 1 << 24;  // of one result
 
 [[noreturn]] void refuse(const char* what) {
   fail(Code::kUnsupported, "zoom", what);
@@ -71,7 +71,7 @@ Numbers convolution(const Numbers& x, const Numbers& weight, const Numbers* bias
   if (part * form.groups != channels || outputs % form.groups != 0) refuse("a convolution's groups");
   if (bias && bias->count() != outputs) refuse("a convolution's bias");
   const int64_t pixels = product(output), taps = product(kernel), area = product(input);
-  if (batch * outputs * pixels > kMostElements) refuse("a convolution this large");
+  if (batch * outputs * pixels > kMostResults) refuse("a convolution this large");
   Numbers out{{batch, outputs}, {}};
   out.shape.insert(out.shape.end(), output.begin(), output.end());
   out.values.resize(static_cast<size_t>(batch * outputs * pixels));
@@ -137,7 +137,7 @@ Numbers group_norm(const Numbers& x, int64_t groups, const Numbers* weight, cons
 Numbers rows_of_table(const Numbers& table, const Numbers& indices) {
   if (table.shape.empty()) refuse("a table without rows");
   const int64_t rows = table.shape[0], width = product(table.shape, 1);
-  if (indices.count() * width > kMostElements) refuse("a table this large");
+  if (indices.count() * width > kMostResults) refuse("a table this large");
   Numbers out{indices.shape, {}};
   out.shape.insert(out.shape.end(), table.shape.begin() + 1, table.shape.end());
   for (const float index : indices.values) {
