@@ -2,6 +2,7 @@
 
 ./dev bench page                    all rows
 ./dev bench page views --rounds 5   some of them: views, heat, scrolling, preview, report
+./dev bench page heat --written     the tensor of 10 GB written to disk too, read from there and from memory
 """
 
 import argparse
@@ -40,19 +41,45 @@ def row(words, value, unit, bar, worst=None):
     )
 
 
+HUGE = (819200, 3072)  # 10 GB
+
+
+def huge_run(folder, count):
+    """A run whose tensors are huge; their values are zero, and nowhere on the disk."""
+    write_many(folder, [f"transformer.blocks.{k}.attn" for k in range(count)], [np.zeros((1, 1), np.float32)] * count)
+    records = folder / "records.jsonl"
+    records.write_text(records.read_text().replace("[1, 1]", f"[{HUGE[0]}, {HUGE[1]}]"))
+    files = sorted((folder / "tensors").iterdir())
+    for file in files:
+        with file.open("wb") as out:
+            np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": HUGE})
+            out.truncate(out.tell() + HUGE[0] * HUGE[1] * 4)
+    return files
+
+
+def fill(file):
+    """Random values all over a huge tensor's file."""
+    block = np.random.default_rng(3).standard_normal(1 << 24).astype(np.float32).tobytes()
+    with file.open("r+b") as out:
+        end = out.seek(0, os.SEEK_END)
+        out.seek(128)
+        while out.tell() < end:
+            out.write(block[: end - out.tell()])
+        os.fsync(out.fileno())
+
+
+def forget(file):
+    """Out of memory: the next read is from the disk."""
+    with file.open("rb") as held:
+        os.posix_fadvise(held.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def prepare(home):
     runs = home.home / "runs"
     rng = np.random.default_rng(0)
     tensors = [rng.standard_normal((1088, 3072)).astype(np.float32) for _ in range(8)]
     write_many(runs / "pictures", [f"transformer.blocks.{k}.attn" for k in range(8)], tensors)
-    huge = runs / "huge"  # 10 GB each; the files have holes, so that they take no room
-    write_many(huge, [f"transformer.blocks.{k}.attn" for k in range(8)], [np.zeros((1, 1), np.float32)] * 8)
-    records = (huge / "records.jsonl").read_text().replace("[1, 1]", "[819200, 3072]")
-    (huge / "records.jsonl").write_text(records)
-    for file in (huge / "tensors").iterdir():
-        with file.open("wb") as out:
-            np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": (819200, 3072)})
-            out.truncate(out.tell() + 819200 * 3072 * 4)
+    huge_run(runs / "huge", 8)  # the files have holes, so that they take no room
     names = [f"transformer.blocks.{b}.{part}.{k}" for b in range(100) for part in ("attn", "mlp") for k in range(50)]
     write_many(runs / "large", names, [np.ones((3, 5), np.float32)])
     small = [np.arange(64, dtype=np.float32).reshape(8, 8) + k for k in range(4)]
@@ -86,11 +113,15 @@ VIEWS = (
     ("Draw", "draw", "select[name=model] option", "p", "textarea[name=prompt]:focus"),
     ("Server", "server", ".charts .value", "?", "dialog[open]"),
 )
+# From the click until the heat map is painted, and until the histogram and the channels are too.
 HEAT = """k => new Promise(done => {
   const heat = document.querySelector('ls-heat'), row = [...document.querySelectorAll('ls-table .tr')].find(r => r.textContent.includes(`blocks.${k}.attn`));
-  heat.addEventListener('shown', () => requestAnimationFrame(() => done(performance.now() - begun)), {once: true});
+  let painted = 0;
+  heat.addEventListener('shown', () => requestAnimationFrame(() => painted = performance.now() - begun), {once: true});
+  const whole = () => painted && document.querySelector('canvas.bars') && [...document.querySelectorAll('figcaption')].some(c => c.textContent.includes('standard deviation'));
+  const look = () => whole() ? requestAnimationFrame(() => done([painted, performance.now() - begun])) : setTimeout(look, 1);
   const begun = performance.now();
-  row.click();
+  row.click(), look();
 })"""
 SCROLL = """secs => new Promise(done => {
   const box = document.querySelector('ls-table .scroll'), long = [];
@@ -202,20 +233,54 @@ def first_view(started, home, base, rounds, most_secs=300):
     home.call("debug/terminate", session=session, force=True)
 
 
-def heat(started, home, base, rounds):
-    for run, words in (("huge", "a tensor of 10 GB"), ("pictures", "1088 x 3072")):
-        page = started.new_page(viewport={"width": 1280, "height": 860})
-        page.goto(f"{base}/#token={home.token()}/runs/{run}")
-        page.get_by_label("filter tensors").fill("*")
-        wait_until(lambda: page.evaluate("!!document.querySelector('ls-heat')?.map"))  # noqa: B023
+def run_page(started, home, base, run):
+    page = started.new_page(viewport={"width": 1280, "height": 860})
+    page.goto(f"{base}/#token={home.token()}/runs/{run}")
+    page.get_by_label("filter tensors").fill("*")
+    wait_until(lambda: page.evaluate("!!document.querySelector('ls-heat')?.map"))
+    return page
+
+
+def heat(started, home, base, rounds, written=False):
+    whole = {}
+    for run, words in (("pictures", "1088 x 3072"), ("huge", "a tensor of 10 GB")):
+        page = run_page(started, home, base, run)
         times = [page.evaluate(HEAT, k % 8) for k in range(1, 1 + max(8, rounds))]
-        row(f"selection to heat map, {words}", statistics.median(times), "ms", 100, max(times))
+        maps, whole[run] = ([one[part] for one in times] for part in (0, 1))
+        row(f"selection to heat map, {words}", statistics.median(maps), "ms", 100, max(maps))
+        bar = max(100, statistics.median(whole["pictures"]))
+        row(f"with histogram and channels, {words}", statistics.median(whole[run]), "ms", bar, max(whole[run]))
+        if run == "pictures":
+            reload_view(page, rounds)
+        page.close()
+    if written:
+        huge_on_disk(started, home, base, rounds, max(100, statistics.median(whole["pictures"])))
+
+
+def huge_on_disk(started, home, base, rounds, bar):
+    files = huge_run(home.home / "runs" / "written", 2)
+    fill(files[1])
+    page = run_page(started, home, base, "written")
+    for words, before in (("in memory", lambda file: None), ("read from the disk", forget)):
+        times = []
+        for _ in range(max(5, rounds // 2)):
+            page.evaluate(HEAT, 0)
+            before(files[1])
+            times.append(page.evaluate(HEAT, 1))
+        maps, whole = ([one[part] for one in times[1:]] for part in (0, 1))
+        row(f"selection to heat map, 10 GB {words}", statistics.median(maps), "ms", 100, max(maps))
+        row(f"with histogram and channels, 10 GB {words}", statistics.median(whole), "ms", bar, max(whole))
+    page.close()
+    for file in files:
+        file.unlink()
+
+
+def reload_view(page, rounds):
     reloads = []
     for _ in range(rounds):
         page.reload(wait_until="commit")
         reloads.append(page.evaluate(PAINTED))
     row("reload restores the view", statistics.median(reloads), "ms", 500, max(reloads))
-    page.close()
 
 
 def scrolling(started, home, base, rounds):
@@ -313,6 +378,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}, report; none: all")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--written", action="store_true", help="write 10 GB to the disk and look at them")
     options = parser.parse_args()
     wanted = options.parts or [*PARTS, "report"]
     with tempfile.TemporaryDirectory() as folder:
@@ -327,7 +393,8 @@ def main():
             with browser() as started:
                 for name, part in PARTS.items():
                     if name in wanted:
-                        part(started, home, base, options.rounds)
+                        more = {"written": options.written} if name == "heat" else {}
+                        part(started, home, base, options.rounds, **more)
         finally:
             home.close()
     print(f"missed: {', '.join(FAILED)}" if FAILED else "all bars met")

@@ -75,10 +75,10 @@ class Report {
     });
     box.append(row);
     if (m.histogram) {
-      const second = make("div", undefined, "row"), [low, high, sampled, at, bins, sides] = m.histogram;
+      const second = make("div", undefined, "row"), [low, high, looked_at, at, bins, sides] = m.histogram;
       // Counts travel as one byte each, on the log scale they are drawn on.
       const counts = k => Array.from(this.cells.subarray(at + k * bins, at + (k + 1) * bins), b => Math.round(Math.exp((b & 255) / 12) - 1));
-      second.append(barsFigure({low, high, sampled, reference: counts(0), candidate: sides > 1 ? counts(1) : undefined})), box.append(second);
+      second.append(barsFigure({low, high, sampled: looked_at > 0, looked_at, reference: counts(0), candidate: sides > 1 ? counts(1) : undefined})), box.append(second);
     }
   }
 }

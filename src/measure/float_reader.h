@@ -1,4 +1,4 @@
-// The elements of a tensor as floats, any dtype and strides, a piece at a time.
+// The elements of a tensor as floats or doubles, any dtype and strides, a piece at a time.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -8,15 +8,16 @@
 
 namespace lockstep {
 
-class FloatReader {
+template <typename Value>
+class ValueReader {
  public:
-  explicit FloatReader(const Tensor& tensor) : blocks_(tensor), raw_(kBlockElements * 8) {}
+  explicit ValueReader(const Tensor& tensor) : blocks_(tensor), raw_(kBlockElements * 8) {}
 
-  void read(int64_t begin, int64_t count, float* out) {
+  void read(int64_t begin, int64_t count, Value* out) {
     for (int64_t done = 0; done < count; done += kBlockElements) {
       const int64_t size = std::min(kBlockElements, count - done);
       const std::byte* raw = blocks_.raw(begin + done, size, raw_.data());
-      convert_elements(raw, blocks_.dtype(), out + done, DType::kF32, size);
+      convert_elements(raw, blocks_.dtype(), out + done, DTypeOf<Value>::kValue, size);
     }
   }
 
@@ -24,5 +25,7 @@ class FloatReader {
   ElementBlocks blocks_;
   std::vector<std::byte> raw_;
 };
+
+using FloatReader = ValueReader<float>;
 
 }  // namespace lockstep

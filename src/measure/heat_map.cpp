@@ -8,20 +8,19 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "measure/float_reader.h"
+#include "measure/sample.h"
 
 namespace lockstep {
 namespace {
 
-// Read of one side, for one map. What is too large to be read whole is a sample anyway, and one of this size takes no
-// longer to see than a tensor of three million values.
-constexpr int64_t kWholeElements = 1 << 24, kSampledElements = 1 << 22;
-constexpr int64_t kAtOnce = 1 << 15;  // values that are held as floats
+constexpr int64_t kFloatsAtOnce = 1 << 15;
+constexpr double kMostPages = 1 << 14;  // of long rows: each cell has one of its own
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Which values of the window are read: of each cell the same number, evenly spread.
+// Which values of the window are read: of each cell the same number, neighbours in the middle of it.
 struct CellPlan {
   int64_t tensor_columns = 1, top = 0, left = 0, rows = 0, columns = 0;  // the window
   int64_t height = 0, width = 0;
@@ -31,6 +30,21 @@ struct CellPlan {
 
   int64_t read_columns() const { return columns_a_cell ? columns_a_cell * width : columns; }
   int64_t first_row(int64_t cell) const { return ceil_div(cell * rows, height); }
+  // Of a row of cells: the rows of the window that are read.
+  Neighbours rows_of(int64_t cell) const {
+    const int64_t from = first_row(cell), count = first_row(cell + 1) - from, taken = std::min(count, rows_a_cell);
+    return {from + (count - taken) / 2, taken};
+  }
+  int64_t begin_of(int64_t row) const { return (top + row) * tensor_columns + left; }
+  int64_t column_of(int64_t cell) const {
+    const int64_t from = cell * columns / width, size = (cell + 1) * columns / width - from;
+    return from + (size - columns_a_cell) / 2;
+  }
+  int64_t looked_at() const {
+    int64_t all = 0;
+    for (int64_t cell = 0; cell < height; ++cell) all += rows_of(cell).count;
+    return all * read_columns();
+  }
 };
 
 CellPlan plan_for(const Tensor& tensor, const MapWindow& window, int64_t height, int64_t width) {
@@ -47,12 +61,20 @@ CellPlan plan_for(const Tensor& tensor, const MapWindow& window, int64_t height,
     fail(Code::kBadInput, "heat map", "the window lies outside the tensor",
          {.expected = std::to_string(all_rows) + " rows and " + std::to_string(plan.tensor_columns) + " columns"});
   plan.height = std::min(plan.rows, height), plan.width = std::min(plan.columns, width);
-  plan.rows_a_cell = ceil_div(plan.rows, plan.height);
-  const int64_t most_elements = plan.rows <= kWholeElements / plan.columns ? kWholeElements : kSampledElements;
+  const int64_t most_elements = values_to_read(tensor, plan.rows, plan.columns);
   if (plan.columns > most_elements / plan.height) {  // a row of a billion values
+    const int64_t pages = plan.columns * static_cast<int64_t>(dtype_bytes(tensor.dtype())) / 4096 + 1;
+    const double wanted = static_cast<double>(plan.height) * static_cast<double>(std::min(plan.width, pages));
+    if (wanted > kMostPages) {  // fewer cells
+      const double part = std::sqrt(kMostPages / wanted);
+      for (int64_t* side : {&plan.height, &plan.width})
+        *side = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(*side) * part));
+    }
     plan.columns_a_cell = std::max<int64_t>(1, most_elements / (plan.height * plan.width));
     plan.columns_a_cell = std::min(plan.columns_a_cell, plan.columns / plan.width);
   }
+  plan.rows_a_cell = ceil_div(plan.rows, plan.height);
+  if (most_elements == plan.rows * plan.columns) return plan;  // all
   const int64_t most = std::max<int64_t>(1, most_elements / (plan.height * plan.read_columns()));
   plan.sampled = plan.columns_a_cell > 0 || most < plan.rows_a_cell;
   plan.rows_a_cell = std::min(plan.rows_a_cell, most);
@@ -61,10 +83,25 @@ CellPlan plan_for(const Tensor& tensor, const MapWindow& window, int64_t height,
 
 // The values of a planned row, side by side.
 void read_row(FloatReader& reader, const CellPlan& plan, int64_t row, float* out) {
-  const int64_t begin = (plan.top + row) * plan.tensor_columns + plan.left;
-  if (!plan.columns_a_cell) return reader.read(begin, plan.columns, out);
+  if (!plan.columns_a_cell) return reader.read(plan.begin_of(row), plan.columns, out);
   for (int64_t cell = 0; cell < plan.width; ++cell)
-    reader.read(begin + cell * plan.columns / plan.width, plan.columns_a_cell, out + cell * plan.columns_a_cell);
+    reader.read(plan.begin_of(row) + plan.column_of(cell), plan.columns_a_cell, out + cell * plan.columns_a_cell);
+}
+
+void fetch_rows(const Tensor& tensor, const CellPlan& plan) {
+  std::vector<Neighbours> elements;
+  for (int64_t cell = 0; cell < plan.height; ++cell) {
+    const Neighbours rows = plan.rows_of(cell);
+    if (plan.columns == plan.tensor_columns && !plan.columns_a_cell) {
+      elements.push_back({plan.begin_of(rows.begin), rows.count * plan.columns});
+      continue;
+    }
+    for (int64_t row = rows.begin; row < rows.begin + rows.count; ++row)
+      for (int64_t k = 0; k < (plan.columns_a_cell ? plan.width : 1); ++k)
+        elements.push_back({plan.begin_of(row) + (plan.columns_a_cell ? plan.column_of(k) : 0),
+                            plan.columns_a_cell ? plan.columns_a_cell : plan.columns});
+  }
+  fetch_soon(tensor, elements);
 }
 
 // Per column the extremes of the rows that fall into one row of cells. Branch free over a row, so that it vectorises.
@@ -100,8 +137,9 @@ class CellExtremes {
   }
 
   HeatMap map(const CellPlan& plan, int64_t all_rows) && {
-    return {all_rows,     plan.tensor_columns, {plan.top, plan.left, plan.rows, plan.columns}, plan.height, plan.width,
-            plan.sampled, std::move(cells_)};
+    return {all_rows,         plan.tensor_columns, {plan.top, plan.left, plan.rows, plan.columns},
+            plan.height,      plan.width,          plan.sampled,
+            plan.looked_at(), std::move(cells_)};
   }
 
  private:
@@ -115,19 +153,21 @@ void walk_cells(const Tensor& first, const Tensor* second, const CellPlan& plan,
   FloatReader a(first);
   std::unique_ptr<FloatReader> b = second ? std::make_unique<FloatReader>(*second) : nullptr;
   const int64_t columns = plan.read_columns();
-  const bool together = plan.columns == plan.tensor_columns && !plan.sampled;  // rows lie one behind the other
-  const int64_t at_once = together ? std::max<int64_t>(1, kAtOnce / columns) : 1;
+  if (plan.sampled) {
+    fetch_rows(first, plan);
+    if (second) fetch_rows(*second, plan);
+  }
+  const bool together = plan.columns == plan.tensor_columns && !plan.columns_a_cell;  // rows lie one behind the other
+  const int64_t at_once = together ? std::max<int64_t>(1, kFloatsAtOnce / columns) : 1;
   std::vector<float> x(static_cast<size_t>(at_once * columns)), y(second ? x.size() : 0);
   for (int64_t cell = 0; cell < plan.height; ++cell) {
     check_interrupt("heat map");
-    const int64_t from = plan.first_row(cell), count = plan.first_row(cell + 1) - from;
-    const int64_t taken = std::min(count, plan.rows_a_cell);
-    for (int64_t k = 0; k < taken; k += at_once) {
-      const int64_t now = std::min(at_once, taken - k);
-      const int64_t row = together ? from + k : from + k * count / taken;
+    const Neighbours rows = plan.rows_of(cell);
+    for (int64_t k = 0; k < rows.count; k += at_once) {
+      const int64_t now = std::min(at_once, rows.count - k), row = rows.begin + k;
       if (together) {
-        a.read((plan.top + row) * columns, now * columns, x.data());
-        if (b) b->read((plan.top + row) * columns, now * columns, y.data());
+        a.read(plan.begin_of(row), now * columns, x.data());
+        if (b) b->read(plan.begin_of(row), now * columns, y.data());
       } else {
         read_row(a, plan, row, x.data());
         if (b) read_row(*b, plan, row, y.data());

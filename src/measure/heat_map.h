@@ -1,6 +1,7 @@
 // A tensor, or a part of it, as few enough cells to be looked at. The last axis lies across, all others down; a cell
 // holds the value farthest from zero in its block, and NaN where one is not finite. The work is bounded: of a tensor of
-// many gigabytes evenly spread rows are read, so that it opens as quickly as a small one, and all of what is small.
+// many gigabytes a sample is read (measure/sample.h), so that it opens as quickly as a small one, and all of what is
+// small.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -18,7 +19,8 @@ struct HeatMap {
   int64_t rows = 0, columns = 0;  // of the whole tensor
   MapWindow window;               // the part that is shown
   int64_t height = 0, width = 0;  // cells
-  bool sampled = false;           // not every value was read
+  bool sampled = false;           // not every value of the window was looked at
+  int64_t looked_at = 0;          // values
   std::vector<float> cells;       // [height, width]
 
   float limit() const;  // the largest finite one without its sign; 0: none

@@ -9,74 +9,56 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kHistogramElements = 1 << 18, kStatisticsElements = 1 << 24;  // sampled beyond these
-
-// Whole rows, evenly spread, so that at most kHistogramElements are looked at.
-std::vector<float> sample_of(const Tensor& tensor) {
-  if (tensor.numel() == 0) return {};
-  const int64_t columns = tensor.rank() ? tensor.dim(-1) : 1, rows = tensor.numel() / columns;
-  const int64_t wanted = std::clamp<int64_t>(kHistogramElements / columns, 1, rows);
-  const int64_t width = std::min(columns, kHistogramElements);
+// Hands out the values that are looked at, a block at a time. How many there are.
+template <typename Each>
+int64_t walk_sample(const Tensor& tensor, int64_t most, Each&& each) {
+  if (tensor.numel() == 0) return 0;
+  const int64_t columns = tensor.rank() ? tensor.dim(-1) : 1;
+  const auto runs =
+      spread_runs(tensor.numel(), values_to_read(tensor, tensor.numel() / columns, columns, most), kSampledPlaces);
+  fetch_soon(tensor, runs);
   FloatReader reader(tensor);
-  std::vector<float> out(static_cast<size_t>(wanted * width));
-  for (int64_t i = 0; i < wanted; ++i) reader.read(i * rows / wanted * columns, width, out.data() + i * width);
-  return out;
-}
-
-std::vector<uint32_t> counts_of(const std::vector<float>& sample, double low, double high, size_t bins) {
-  std::vector<uint32_t> counts(bins);
-  const double width = high - low;
-  for (const float value : sample) {
-    if (!std::isfinite(value)) continue;
-    const double at = width > 0 ? (value - low) / width * static_cast<double>(bins) : static_cast<double>(bins / 2);
-    ++counts[std::min(static_cast<size_t>(std::max(0.0, at)), bins - 1)];
+  std::vector<float> block(static_cast<size_t>(kBlockElements));
+  int64_t looked_at = 0;
+  for (const Neighbours& run : runs) {
+    check_interrupt("tensor histogram");
+    for (int64_t done = 0; done < run.count; done += kBlockElements) {
+      const int64_t size = std::min(kBlockElements, run.count - done);
+      reader.read(run.begin + done, size, block.data());
+      each(std::span<const float>(block.data(), static_cast<size_t>(size)));
+    }
+    looked_at += run.count;
   }
-  return counts;
-}
-
-// Every n-th slice along the longest axis beside `axis`, again and again, until few enough values are left.
-Tensor thinned(Tensor tensor, int axis, int64_t most) {
-  while (tensor.numel() > most) {
-    int longest = -1;
-    for (int k = 0; k < static_cast<int>(tensor.rank()); ++k)
-      if (k != axis && tensor.dim(k) > 1 && (longest < 0 || tensor.dim(k) > tensor.dim(longest))) longest = k;
-    if (longest < 0) break;
-    const int64_t size = tensor.dim(longest), step = std::min(size, (tensor.numel() + most - 1) / most);
-    tensor = tensor.slice(longest, 0, size, std::max<int64_t>(2, step));
-  }
-  return tensor;
+  return looked_at;
 }
 
 }  // namespace
 
-std::optional<ValueHistogram> value_histogram(std::span<const Tensor* const> tensors, size_t bins) {
+std::optional<ValueHistogram> value_histogram(std::span<const Tensor* const> tensors, size_t bins, int64_t most) {
   ValueHistogram out;
-  std::vector<std::vector<float>> samples;
-  double low = INFINITY, high = -INFINITY;
+  float low = INFINITY, high = -INFINITY;
   for (const Tensor* tensor : tensors) {
-    samples.push_back(sample_of(*tensor));
-    out.sampled |= static_cast<int64_t>(samples.back().size()) < tensor->numel();
-    for (const float value : samples.back())
-      if (std::isfinite(value)) low = std::min<double>(low, value), high = std::max<double>(high, value);
+    const int64_t looked_at = walk_sample(*tensor, most, [&](std::span<const float> values) {
+      for (const float value : values)
+        if (std::isfinite(value)) low = std::min(low, value), high = std::max(high, value);
+    });
+    out.looked_at += looked_at;
+    out.sampled |= looked_at < tensor->numel();
   }
   if (!(low <= high)) return std::nullopt;
   out.low = low, out.high = high;
-  for (const std::vector<float>& sample : samples) out.counts.push_back(counts_of(sample, low, high, bins));
-  return out;
-}
-
-SliceStatistics slice_statistics(const Tensor& tensor, int axis, int64_t most_slices) {
-  SliceStatistics out;
-  const int64_t size = tensor.dim(axis), taken = std::min(size, most_slices);
-  for (int64_t k = 0; k < taken; ++k) out.indices.push_back(k * size / taken);
-  for (const int64_t index : out.indices) {
-    check_interrupt("tensor statistics");
-    const Tensor slice = tensor.select(axis, index);
-    const Tensor few = thinned(slice, -1, std::max<int64_t>(1, kStatisticsElements / taken));
-    out.sampled |= few.numel() < slice.numel();
-    out.statistics.push_back(tensor_statistics(few));
+  const double scale = high > low ? static_cast<double>(bins) / (out.high - out.low) : 0;
+  const double first = high > low ? 0 : static_cast<double>(bins / 2);  // of one value alone: in the middle
+  const auto last = static_cast<double>(bins - 1);
+  for (const Tensor* tensor : tensors) {
+    std::vector<uint32_t> counts(bins);
+    walk_sample(*tensor, most, [&](std::span<const float> values) {
+      for (const float value : values)
+        if (std::isfinite(value))
+          ++counts[static_cast<size_t>(std::clamp(first + (value - out.low) * scale, 0.0, last))];
+    });
+    out.counts.push_back(std::move(counts));
   }
-  out.sampled |= taken < size;
   return out;
 }
 

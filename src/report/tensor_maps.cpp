@@ -13,7 +13,8 @@ constexpr int64_t kSmallestMap = 12;
 constexpr int kFewLevels = 15;                   // of maps so small that nobody tells more apart
 constexpr double kFewBits = 3.9, kManyBits = 7;  // that a cell takes once it is packed
 constexpr char kNotFinite = -128;
-constexpr double kCountScale = 12;  // of the logarithm of a count
+constexpr double kCountScale = 12;          // of the logarithm of a count
+constexpr int64_t kReportValues = 1 << 18;  // of a tensor that its histogram counts: a report has thousands of them
 
 }  // namespace
 
@@ -58,10 +59,13 @@ Json MapBlock::add(const Tensor& reference, const std::optional<Tensor>& candida
     if (candidate) one(*candidate);
   }
   const Tensor* const sides[] = {&reference, candidate ? &*candidate : nullptr};
-  if (const auto histogram = value_histogram({sides, candidate ? size_t{2} : size_t{1}}, form.bins)) {
-    out["histogram"] = {
-        json_number(histogram->low), json_number(histogram->high), histogram->sampled, bytes_.size(), form.bins,
-        histogram->counts.size()};
+  if (const auto histogram = value_histogram({sides, candidate ? size_t{2} : size_t{1}}, form.bins, kReportValues)) {
+    out["histogram"] = {json_number(histogram->low),
+                        json_number(histogram->high),
+                        histogram->sampled ? histogram->looked_at : 0,
+                        bytes_.size(),
+                        form.bins,
+                        histogram->counts.size()};
     for (const std::vector<uint32_t>& counts : histogram->counts)
       for (const uint32_t count : counts)
         bytes_ += static_cast<char>(static_cast<uint8_t>(std::lround(kCountScale * std::log1p(count))));

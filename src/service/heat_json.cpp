@@ -39,7 +39,8 @@ Json json_from(const HeatMap& map) {
           {"height", map.height},
           {"width", map.width},
           {"limit", json_number(map.limit())},
-          {"sampled", map.sampled}};
+          {"sampled", map.sampled},
+          {"looked_at", map.looked_at}};
 }
 
 void append_cells(std::vector<uint8_t>& bytes, const HeatMap& map) {

@@ -193,10 +193,12 @@ Json compare_heat(Service& service, const Json& arguments, CallControl&) {
   std::vector<const Tensor*> sides;
   for (const auto* side : {&mine, &yours})
     if (*side) sides.push_back(&**side);
-  const auto histogram = value_histogram(sides, kBins);
-  if (histogram && arguments["histogram"].get<bool>()) {
-    out["histogram"] = {
-        {"low", json_number(histogram->low)}, {"high", json_number(histogram->high)}, {"sampled", histogram->sampled}};
+  const auto histogram = arguments["histogram"].get<bool>() ? value_histogram(sides, kBins) : std::nullopt;
+  if (histogram) {
+    out["histogram"] = {{"low", json_number(histogram->low)},
+                        {"high", json_number(histogram->high)},
+                        {"sampled", histogram->sampled},
+                        {"looked_at", histogram->looked_at}};
     out["histogram"][mine ? "reference" : "candidate"] = histogram->counts[0];
     if (histogram->counts.size() > 1) out["histogram"]["candidate"] = histogram->counts[1];
   }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "measure/slice_statistics.h"
 #include "measure/value_histogram.h"
 #include "service/groups.h"
 #include "service/heat_json.h"
@@ -92,10 +93,12 @@ Json tensors_histogram(Service& service, const Json& arguments, CallControl&) {
   const Tensor* const sides[] = {&tensor};
   const auto histogram = value_histogram(sides, static_cast<size_t>(arguments["bins"].get<int64_t>()));
   if (!histogram)
-    return with_form(tensor, {{"low", nullptr}, {"high", nullptr}, {"sampled", false}, {"counts", Json::array()}});
+    return with_form(
+        tensor, {{"low", nullptr}, {"high", nullptr}, {"sampled", false}, {"looked_at", 0}, {"counts", Json::array()}});
   return with_form(tensor, {{"low", json_number(histogram->low)},
                             {"high", json_number(histogram->high)},
                             {"sampled", histogram->sampled},
+                            {"looked_at", histogram->looked_at},
                             {"counts", histogram->counts[0]}});
 }
 
@@ -107,13 +110,18 @@ Json tensors_channels(Service& service, const Json& arguments, CallControl&) {
          {.expected = fmt::format("{} to {}", -rank, rank - 1), .got = std::to_string(axis)});
   const SliceStatistics all = slice_statistics(tensor, static_cast<int>(axis < 0 ? axis + rank : axis), kMostChannels);
   Json out = with_form(tensor, {{"axis", axis < 0 ? axis + rank : axis}, {"indices", all.indices}});
-  for (const char* name : {"mean", "std", "min", "max", "bad"}) out[name] = Json::array();
-  for (const Statistics& one : all.statistics) {
-    out["mean"].push_back(json_number(one.mean)), out["std"].push_back(json_number(one.std));
-    out["min"].push_back(json_number(one.min)), out["max"].push_back(json_number(one.max));
-    out["bad"].push_back(one.nan + one.inf);
-  }
-  out["sampled"] = all.sampled;
+  const auto numbers = [](const std::vector<double>& values) {
+    Json list = Json::array();
+    for (const double value : values) list.push_back(json_number(value));
+    return list;
+  };
+  out.update({{"mean", numbers(all.mean)},
+              {"std", numbers(all.std)},
+              {"min", numbers(all.min)},
+              {"max", numbers(all.max)},
+              {"bad", all.bad},
+              {"sampled", all.sampled},
+              {"looked_at", all.looked_at}});
   return out;
 }
 
@@ -214,7 +222,8 @@ std::vector<Operation> tensor_view_operations() {
        .help = "a tensor, or a window of it, as a grid of cells: in each the value farthest from zero",
        .arguments = tensor_arguments(window_arguments()),
        .result = form + "rows:integer columns:integer top:integer left:integer window_rows:integer "
-                        "window_columns:integer height:integer width:integer limit:any sampled:boolean cells:string",
+                        "window_columns:integer height:integer width:integer limit:any sampled:boolean "
+                        "looked_at:integer cells:string",
        .reads = true,
        .examples = {"curl -H @key \"$(cat url)/v1/tensors/heat?run=latest&name=noise_pred&step=0\""},
        .binary = "cells",
@@ -223,7 +232,7 @@ std::vector<Operation> tensor_view_operations() {
        .help = "how the values of a tensor are distributed",
        .arguments = tensor_arguments(
            {slice, {.name = "bins", .type = kInteger, .help = "bars", .standard = 64, .least = 1, .most = 4096}}),
-       .result = form + "low:any high:any sampled:boolean counts:array",
+       .result = form + "low:any high:any sampled:boolean looked_at:integer counts:array",
        .reads = true,
        .examples = {"curl -H @key \"$(cat url)/v1/tensors/histogram?run=latest&name=noise_pred&step=0\""},
        .call = &tensors_histogram},
@@ -236,7 +245,8 @@ std::vector<Operation> tensor_view_operations() {
                                        .standard = 0,
                                        .least = -16,
                                        .most = 15}}),
-       .result = form + "axis:integer indices:array mean:array std:array min:array max:array bad:array sampled:boolean",
+       .result = form + "axis:integer indices:array mean:array std:array min:array max:array bad:array sampled:boolean "
+                        "looked_at:integer",
        .reads = true,
        .slow = true,
        .examples = {"curl -H @key \"$(cat url)/v1/tensors/channels?run=latest&name=noise_pred&step=0&axis=-1\""},

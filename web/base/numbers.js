@@ -15,6 +15,9 @@ export function bytesText(n) {
   return `${k && n < 100 ? n.toFixed(1) : Math.round(n)} ${units[k]}`;
 }
 
+// Of a view that does not show every value.
+export const sampleWords = m => m.sampled ? `, of ${m.looked_at.toLocaleString("en")} values in evenly spread places` : "";
+
 export function secsText(s) {
   if (!isFinite(s)) return "–";
   if (s < 1) return `${Math.round(s * 1000)} ms`;

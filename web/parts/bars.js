@@ -1,6 +1,6 @@
 // The histogram of one tensor, or of two on one axis.
 import {el, make} from "../base/dom.js";
-import {short} from "../base/numbers.js";
+import {sampleWords, short} from "../base/numbers.js";
 import {css} from "./canvas.js";
 
 export function barsFigure(h, lone = ", both the same") {
@@ -17,7 +17,7 @@ export function barsFigure(h, lone = ", both the same") {
   };
   if (h.candidate) draw(h.reference, "--ref", .06, .44), draw(h.candidate, "--cand", .5, .44);
   else draw(h.reference, "--ref", .06, .88);
-  const caption = make("figcaption", `values from ${short(h.low)} to ${short(h.high)}, counts on a log scale${h.sampled ? ", of evenly spread rows" : ""}`);
+  const caption = make("figcaption", `values from ${short(h.low)} to ${short(h.high)}, counts on a log scale${sampleWords(h)}`);
   const key = (words, cls) => make("b", words, cls);
   if (h.candidate) caption.append(": ", key("reference", "ref"), " and ", key("yours", "cand"));
   else if (lone) caption.append(": ", key("reference", "ref"), lone);

@@ -1,7 +1,7 @@
 // <ls-heat>: a tensor of any size as a heat map that pans and zooms. The service makes the cells of what is in sight;
 // what was there before stays, moved and stretched, until the new cells come.
 import {button, el, make} from "../base/dom.js";
-import {num, short} from "../base/numbers.js";
+import {num, sampleWords, short} from "../base/numbers.js";
 import {paintCells} from "./canvas.js";
 import {cellWords, scaleCaption} from "./heat_figure.js";
 
@@ -18,7 +18,7 @@ export class HeatView extends HTMLElement {
       button("All", () => this.whole(), {}), this.caption));
     this.listen();
   }
-  // source(window, cells, signal): a promise of {rows, columns, top, left, window_rows, window_columns, height, width, limit, sampled, cells}.
+  // source(window, cells, signal): a promise of {rows, columns, top, left, window_rows, window_columns, height, width, limit, sampled, looked_at, cells}.
   // `limit`: of the colours, where several maps share it; else the map's own.
   async show(source, window, limit = null) {
     this.source = source, this.limit = limit, this.map = null;
@@ -39,7 +39,7 @@ export class HeatView extends HTMLElement {
       paintCells(this.canvas, map.cells, map.width, map.height, this.limit);
       this.canvas.style.transform = "";
       const all = map.window_rows === map.rows && map.window_columns === map.columns;
-      this.caption.replaceChildren(...scaleCaption(`${map.rows} × ${map.columns}${all ? "" : `, rows ${map.top}–${map.top + map.window_rows - 1}, columns ${map.left}–${map.left + map.window_columns - 1}`}${map.sampled ? ", evenly spread rows" : ""}`, this.limit).childNodes);
+      this.caption.replaceChildren(...scaleCaption(`${map.rows} × ${map.columns}${all ? "" : `, rows ${map.top}–${map.top + map.window_rows - 1}, columns ${map.left}–${map.left + map.window_columns - 1}`}${sampleWords(map)}`, this.limit).childNodes);
       if (!followed) this.dispatchEvent(new CustomEvent("moved", {detail: all ? {} : this.window}));
       this.dispatchEvent(new CustomEvent("shown"));
     } catch (error) {

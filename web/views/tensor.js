@@ -2,7 +2,7 @@
 import {here, patch, windowOf, windowText} from "../base/address.js";
 import {floatsOf, read, readBytes} from "../base/api.js";
 import {afterPaint, button, el, facts, make, options} from "../base/dom.js";
-import {num, short} from "../base/numbers.js";
+import {num, sampleWords, short} from "../base/numbers.js";
 import {barsFigure} from "../parts/bars.js";
 import {paintCells} from "../parts/canvas.js";
 import {copyText, failureCard, saveAs} from "../parts/failure.js";
@@ -83,7 +83,7 @@ export class TensorView {
       try {
         const c = await read("tensors/channels", {...this.question, axis: axis.value}), bad = c.bad.reduce((a, b) => a + b, 0);
         const drawn = lineChart(c.indices, [{name: "mean", values: c.mean}, {name: "std", values: c.std, colour: "--cand"}], {band: [c.min, c.max], words: `mean and standard deviation of ${c.indices.length} channels`});
-        chart.replaceChildren(drawn.canvas, el("figcaption", {}, make("b", "mean", "ref"), " and ", make("b", "standard deviation", "cand"), ` of each; shaded: smallest to largest${c.sampled ? "; evenly spread values" : ""}${bad ? `; ${bad} not finite` : ""}`));
+        chart.replaceChildren(drawn.canvas, el("figcaption", {}, make("b", "mean", "ref"), " and ", make("b", "standard deviation", "cand"), ` of each; shaded: smallest to largest${sampleWords(c)}${bad ? `; ${bad} not finite` : ""}`));
       } catch (error) { chart.replaceChildren(failureCard(error)); }
       chart.classList.remove("busy");
     };

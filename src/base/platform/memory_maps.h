@@ -14,6 +14,8 @@ void* map_shared(int fd, size_t bytes);
 
 // A mapped file's pages, all at once rather than one fault after the other; nothing where the system cannot.
 void fetch_pages(const std::byte* from, size_t bytes);
+// Pages that will be read soon: the system may begin to fetch them, and nobody waits for it.
+void expect_pages(const std::byte* from, size_t bytes);
 // Pages that are not needed again soon: whole pages, which a mapped file can give back.
 void give_back_pages(std::byte* from, size_t bytes);
 

@@ -8,6 +8,16 @@
 #include "base/platform/memory_maps.h"
 
 namespace lockstep {
+namespace {
+
+void advise(const std::byte* from, size_t bytes, int advice) {
+  constexpr uintptr_t kPage = 4096;
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(from) / kPage * kPage,
+                  end = reinterpret_cast<uintptr_t>(from) + bytes;
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+}
+
+}  // namespace
 
 int reserve_bytes(int fd, size_t bytes) {
   return ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
@@ -21,13 +31,14 @@ void* map_shared(int fd, size_t bytes) {
 // Systems before Linux 5.14 do not know the request.
 void fetch_pages(const std::byte* from, size_t bytes) {
 #ifdef MADV_POPULATE_READ
-  constexpr uintptr_t kPage = 4096;
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(from) / kPage * kPage,
-                  end = reinterpret_cast<uintptr_t>(from) + bytes;
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
+  advise(from, bytes, MADV_POPULATE_READ);
 #else
   (void)from, (void)bytes;
 #endif
+}
+
+void expect_pages(const std::byte* from, size_t bytes) {
+  advise(from, bytes, MADV_WILLNEED);
 }
 
 void give_back_pages(std::byte* from, size_t bytes) {

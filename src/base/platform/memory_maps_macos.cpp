@@ -36,6 +36,10 @@ void fetch_pages(const std::byte* from, size_t bytes) {
   ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
 }
 
+void expect_pages(const std::byte* from, size_t bytes) {
+  fetch_pages(from, bytes);
+}
+
 void give_back_pages(std::byte* from, size_t bytes) {
   ::madvise(from, bytes, MADV_DONTNEED);
 }
