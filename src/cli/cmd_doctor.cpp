@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "backend/cuda/report.h"
+#include "backend/devices.h"
 #include "backend/mlx/report.h"
 #include "base/number_text.h"
 #include "base/text.h"
@@ -74,13 +75,15 @@ Json doctor_json() {
   for (const auto& [name, version] : library_versions()) libraries[name] = version;
   const CudaReport cuda = cuda_report();
   const MlxReport mlx = mlx_report();
-  Json devices = Json::array();
+  Json gpus = Json::array(), devices = Json::array();
+  for (const UsableDevice& device : usable_devices())
+    devices.push_back({{"name", device.name}, {"words", device.words}});
   for (const CudaDeviceReport& device : cuda.devices)
-    devices.push_back({{"name", device.name},
-                       {"capability", device.capability},
-                       {"total_bytes", device.total_bytes},
-                       {"free_bytes", device.free_bytes},
-                       {"why", device.why}});
+    gpus.push_back({{"name", device.name},
+                    {"capability", device.capability},
+                    {"total_bytes", device.total_bytes},
+                    {"free_bytes", device.free_bytes},
+                    {"why", device.why}});
   return {{"version", LOCKSTEP_VERSION},
           {"compiler", __VERSION__},
           {"cpu",
@@ -97,7 +100,7 @@ Json doctor_json() {
             {"leaf", cuda.leaf},
             {"cublaslt", cuda.cublaslt},
             {"cudnn", cuda.cudnn},
-            {"devices", devices}}},
+            {"devices", gpus}}},
           {"mlx",
            {{"usable", mlx.usable},
             {"why", mlx.why},
@@ -106,6 +109,7 @@ Json doctor_json() {
             {"gpu", mlx.gpu},
             {"total_bytes", mlx.total_bytes},
             {"leaf", mlx.leaf}}},
+          {"devices", devices},
           {"python", python.path.empty() ? Json() : Json{{"path", python.path}, {"version", python.version}}},
           {"libraries", libraries}};
 }

@@ -97,7 +97,7 @@ void ImageAnswer::drawn(size_t index) {
   const std::vector<DrawnPicture> pictures = studio_.pictures_of(*job);
   if (index >= pictures.size()) return;
   Json data = facts(*job, &pictures[index]);
-  data.update({{"usage", usage_json(job->request, 1)},
+  data.update({{"usage", usage_json(job->request, {&pictures[index], 1})},
                {"image_index", index},
                {"step", job->request.first.steps},
                {"steps", job->request.first.steps},
@@ -135,7 +135,7 @@ void ImageAnswer::ended() {
   body["created"] = body["created_at"];
   body.erase("created_at");
   body["data"] = std::move(data);
-  body["usage"] = usage_json(job->request, pictures.size());
+  body["usage"] = usage_json(job->request, pictures);
   body["timings"] = timings_json(job->timings);
   HttpResponse response = json_response(200, nullptr);
   response.body = json_with_pictures(body, texts);

@@ -34,7 +34,8 @@ std::vector<Operation> machine_operations() {
        .help = "check this machine: CPU features, memory, libraries, versions",
        .arguments = {},
        .result =
-           "version:string compiler:string cpu:object memory:object cuda:object mlx:object python:any libraries:object",
+           "version:string compiler:string cpu:object memory:object cuda:object mlx:object devices:array python:any "
+           "libraries:object",
        .reads = true,
        .slow = true,
        .examples = {"lockstep doctor"},

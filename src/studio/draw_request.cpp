@@ -7,8 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "backend/cuda/report.h"
-#include "backend/mlx/report.h"
+#include "backend/devices.h"
 #include "base/base64.h"
 #include "base/escape.h"
 #include "base/utf8.h"
@@ -181,16 +180,10 @@ int64_t steps_from(FieldReader& reader, int64_t standard) {
 std::string device_from(FieldReader& reader) {
   const std::string device = reader.text("device", "auto");
   if (device == "auto" || device == "cpu" || device == "reference") return device;
-  std::string all = "auto, cpu, reference";
-  const CudaReport cuda = cuda_report();
-  for (size_t i = 0; cuda.usable && i < cuda.devices.size(); ++i) {
-    const std::string name = fmt::format("cuda:{}", i);
-    if (device == name || (device == "cuda" && i == 0)) return name;
-    all += ", " + name;
-  }
-  if (mlx_report().usable) {
-    if (device == "mlx") return device;
-    all += ", mlx";
+  std::string all = "auto";
+  for (const UsableDevice& one : usable_devices()) {
+    if (device == one.name || (device == "cuda" && one.name.starts_with("cuda:"))) return one.name;
+    all += ", " + one.name;
   }
   refuse_parameter("device", "this machine has no such device", {.expected = all, .got = device.substr(0, 40)});
 }
@@ -279,7 +272,8 @@ std::string DrawRequest::size_text() const {
 }
 
 int64_t DrawRequest::image_tokens() const {
-  const int64_t width = first.width ? first.width : 1024, height = first.height ? first.height : 1024;
+  const int64_t width = first.width ? first.width : standard_width,
+                height = first.height ? first.height : standard_height;
   return std::max<int64_t>(1, (width / 16) * (height / 16));
 }
 
@@ -365,6 +359,7 @@ DrawRequest read_draw_request(const std::string& kind, const Json& fields, std::
   }
   request.strength = reader.number("strength", request.strength, 0, 1);
   request.max_prompt_tokens = static_cast<int>(reader.integer("max_prompt_tokens", 512, 1, 1024));
+  draw.standard_width = defaults.width, draw.standard_height = defaults.height;
   request.width = request.height = 0;
   read_size(reader.text("size", "auto"), request);
   const bool edits = model.pipeline().command() == "edit";

@@ -49,11 +49,12 @@ struct DrawRequest {
   std::vector<size_t> text_tokens;  // of the prompt and the negative prompt
   GenerateRequest first;            // of the first picture; pictures and mask are read when it is drawn
   std::shared_ptr<const Uploads> uploads;
-  size_t upload_count = 0;  // pictures that came with it, also when they are gone
+  size_t upload_count = 0;                      // pictures that came with it, also when they are gone
+  int standard_width = 0, standard_height = 0;  // of the model's pictures
 
   std::string size_text() const;
-  int64_t image_tokens() const;
-  std::string shape() const;  // equal for requests that may be drawn together
+  int64_t image_tokens() const;  // of one picture; where its size follows an upload, of the model's own size
+  std::string shape() const;     // equal for requests that may be drawn together
   // The request of one picture, with its seed, and everything that was uploaded.
   GenerateRequest picture(int index) const;
   GenerateSettings settings() const;

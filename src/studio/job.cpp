@@ -48,10 +48,11 @@ Json timings_json(const JobTimings& t) {
           {"denoise_s", t.denoise_s}, {"decode_s", t.decode_s}, {"total_s", t.total_s}, {"steps", t.steps}};
 }
 
-Json usage_json(const DrawRequest& request, size_t pictures) {
+Json usage_json(const DrawRequest& request, std::span<const DrawnPicture> pictures) {
   const size_t text = std::accumulate(request.text_tokens.begin(), request.text_tokens.end(), size_t{0});
-  const auto out = static_cast<size_t>(request.image_tokens()) * pictures;
-  const size_t image = static_cast<size_t>(request.image_tokens()) * request.upload_count;
+  size_t out = 0;
+  for (const DrawnPicture& picture : pictures) out += static_cast<size_t>((picture.width / 16) * (picture.height / 16));
+  const size_t image = pictures.empty() ? 0 : out / pictures.size() * request.upload_count;
   return {{"input_tokens", text + image},
           {"output_tokens", out},
           {"total_tokens", text + image + out},
@@ -85,7 +86,7 @@ Json job_json(const Job& job) {
   for (const DrawnPicture& picture : job.pictures) images.push_back(picture_json(picture));
   json["images"] = std::move(images);
   if (has_ended(job.state)) json["timings"] = timings_json(job.timings);
-  if (job.state == JobState::kCompleted) json["usage"] = usage_json(request, static_cast<size_t>(job.drawn_pictures));
+  if (job.state == JobState::kCompleted && !job.pictures.empty()) json["usage"] = usage_json(request, job.pictures);
   if (!job.error_code.empty()) json["error"] = {{"code", job.error_code}, {"message", job.error_message}};
   return json;
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -72,7 +73,7 @@ struct Job {
 
 Json picture_json(const DrawnPicture& picture);
 Json timings_json(const JobTimings& timings);
-Json usage_json(const DrawRequest& request, size_t pictures);
+Json usage_json(const DrawRequest& request, std::span<const DrawnPicture> pictures);
 // What is told of a job everywhere: REST, agents, events.
 Json job_json(const Job& job);
 

@@ -70,19 +70,21 @@ def test_the_device_is_chosen(started, place):
     with tab(started, place) as one:
         page = one.open("draw")
         expect(page.get_by_label("Model")).not_to_be_empty()
-        there = ["auto", "cpu", "reference"] + [
-            f"cuda:{k}" for k, _ in enumerate(place.get("doctor")["cuda"]["devices"])
-        ]
+        doctor = place.get("doctor")
+        there = ["auto", *(device["name"] for device in doctor["devices"])]
+        assert there[:3] == ["auto", "cpu", "reference"]
+        assert ("mlx" in there) == doctor["mlx"]["usable"]
+        assert ("cuda:0" in there) == (doctor["cuda"]["usable"] and not doctor["cuda"]["devices"][0]["why"])
         wait_until(
             lambda: page.get_by_label("Device").locator("option").evaluate_all("all => all.map(o => o.value)") == there
         )
-        for device in ("cpu", "reference"):
+        for device in ("cpu", "reference", *(name for name in there if name == "mlx")):
             page.get_by_label("Device").select_option(device)
             ask(page, f"a green square by {device}", Steps=2, Seed=5, Size="32x32")
             card = page.locator(".drawn", has_text=f"a green square by {device}")
             expect(card).to_contain_text(f"tiny on {device}", timeout=120_000)
         page.reload()
-        expect(page.get_by_label("Device")).to_have_value("reference")
+        expect(page.get_by_label("Device")).to_have_value("mlx" if "mlx" in there else "reference")
         jobs = {j["device"]: j for j in place.get("jobs")["data"]}
         assert jobs["cpu"]["status"] == jobs["reference"]["status"] == "completed"
         # Another device's parts are loaded beside those that are there.

@@ -40,16 +40,15 @@ class DrawView {
     this.live = el("div", {class: "live"}), this.queue = el("div", {}), this.gallery = new Gallery(this);
     box.append(el("div", {class: "columns draw"}, el("div", {class: "left"}, form), el("div", {class: "right"}, this.live, this.queue, this.gallery.box)));
     viewKeys([{keys: "p", words: "prompt", run: () => this.fields.prompt.focus()}, {keys: "j", words: "next picture", run: () => this.gallery.move(1)}, {keys: "k", words: "previous picture", run: () => this.gallery.move(-1)}, {keys: "a", words: "draw it again", run: () => this.gallery.act("again")}, {keys: "v", words: "vary it", run: () => this.gallery.act("vary")}]);
-    this.offerDevices([]);
-    afterPaint(() => read("doctor").then(d => d.cuda.usable && this.offerDevices(d.cuda.devices), () => {}));
+    this.offerDevices();
+    afterPaint(() => read("doctor").then(d => this.offerDevices(d.devices), () => {}));
     this.stop = onEvent(e => this.event(e)), this.load();
   }
   close() { this.stop(); }
-  // What the server has chosen, the processor, the plain reference, and every GPU that the machine has.
-  offerDevices(gpus) {
-    const names = {auto: "the server's own", cpu: "CPU", reference: "reference (slow, plain)", ...Object.fromEntries(gpus.map((g, k) => [`cuda:${k}`, `GPU ${k}: ${g.name}`]))};
-    const chosen = this.fields.device.value || this.draft.device || "auto";
-    if (chosen.startsWith("cuda") && !gpus.length) names[chosen] = chosen;  // chosen before, and not looked for yet
+  // What the server has chosen, and every device that it can use. Until it has told, what was chosen before stays.
+  offerDevices(usable) {
+    const chosen = this.fields.device.value || this.draft.device || "auto", names = {auto: "the server's own"};
+    for (const {name, words} of usable || [{name: "cpu", words: "CPU"}, ...(chosen in {auto: 1, cpu: 1} ? [] : [{name: chosen, words: chosen}])]) names[name] = words;
     options(this.fields.device, null, Object.keys(names), name => names[name]), this.fields.device.value = chosen in names ? chosen : "auto";
   }
   address(now) { this.gallery.choose(now.params.picture), this.showLive(now.params.job); }

@@ -39,7 +39,7 @@ class ServerView {
     try {
       const d = await read("doctor"), has = Object.entries(d.cpu.features).filter(([, there]) => there).map(([name]) => name);
       this.doctor.replaceChildren(el("div", {class: "card"}, facts([["lockstep", d.version], ["compiler", d.compiler], ["CPU", `${d.cpu.model}, ${d.cpu.cores} cores`], ["features", has.join(" ")],
-        ["memory", `${bytesText(d.memory.total_bytes)}, ${bytesText(d.memory.available_bytes)} available`], ["CUDA", d.cuda.usable ? d.cuda.devices.map(v => v.name).join(", ") : `not usable: ${d.cuda.why}`],
+        ["memory", `${bytesText(d.memory.total_bytes)}, ${bytesText(d.memory.available_bytes)} available`], ["CUDA", d.cuda.usable ? d.cuda.devices.map(v => v.name).join(", ") : `not usable: ${d.cuda.why}`], ["MLX", d.mlx.usable ? `${d.mlx.version}${d.mlx.gpu ? ` on ${d.mlx.device}` : ", its CPU form"}` : `not usable: ${d.mlx.why}`],
         ["python", d.python ? `${d.python.version} (${d.python.path})` : "not found"], ...Object.entries(d.libraries)], "mono")));
     } catch (error) { this.doctor.replaceChildren(failureCard(error)); }
   }

@@ -1,0 +1,14 @@
+// The devices of this machine that a picture can be drawn on, under the names that make_backend() takes.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+struct UsableDevice {
+  std::string name, words;  // "cuda:0", "GPU 0: NVIDIA H200"
+};
+
+std::vector<UsableDevice> usable_devices();  // the processor first
+
+}  // namespace lockstep
