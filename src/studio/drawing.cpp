@@ -168,8 +168,9 @@ void Studio::work() {
       changed_.wait_for(lock, std::chrono::seconds(1), [this] { return stopping_ || !queue_.empty(); });
       if (stopping_) return;
       tasks = queue_.take([this](const Job& job) {
-        const int64_t room = std::min<int64_t>(options_.batch_tokens / job.request.image_tokens(),
-                                               static_cast<int64_t>(queue_.alike(job)));
+        // Pictures that go in are tokens of every step too.
+        const int64_t tokens = job.request.image_tokens() * static_cast<int64_t>(1 + job.request.upload_count);
+        const int64_t room = std::min<int64_t>(options_.batch_tokens / tokens, static_cast<int64_t>(queue_.alike(job)));
         return gain_.best(drawn_alike(job), static_cast<size_t>(std::max<int64_t>(1, room)));
       });
       const double now = wall_secs();

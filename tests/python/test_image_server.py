@@ -266,6 +266,9 @@ def test_three_pictures_and_a_mask(client, photo):
         image=three, prompt="the shape of picture 1 in the color of picture 2", extra_body={"seed": 5, "steps": 2}
     )
     assert picture_of(answer.data[0].b64_json).info["pictures"] == "3"
+    # 128 x 128 pictures have 8 x 8 tokens, whether their size was told or not.
+    assert answer.size == "128x128" and answer.usage.output_tokens == 64
+    assert answer.usage.input_tokens_details.image_tokens == 3 * 64
     mask = Image.new("L", (128, 128), 0)
     mask.paste(255, (64, 0, 128, 128))
     answer = client.images.edit(
@@ -283,6 +286,17 @@ def test_three_pictures_and_a_mask(client, photo):
         )
     )
     assert [event.type for event in events] == ["image_edit.partial_image", "image_edit.completed"]
+
+
+def test_edits_of_one_job_have_the_same_bits_alone_and_together(server, photo):
+    body = {"prompt": "make the circle blue", "images": [{"image_url": data_url(photo)}], "steps": 2}
+    alone = [server.json("POST", "/v1/images/edits", {**body, "seed": 60 + i})["data"][0] for i in range(4)]
+    batched = server.metric("lockstep_pictures_batched_total")
+    together = server.json("POST", "/v1/images/edits", {**body, "seed": 60, "n": 4})["data"]
+    assert server.metric("lockstep_pictures_batched_total") == batched + 4
+    for one, other in zip(alone, together, strict=True):
+        assert one["seed"] == other["seed"]
+        assert np.array_equal(pixels(one["b64_json"]), pixels(other["b64_json"]))
 
 
 def test_edits_in_json_take_data_urls_and_fetch_nothing(server, photo):

@@ -148,22 +148,43 @@ TEST_F(ModelShelfTest, WhatIsUnusedGoesAndASmallerBudgetHolds) {
 
 TEST(BatchGain, DrawsTogetherOnlyWhatThatMakesFaster) {
   BatchGain gain;
+  const auto took = [&](size_t pictures, double secs) {
+    for (int i = 0; i < 2; ++i) gain.took("small", pictures, secs);
+  };
   EXPECT_EQ(gain.best("small", 8), 1u) << "how long one takes is not known";
   gain.took("small", 1, 9.0);  // cold
-  EXPECT_EQ(gain.best("small", 8), 1u);
+  EXPECT_EQ(gain.best("small", 8), 1u) << "one sample says little";
   gain.took("small", 1, 1.0);
-  EXPECT_EQ(gain.best("small", 8), 8u) << "to be tried";
+  EXPECT_EQ(gain.best("small", 8), 2u) << "to be tried";
   EXPECT_EQ(gain.best("other", 8), 1u);
-  gain.took("small", 8, 5.0);
-  EXPECT_EQ(gain.best("small", 8), 8u) << "one sample says little";
-  gain.took("small", 8, 0.8);
-  EXPECT_EQ(gain.best("small", 8), 8u);
-  EXPECT_EQ(gain.best("small", 5), 5u);
-  for (int i = 0; i < 2; ++i) gain.took("small", 5, 1.3);
-  EXPECT_EQ(gain.best("small", 5), 1u) << "five together were slower";
-  gain.took("small", 1, 0.7);
-  EXPECT_EQ(gain.best("small", 8), 1u);
+  took(2, 0.9);
+  EXPECT_EQ(gain.best("small", 8), 4u);
+  EXPECT_EQ(gain.best("small", 3), 2u);
+  took(4, 0.8);
+  took(8, 0.79);
+  EXPECT_EQ(gain.best("small", 8), 4u) << "eight together are hardly faster";
+  EXPECT_EQ(gain.best("small", 100), 4u) << "and more of them are not tried";
+  took(4, 1.3);
+  EXPECT_EQ(gain.best("small", 8), 2u) << "four together have become slower";
+  took(2, 0.98);
+  EXPECT_EQ(gain.best("small", 8), 1u) << "no gain that could not be chance";
   EXPECT_EQ(gain.best("small", 1), 1u);
+}
+
+TEST(BatchGain, MeasuresAgainWhatWasMeasuredLongAgo) {
+  BatchGain gain;
+  for (int i = 0; i < 2; ++i) gain.took("small", 1, 1.0);
+  for (int i = 0; i < 2; ++i) gain.took("small", 2, 2.0);
+  EXPECT_EQ(gain.best("small", 2), 1u) << "slower";
+  for (int i = 0; i < 499; ++i) gain.took("small", 1, 1.0);
+  EXPECT_EQ(gain.best("small", 2), 1u);
+  gain.took("small", 1, 1.0);
+  EXPECT_EQ(gain.best("small", 2), 2u) << "perhaps the machine was busy then";
+  gain.took("small", 2, 0.5);
+  EXPECT_EQ(gain.best("small", 2), 2u) << "the old samples do not count";
+  gain.took("small", 2, 0.5);
+  for (int i = 0; i < 250; ++i) gain.took("small", 2, 0.5);
+  EXPECT_EQ(gain.best("small", 2), 1u) << "one alone is measured again too";
 }
 
 TEST(SignedLinks, HoldForAnHourAndForThisPictureAlone) {
