@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "rest/http.h"
+#include "http/http_server.h"
 #include "studio/parameter_error.h"
 
 namespace lockstep {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "rest/connection_hub.h"
+#include "http/connection_hub.h"
 #include "rest/image_form.h"
 #include "studio/studio.h"
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "rest/http.h"
+#include "http/http_server.h"
 #include "studio/studio.h"
 
 namespace lockstep {

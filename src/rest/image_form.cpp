@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/decimal.h"
 #include "base/escape.h"
 #include "studio/parameter_error.h"
 
@@ -41,7 +42,7 @@ Json form_value(const std::string& name, const std::string& text) {
   }
   if (is_one_of(name, kNumbers)) {
     double number = 0;
-    const auto [at, error] = std::from_chars(text.data(), end, number);
+    const auto [at, error] = read_decimal(text.data(), end, number);
     if (error == std::errc() && at == end && std::isfinite(number)) return number;
     refuse_parameter(name, name + " is no number", {.got = text.substr(0, 40)});
   }

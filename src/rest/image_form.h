@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "rest/multipart.h"
+#include "http/multipart.h"
 #include "studio/draw_request.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/file.h"
-#include "rest/http.h"
+#include "http/http_server.h"
 
 namespace lockstep {
 

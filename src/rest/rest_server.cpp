@@ -13,6 +13,7 @@
 #include "base/sha256.h"
 #include "base/shown_json.h"
 #include "base/thread.h"
+#include "http/small_letters.h"
 #include "rest/session_events.h"
 #include "tensor/storage.h"
 
@@ -20,6 +21,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kQuietMs = 1000;
+constexpr std::chrono::milliseconds kLooks{50}, kLooksWhileDrawing{250};  // each takes a core from what is drawn
 constexpr int64_t kBetweenPicturesMs = 15000;
 
 int64_t now_ms() {
@@ -78,9 +80,7 @@ bool is_address(const std::string& name) {
 std::string own_host_name() {
   char name[256] = {};
   if (::gethostname(name, sizeof name - 1) != 0) return {};
-  std::string small = name;
-  std::transform(small.begin(), small.end(), small.begin(), [](unsigned char c) { return std::tolower(c); });
-  return small;
+  return in_small_letters(name);
 }
 
 Json arguments_from_query(const Operation& operation, const HttpRequest& request) {
@@ -238,7 +238,8 @@ void RestServer::watch() {
     // What large calls have freed goes back to the system once nobody is served; the allocator alone would keep it. The
     // next picture needs what the last one did, so between pictures it stays for longer.
     const int64_t now = now_ms();
-    if (service_.drawing()) drawn_ms = now;
+    const bool drawing = service_.drawing();
+    if (drawing) drawn_ms = now;
     const int64_t used_ms = std::max(last_used_ms_.load(), drawn_ms);
     if (active_ == 0 && used_ms > given_back_ms && now - last_used_ms_ > kQuietMs &&
         now - drawn_ms > kBetweenPicturesMs) {
@@ -246,17 +247,16 @@ void RestServer::watch() {
       give_back_freed_memory();
       given_back_ms = now;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::this_thread::sleep_for(drawing ? kLooksWhileDrawing : kLooks);
   }
 }
 
 // Never by a name that somebody else's DNS can give to this machine: loopback names, and where the server was told to
 // listen elsewhere, that address, this machine's own name, and numbers.
 bool RestServer::own_name(const std::string& authority) const {
-  std::string name = authority;
+  std::string name = in_small_letters(authority);
   const std::string port = ":" + std::to_string(port_);
   if (name.ends_with(port)) name.resize(name.size() - port.size());
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
   if (name == "127.0.0.1" || name == "localhost" || name == "[::1]") return true;
   if (is_loopback(options_.host)) return false;
   return name == options_.host || name == own_host_name() || is_address(name);

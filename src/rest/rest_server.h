@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "rest/http.h"
+#include "http/http_server.h"
 #include "rest/image_api.h"
 #include "rest/page_files.h"
 #include "service/service.h"

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "debugger/session.h"
-#include "rest/http.h"
+#include "http/http_server.h"
 
 namespace lockstep {
 

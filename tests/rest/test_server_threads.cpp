@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/new_folder.h"
+#include "http/http_client.h"
 #include "rest/rest_server.h"
 
 namespace lockstep {

@@ -3,7 +3,7 @@
 #pragma once
 #include <optional>
 
-#include "rest/http.h"
+#include "http/http_client.h"
 #include "service/service.h"
 
 namespace lockstep {

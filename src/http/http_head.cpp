@@ -1,4 +1,4 @@
-#include "rest/http_head.h"
+#include "http/http_head.h"
 
 #include <algorithm>
 #include <cctype>

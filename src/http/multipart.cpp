@@ -1,4 +1,4 @@
-#include "rest/multipart.h"
+#include "http/multipart.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,18 +12,13 @@
 
 #include "base/broken_pipe.h"
 #include "base/error.h"
+#include "http/small_letters.h"
 
 namespace lockstep {
 namespace {
 
 [[noreturn]] void refuse_form(const std::string& what) {
   fail(Code::kBadInput, "http", "the form cannot be read: " + what);
-}
-
-std::string small_letters(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
 }
 
 // The value of `name="..."` among the parameters behind a header's first word; null: there is none.
@@ -34,7 +29,7 @@ bool quoted_parameter(std::string_view line, std::string_view name, std::string&
     while (at < line.size() && (line[at] == ' ' || line[at] == '\t')) ++at;
     const size_t equals = line.find('=', at);
     if (equals == std::string_view::npos) return false;
-    const std::string key = small_letters(line.substr(at, equals - at));
+    const std::string key = in_small_letters(line.substr(at, equals - at));
     std::string text;
     size_t end = equals + 1;
     if (end < line.size() && line[end] == '"') {
@@ -59,7 +54,7 @@ bool quoted_parameter(std::string_view line, std::string_view name, std::string&
 }  // namespace
 
 std::string multipart_boundary(std::string_view content_type) {
-  if (small_letters(content_type.substr(0, content_type.find(';'))) != "multipart/form-data") return {};
+  if (in_small_letters(content_type.substr(0, content_type.find(';'))) != "multipart/form-data") return {};
   std::string boundary;
   quoted_parameter(content_type, "boundary", boundary);
   while (!boundary.empty() && boundary.back() == ' ') boundary.pop_back();
@@ -168,7 +163,7 @@ void MultipartParser::begin_part(std::string_view head) {
     head = end == std::string_view::npos ? std::string_view() : head.substr(end + 2);
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos) refuse_form("a part's head has a line without a name");
-    if (small_letters(line.substr(0, colon)) != "content-disposition") continue;
+    if (in_small_letters(line.substr(0, colon)) != "content-disposition") continue;
     std::string file_name;
     named = quoted_parameter(line, "name", part_.name);
     part_.is_file = quoted_parameter(line, "filename", file_name) || quoted_parameter(line, "filename*", file_name);

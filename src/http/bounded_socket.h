@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "rest/http.h"
+#include "http/http_server.h"
 
 namespace lockstep {
 

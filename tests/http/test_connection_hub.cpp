@@ -1,11 +1,13 @@
-#include "rest/connection_hub.h"
+#include "http/connection_hub.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <condition_variable>
 #include <future>
+#include <mutex>
 
 #include "base/platform/descriptors.h"
 
@@ -39,6 +41,39 @@ TEST(ConnectionHub, SendsWhatCameBeforeAndAfterItWasAttached) {
   connection->send("late ");
   connection->finish("end");
   EXPECT_EQ(line.rest(), "early late end");
+}
+
+TEST(ConnectionHub, TheLastOfAnAnswerDoesNotWaitForTheHubsThread) {
+  std::promise<void> held, let_go;  // before the hub: its thread asks for more until the hub is gone
+  const std::shared_future<void> free = let_go.get_future().share();
+  std::once_flag first;
+  ConnectionHub hub(10);
+  Line busy, line;
+  const auto other = hub.make(1 << 20, false);
+  other->fill_from([&](std::string&) {
+    std::call_once(first, [&] { held.set_value(); });
+    free.wait();
+    return false;
+  });
+  const auto connection = hub.make(1 << 20, false);
+  hub.attach(connection, line.ends[1]);
+  hub.attach(other, busy.ends[1]);
+  held.get_future().wait();
+  connection->finish("at once");
+  pollfd watched{line.ends[0], POLLIN, 0};
+  const int readable = ::poll(&watched, 1, 5000);
+  const std::string told = readable > 0 ? line.rest() : std::string();
+  let_go.set_value();
+  EXPECT_EQ(told, "at once");
+}
+
+TEST(ConnectionHub, AnAnswerThatDoesNotFitAtOnceArrivesWhole) {
+  ConnectionHub hub(10);
+  Line line;
+  const auto connection = hub.make(64 << 20, false);
+  hub.attach(connection, line.ends[1]);
+  connection->finish(std::string(8 << 20, 'x'));
+  EXPECT_EQ(line.rest().size(), size_t{8} << 20);
 }
 
 TEST(ConnectionHub, TellsOnceWhoHungUp) {

@@ -1,4 +1,4 @@
-#include "rest/service_process.h"
+#include "client/service_process.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 // Heads of requests, before the library sees them.
-#include "rest/http_head.h"
+#include "http/http_head.h"
 
 #include <gtest/gtest.h>
 

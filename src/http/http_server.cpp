@@ -1,4 +1,4 @@
-#include "rest/http.h"
+#include "http/http_server.h"
 
 #include <arpa/inet.h>
 #include <httplib.h>
@@ -20,9 +20,10 @@
 #include "base/error.h"
 #include "base/platform/descriptors.h"
 #include "base/thread.h"
-#include "rest/bounded_socket.h"
-#include "rest/http_head.h"
-#include "rest/serving_threads.h"
+#include "http/bounded_socket.h"
+#include "http/http_head.h"
+#include "http/serving_threads.h"
+#include "http/small_letters.h"
 
 namespace lockstep {
 namespace {
@@ -39,20 +40,24 @@ thread_local bool served_streams = false;  // the answer goes out in pieces
 thread_local BoundedSocket* served_connection = nullptr;
 thread_local std::shared_ptr<WaitingConnection> served_waiting;  // takes the connection over
 
-// A connection as the library sees it.
+// A connection as the library sees it. Nothing is marked `override`: what it asks for has other names in newer versions
+// (Debian 12 has 0.11, Homebrew 0.53), and these are the names of both.
 class LibraryStream : public httplib::Stream {
  public:
   explicit LibraryStream(BoundedSocket& socket) : socket_(socket) {}
-  bool is_readable() const override { return socket_.is_readable(); }
-  bool is_writable() const override { return !client_gone() && socket_.is_writable(); }
-  ssize_t read(char* to, size_t size) override { return socket_.read(to, size); }
-  ssize_t write(const char* from, size_t size) override {
+  bool is_readable() const { return socket_.is_readable(); }
+  bool is_writable() const { return !client_gone() && socket_.is_writable(); }
+  bool wait_readable() const { return is_readable(); }
+  bool wait_writable() const { return is_writable(); }
+  ssize_t read(char* to, size_t size) { return socket_.read(to, size); }
+  ssize_t write(const char* from, size_t size) {
     if (served_waiting) return static_cast<ssize_t>(size);  // the answer comes from elsewhere
     return socket_.write({from, size}, served_streams);
   }
-  void get_remote_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
-  void get_local_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
-  socket_t socket() const override { return socket_.fd(); }
+  void get_remote_ip_and_port(std::string& ip, int& port) const { ip.clear(), port = 0; }
+  void get_local_ip_and_port(std::string& ip, int& port) const { ip.clear(), port = 0; }
+  socket_t socket() const { return socket_.fd(); }
+  time_t duration() const { return 0; }
 
  private:
   BoundedSocket& socket_;
@@ -62,7 +67,11 @@ class LibraryStream : public httplib::Stream {
 class BoundedQueue : public httplib::TaskQueue {
  public:
   explicit BoundedQueue(ServingThreads& threads) : threads_(threads) {}
-  void enqueue(std::function<void()> job) override { threads_.enqueue(std::move(job)); }
+  using Taken = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));  // nothing, or whether: it always is
+  Taken enqueue(std::function<void()> job) override {
+    threads_.enqueue(std::move(job));
+    return static_cast<Taken>(true);
+  }
   void shutdown() override { threads_.shutdown(); }
 
  private:
@@ -160,6 +169,15 @@ class BoundedServer : public httplib::Server {
     return ok;
   }
 
+  // The library's own; newer versions want to be told the addresses, which our handlers ask the system for.
+  template <typename Server>
+  static bool process(Server& server, httplib::Stream& stream, bool last, bool& closed) {
+    if constexpr (requires { server.process_request(stream, last, closed, nullptr); })
+      return server.process_request(stream, last, closed, nullptr);
+    else
+      return server.process_request(stream, std::string(), 0, std::string(), 0, last, closed, nullptr);
+  }
+
   // Whether another request may follow on this connection.
   bool serve_request(BoundedSocket& connection, bool last) {
     served_whole = served_streams = false;
@@ -175,7 +193,7 @@ class BoundedServer : public httplib::Server {
     LibraryStream stream(connection);
     served_connection = &connection;
     bool closed = false;
-    const bool ok = process_request(stream, last, closed, nullptr) && !closed;
+    const bool ok = process(*this, stream, last, closed) && !closed;
     // What a refused request still has to send must never be read as the next request.
     if (served_waiting) return false;
     return connection.flush() && ok && served_whole;
@@ -202,11 +220,6 @@ class BoundedServer : public httplib::Server {
   std::atomic<bool> stopping_{false};
 };
 
-std::string small(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 std::string peer_address() {
   sockaddr_storage peer{};
   socklen_t size = sizeof peer;
@@ -221,7 +234,7 @@ std::string peer_address() {
 
 HttpRequest request_from(const httplib::Request& from) {
   HttpRequest request{from.method, from.path, from.body, {from.params.begin(), from.params.end()}, {}, {}};
-  for (const auto& [name, value] : from.headers) request.headers.emplace(small(name), value);
+  for (const auto& [name, value] : from.headers) request.headers.emplace(in_small_letters(name), value);
   request.address = peer_address();
   return request;
 }
@@ -257,9 +270,12 @@ std::string HttpRequest::header(const std::string& small_name) const {
 }
 
 std::string http_text(const HttpResponse& response) {
-  HttpResponse whole = response;
-  whole.headers["Content-Length"] = std::to_string(response.body.size());
-  return http_stream_head(whole) + response.body;
+  HttpResponse head;  // without the body, which may be many pictures
+  head.status = response.status;
+  head.type = response.type;
+  head.headers = response.headers;
+  head.headers["Content-Length"] = std::to_string(response.body.size());
+  return http_stream_head(head).append(response.body);
 }
 
 std::string http_stream_head(const HttpResponse& response) {
@@ -383,76 +399,6 @@ void HttpServer::stop() {
   impl_->server.hang_up();
   impl_->server.hub().stop();
   if (impl_->server.is_running() && !impl_->stopped.exchange(true)) impl_->server.stop();
-}
-
-namespace {
-
-std::unique_ptr<httplib::Client> client_for(const HttpTarget& target) {
-  auto client = std::make_unique<httplib::Client>(target.host, target.port);
-  const auto whole = static_cast<time_t>(target.timeout_secs);
-  client->set_connection_timeout(5);
-  client->set_read_timeout(whole);
-  client->set_write_timeout(10);
-  client->set_tcp_nodelay(true);
-  client->set_default_headers({{"Authorization", "Bearer " + target.token}});
-  return client;
-}
-
-HttpAnswer answer_from(const httplib::Result& result) {
-  HttpAnswer answer;
-  if (!result) {
-    answer.error = httplib::to_string(result.error());
-    return answer;
-  }
-  answer.status = result->status;
-  answer.type = result->get_header_value("Content-Type");
-  answer.body = result->body;
-  for (const auto& [name, value] : result->headers) answer.headers[small(name)] = value;
-  return answer;
-}
-
-// Hangs up when the caller no longer wants the answer.
-class Canceller {
- public:
-  Canceller(httplib::Client& client, const std::function<bool()>& cancelled) {
-    if (cancelled)
-      thread_ = start_thread("http", [this, &client, cancelled] {
-        std::unique_lock lock(mutex_);
-        while (!ended_.wait_for(lock, std::chrono::milliseconds(20), [this] { return done_; }))
-          if (cancelled()) return client.stop();
-      });
-  }
-  ~Canceller() {
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-    }
-    ended_.notify_all();
-    if (thread_.joinable()) thread_.join();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool done_ = false;
-  std::thread thread_;
-};
-
-}  // namespace
-
-HttpAnswer http_call(const HttpTarget& target, const std::string& method, const std::string& path,
-                     const std::string& body, const std::function<bool()>& cancelled) {
-  const auto client = client_for(target);
-  const Canceller canceller(*client, cancelled);
-  if (method == "GET") return answer_from(client->Get(path));
-  return answer_from(client->Post(path, body, "application/json"));
-}
-
-HttpAnswer http_stream(const HttpTarget& target, const std::string& path,
-                       const std::function<bool(const std::string&)>& use, const std::function<bool()>& cancelled) {
-  const auto client = client_for(target);
-  const Canceller canceller(*client, cancelled);
-  return answer_from(client->Get(path, [&](const char* data, size_t size) { return use(std::string(data, size)); }));
 }
 
 }  // namespace lockstep

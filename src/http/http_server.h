@@ -1,5 +1,5 @@
-// HTTP, served and called: the only file that knows the library beneath. A request costs a bounded number of bytes, a
-// bounded time to arrive and one of a bounded number of threads.
+// HTTP, served. A request costs a bounded number of bytes, a bounded time to arrive and one of a bounded number of
+// threads.
 #pragma once
 #include <functional>
 #include <map>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "rest/connection_hub.h"
+#include "http/connection_hub.h"
 
 namespace lockstep {
 
@@ -79,24 +79,5 @@ class HttpServer {
 
 // Whether the client of the request that this thread is serving has hung up.
 bool client_gone();
-
-struct HttpAnswer {
-  int status = 0;  // 0: nobody answered
-  std::string type, body, error;
-  std::map<std::string, std::string> headers;
-};
-
-struct HttpTarget {
-  std::string host = "127.0.0.1";
-  int port = 0;
-  std::string token;
-  double timeout_secs = 60;
-};
-
-HttpAnswer http_call(const HttpTarget& target, const std::string& method, const std::string& path,
-                     const std::string& body = {}, const std::function<bool()>& cancelled = {});
-// Hands on the body as it comes, until `use` says false or the server is done.
-HttpAnswer http_stream(const HttpTarget& target, const std::string& path,
-                       const std::function<bool(const std::string&)>& use, const std::function<bool()>& cancelled = {});
 
 }  // namespace lockstep

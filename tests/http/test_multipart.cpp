@@ -1,4 +1,4 @@
-#include "rest/multipart.h"
+#include "http/multipart.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -24,7 +24,7 @@ class WaitingConnection : public std::enable_shared_from_this<WaitingConnection>
   ~WaitingConnection();
 
   void send(const std::string& bytes);         // from any thread, never blocks; nothing happens once it is gone
-  void finish(const std::string& bytes = {});  // the last of it: closed once it is sent
+  void finish(const std::string& bytes = {});  // the last of it: sent at once where that is possible, then closed
   // Asked by the hub's thread whenever everything is sent, after each call of ask(): the next piece, for a source that
   // bounds what waits by itself. False: that was the last. Before it is attached.
   void fill_from(std::function<bool(std::string& piece)> source) { source_ = std::move(source); }
@@ -46,7 +46,7 @@ class WaitingConnection : public std::enable_shared_from_this<WaitingConnection>
   std::function<void()> when_gone_;
   std::function<bool(std::string& piece)> source_;
   std::atomic<bool> gone_{false};
-  int fd_ = -1;  // of the hub's thread, once attached
+  int fd_ = -1;  // set and closed under the lock, by the hub
   std::chrono::steady_clock::time_point attached_, progressed_, beaten_;
 };
 

@@ -1,4 +1,4 @@
-#include "rest/serving_threads.h"
+#include "http/serving_threads.h"
 
 #include "base/thread.h"
 

@@ -1,10 +1,11 @@
-#include "rest/connection_hub.h"
+#include "http/connection_hub.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -37,6 +38,18 @@ Rest read_away(int fd) {
   return Rest::kMore;
 }
 
+// Bytes that the system took without waiting.
+size_t send_what_fits(int fd, std::string_view bytes) {
+  size_t sent = 0;
+  while (sent < bytes.size()) {
+    const ssize_t n = send_without_signal(fd, bytes.data() + sent, bytes.size() - sent);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    sent += static_cast<size_t>(n);
+  }
+  return sent;
+}
+
 }  // namespace
 
 WaitingConnection::~WaitingConnection() {
@@ -61,12 +74,19 @@ void WaitingConnection::send(const std::string& bytes) {
   hub_.touch(*this);
 }
 
+// Where nothing waits before it, the last of it goes out at once: the client has its answer before the hub's thread has
+// its turn, which on a machine that computes may be milliseconds later.
 void WaitingConnection::finish(const std::string& bytes) {
   {
     const std::lock_guard lock(mutex_);
     if (gone_ || finished_) return;
-    pending_ += bytes;
     finished_ = true;
+    size_t sent = 0;
+    if (fd_ >= 0 && pending_.empty() && unsent_ == 0 && !overrun_) {
+      sent = send_what_fits(fd_, bytes);
+      if (sent == bytes.size()) ::shutdown(fd_, SHUT_WR);
+    }
+    pending_.append(bytes, sent);
   }
   hub_.touch(*this);
 }
@@ -112,10 +132,16 @@ std::shared_ptr<WaitingConnection> ConnectionHub::make(size_t most_bytes, bool b
 void ConnectionHub::attach(const std::shared_ptr<WaitingConnection>& connection, int fd) {
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
   const std::lock_guard lock(mutex_);
-  connection->fd_ = fd;
-  connection->attached_ = connection->progressed_ = connection->beaten_ = HubClock::now();
+  bool has_work = false;
+  {
+    const std::lock_guard own(connection->mutex_);
+    connection->fd_ = fd;
+    connection->attached_ = connection->progressed_ = connection->beaten_ = HubClock::now();
+    has_work = !connection->pending_.empty() || connection->finished_ || connection->overrun_ || connection->source_;
+  }
   attached_[fd] = connection;
   sockets_.add(fd);
+  if (!has_work) return;  // nobody is woken for one that only waits
   touched_.push_back(connection);
   sockets_.wake();
 }
@@ -170,6 +196,7 @@ ConnectionHub::Sent ConnectionHub::send_pending(WaitingConnection& connection) {
         const bool full = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
         const std::lock_guard lock(connection.mutex_);
         connection.unsent_ = outgoing.size() - connection.sent_;
+        if (full) sockets_.expect_room(connection.fd_);
         return full && !connection.overrun_ ? Sent::kPart : Sent::kLost;
       }
     }

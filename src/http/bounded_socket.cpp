@@ -1,4 +1,4 @@
-#include "rest/bounded_socket.h"
+#include "http/bounded_socket.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "base/platform/descriptors.h"
-#include "rest/http_head.h"
+#include "http/http_head.h"
 
 namespace lockstep {
 namespace {

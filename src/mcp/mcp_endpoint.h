@@ -4,8 +4,8 @@
 #include <mutex>
 #include <string>
 
+#include "http/http_server.h"
 #include "mcp/mcp_server.h"
-#include "rest/http.h"
 
 namespace lockstep {
 

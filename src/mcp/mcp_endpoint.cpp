@@ -1,4 +1,4 @@
-#include "cli/mcp_endpoint.h"
+#include "mcp/mcp_endpoint.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,7 +10,6 @@
 #include "base/shown_json.h"
 #include "base/thread.h"
 #include "base/token.h"
-#include "rest/service_process.h"
 
 namespace lockstep {
 namespace {
