@@ -109,7 +109,7 @@ def recorded(recorder, world, fault, prepared, folder):
 
     model, pipeline, clean, reference = prepared
     settings = world.settings | fault.settings
-    planted = planted_lines.begin()
+    planted = planted_lines.begin(folder / "planted")
     with fault.plant(pipeline):
         faulty = recorder.record(pipeline, folder / "faulty", **settings)
         compared = json.loads(program("--json", "compare", clean, faulty, "--weights", model))

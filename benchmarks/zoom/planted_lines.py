@@ -1,5 +1,5 @@
 """What a fault of benchmarks/faults changed, so that the lines that zoom names can be judged: lines of a function, an attribute, a function in the
-place of another, or weights."""
+place of another, or weights. A changed function becomes a file of its own, as it is in a program: zoom reads the lines that it names."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ class Planted:
         self.lines = set()  # (file, line) of yours
         self.original = set()  # (file, line) of the official code that was changed
         self.functions = []  # (file, first line, last line) of what took a function's place
+        self.replaced = []  # the same of the official function whose place it took
         self.attributes = {}  # name → value
         self.weights = set()  # names of changed parameters, as their module has them
+        self.folder = None  # where changed functions are written
 
     def as_json(self):
         return {
             "lines": sorted(self.lines),
             "original": sorted(self.original),
             "functions": self.functions,
+            "replaced": self.replaced,
             "attributes": self.attributes,
             "weights": sorted(self.weights),
         }
@@ -40,6 +43,7 @@ class Planted:
         made.lines = {tuple(one) for one in json["lines"]}
         made.original = {tuple(one) for one in json["original"]}
         made.functions = [tuple(one) for one in json["functions"]]
+        made.replaced = [tuple(one) for one in json["replaced"]]
         made.attributes, made.weights = json["attributes"], set(json["weights"])
         return made
 
@@ -51,24 +55,42 @@ class Planted:
     def judges(self, region):
         """Whether a region of an answer is about this fault."""
         mine = {(one["file"], one["line"]) for one in region["yours"]}
-        if mine & self.lines or any(
-            file == f and first <= line <= last for file, line in mine for f, first, last in self.functions
-        ):
+        if mine & self.lines or any(_inside(line, self.functions) for line in mine):
             return True
-        if (
-            region["kind"] == "missing step"
-            and {(one["file"], one["line"]) for one in region["reference"]} & self.original
+        # In a function that came with the fault, called by the changed one: official code has no line there.
+        called_from = {one["file"] for one in region["call_chain"]}
+        if called_from & {file for file, _ in self.lines} and any(Path(file).parent == FAULTS for file, _ in mine):
+            return True
+        theirs = {(one["file"], one["line"]) for one in region["reference"]}
+        if region["kind"] == "missing step" and (
+            theirs & self.original or any(_inside(line, self.replaced) for line in theirs)
         ):
             return True
         for name, value in self.attributes.items():
             if any(re.search(rf"\b{name}\b", one["code"]) for one in region["yours"]):
                 return True
-            if mine and any(one["name"] == name or one["yours"] == str(value).lower() for one in region["arguments"]):
+            said = None if value is None else str(value).lower()
+            if mine and any(one["name"] == name or one["yours"] == said for one in region["arguments"]):
                 return True
         return bool(self.weights) and bool(mine) and any(name in region["note"] for name in self.weights)
 
 
+def _inside(line, functions):
+    return any(line[0] == file and first <= line[1] <= last for file, first, last in functions)
+
+
 CURRENT = Planted()
+
+
+def _in_a_file(function, code, file):
+    """The code as if it had been read from that file, under the name that the official function has."""
+    return code.replace(
+        co_filename=file,
+        co_qualname=code.co_qualname if "." in code.co_qualname else function.__qualname__,
+        co_consts=tuple(
+            _in_a_file(function, one, file) if isinstance(one, types.CodeType) else one for one in code.co_consts
+        ),
+    )
 
 
 def _watched_change(function, *changes):
@@ -82,14 +104,21 @@ def _watched_change(function, *changes):
     new = "\n".join(lines)
     for old, text in changes:
         new = new.replace(old, text)
+    file = changed.__code__.co_filename
+    if CURRENT.folder is not None:
+        CURRENT.folder.mkdir(parents=True, exist_ok=True)
+        kept = CURRENT.folder / f"{plain.__qualname__}.py"
+        kept.write_text(new + "\n")
+        file = str(kept)
+        changed.__code__ = _in_a_file(plain, changed.__code__, file)
     for tag, a, b, c, d in difflib.SequenceMatcher(None, lines, new.splitlines(), autojunk=False).get_opcodes():
         if tag != "equal":
-            CURRENT.lines |= {(changed.__code__.co_filename, line + 1) for line in range(c, max(d, c + 1))}
+            CURRENT.lines |= {(file, line + 1) for line in range(c, max(d, c + 1))}
             CURRENT.original |= {(plain.__code__.co_filename, start + line) for line in range(a, max(b, a + 1))}
     return changed
 
 
-def _span(function, depth=0):
+def _span(function, spans, depth=0):
     """Lines of a function and of the functions that it closes over."""
     code = getattr(function, "__code__", None)
     if code is None or depth > 3:
@@ -98,23 +127,25 @@ def _span(function, depth=0):
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             numbers += [line for _, _, line in constant.co_lines() if line]
-    CURRENT.functions.append((code.co_filename, min(numbers), max(numbers)))
+    spans.append((code.co_filename, min(numbers), max(numbers)))
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):
             if isinstance(cell.cell_contents, types.FunctionType):
-                _span(cell.cell_contents, depth + 1)
+                _span(cell.cell_contents, spans, depth + 1)
 
 
 def _watched_forward(module, function):
-    _span(function)
+    _span(function, CURRENT.functions)
+    _span(inspect.unwrap(type(module).forward), CURRENT.replaced)
     return _forward(module, function)
 
 
 def _watched_attribute(owner, name, value):
-    if isinstance(value, (int, float, str, bool, type(None))):
-        CURRENT.attributes[name] = value
-    elif isinstance(value, types.FunctionType):
-        _span(value)
+    if isinstance(value, types.FunctionType):
+        _span(value, CURRENT.functions)
+    elif not isinstance(value, types.MethodType):  # a changed function is told by its lines
+        plain = isinstance(value, (int, float, str, bool, type(None)))
+        CURRENT.attributes[name] = value if plain else None
     return _attribute(owner, name, value)
 
 
@@ -143,8 +174,9 @@ planting.attribute = _watched_attribute
 planting.weights = _watched_weights
 
 
-def begin():
+def begin(folder=None):
     """Forgets what was planted before; what is planted next is noted in the object that this gives."""
     global CURRENT
     CURRENT = Planted()
+    CURRENT.folder = folder
     return CURRENT

@@ -183,7 +183,8 @@ std::optional<Numbers> arranged_like(const Numbers& b, const Numbers& a, const A
 }
 
 Agreement agreement_of(const Numbers& a, const Numbers& b, double tolerance) {
-  if (a.count() != b.count() || a.count() == 0) return {};
+  if (a.count() != b.count()) return {};
+  if (a.count() == 0) return {Arrangement::kSame, 0, {}};  // nothing there is the same nothing
   const double flat = relative_distance(a.values.data(), b.values.data(), a.count());
   const bool same_shape = without_ones(a.shape) == without_ones(b.shape);
   if (flat <= tolerance) return {same_shape ? Arrangement::kSame : Arrangement::kFlat, flat, {}};

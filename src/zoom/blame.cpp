@@ -9,6 +9,8 @@
 namespace lockstep::zoom {
 namespace {
 
+constexpr size_t kMostBehind = 32;  // values on the way back from one that lies otherwise
+
 std::string short_text(const Json& json) {
   return json.is_string() ? json.get<std::string>() : json.dump();
 }
@@ -26,6 +28,10 @@ bool same_sizes(Shape a, Shape b) {
   std::erase(a, 1);
   std::erase(b, 1);
   return a == b;
+}
+
+bool holds_truth(const Side& side, int value) {
+  return side.value(value).tensor.defined() && side.value(value).tensor.dtype() == DType::kBool;
 }
 
 // The last step on the way to a value that took a parameter; -1: none.
@@ -109,6 +115,21 @@ void Blame::blame_layout(int c, int r, const std::vector<int>& moved_c, const st
   region.note = "the same elements arrive in other places";
 }
 
+void Blame::blame_arrangement(int c, int r, int c0, int r0, const std::vector<int>& moved_c,
+                              const std::vector<int>& moved_r) {
+  if (partners_.agreement(c0, r0).arrangement >= Arrangement::kFlat) return blame_layout(c, r, moved_c, moved_r);
+  std::vector<int> behind;
+  add_moves_behind(c0, behind);
+  const bool same_moves =
+      std::equal(moved_c.begin(), moved_c.end(), moved_r.begin(), moved_r.end(), [&](int mine, int theirs) {
+        const Step &a = yours_.step(mine), &b = reference_.step(theirs);
+        return a.kind == b.kind && argument_differences(a, b).empty();
+      });
+  if (same_moves && !behind.empty()) return blame_layout(c0, r0, behind, moved_r);
+  behind.insert(behind.end(), moved_c.begin(), moved_c.end());
+  blame_layout(c, r, behind, moved_r);
+}
+
 bool Blame::blame_missing(int c, int r, int earlier, int user_c) {
   Region& region = add(Kind::kMissingStep, c, r);
   region.reference = reference_.steps_between(earlier, r);
@@ -160,9 +181,19 @@ void Blame::blame_leaf(int c, int r, int user_c, int user_r) {
 
 void Blame::blame_step(int c, int r, int maker_c, int maker_r, std::vector<Partner> partners,
                        std::vector<ArgumentDifference> arguments) {
+  std::vector<int> reread;  // what made numbers of true and false, or the reverse
+  for (const Partner& partner : partners)
+    if (partner.reference >= 0 && yours_.step(maker_c).kind == "attention" &&
+        holds_truth(yours_, partner.yours) != holds_truth(reference_, partner.reference)) {
+      const auto word = [](bool truth) { return truth ? "true and false" : "numbers"; };
+      arguments.push_back({partner.parameter, word(holds_truth(yours_, partner.yours)),
+                           word(holds_truth(reference_, partner.reference))});
+      stripped(yours_, partner.yours, reread);
+    }
   const bool narrower = is_narrower(maker_c, maker_r);
   Region& region = add(narrower ? Kind::kPrecision : arguments.empty() ? Kind::kOperation : Kind::kArgument, c, r);
   region.yours = {maker_c};
+  region.yours.insert(region.yours.end(), reread.begin(), reread.end());
   region.reference = {maker_r};
   region.arguments = std::move(arguments);
   // An operand that agrees only after its axes were exchanged may be what is wrong: what moved it belongs to the
@@ -171,7 +202,7 @@ void Blame::blame_step(int c, int r, int maker_c, int maker_r, std::vector<Partn
     if (partner.agreement.arrangement == Arrangement::kPermuted ||
         partner.agreement.arrangement == Arrangement::kReordered) {
       std::vector<int> moved;
-      if (partner.agreement.arrangement == Arrangement::kReordered)
+      if (partner.agreement.arrangement == Arrangement::kReordered || same_shapes(partner))
         add_moves_behind(partner.yours, moved);
       else
         stripped(yours_, partner.yours, moved);
@@ -184,20 +215,38 @@ void Blame::blame_step(int c, int r, int maker_c, int maker_r, std::vector<Partn
   region.partners = std::move(partners);
 }
 
-// Steps that cut and join what a value is made of, back to values that lie as the reference's do.
-void Blame::add_moves_behind(int value, std::vector<int>& out) {
+template <typename Belongs>
+void Blame::add_steps_behind(int value, std::vector<int>& out, const Belongs& belongs) {
   std::vector<int> pending{value};
   std::set<int> seen;
-  while (!pending.empty() && seen.size() < 32) {
+  while (!pending.empty() && seen.size() < kMostBehind) {
     const int at = pending.back();
     pending.pop_back();
     const int maker = yours_.value(at).step;
-    if (maker < 0 || !seen.insert(at).second || !moves_some_or_joins(yours_.step(maker))) continue;
-    const std::vector<Match> matches = partners_.of_yours(at);
-    if (at != value && !matches.empty() && matches.front().agreement.arrangement != Arrangement::kReordered) continue;
+    if (maker < 0 || !seen.insert(at).second || !belongs(at, maker)) continue;
     out.push_back(maker);
     for (const Operand& operand : yours_.step(maker).operands) pending.push_back(operand.value);
   }
+}
+
+// Steps that cut, repeat and join what a value is made of, back to values that lie as the reference's do. An exchange
+// of axes along the way may be the reference's in another order: only elements in the same places end the walk. What is
+// computed of slices in another order lies in another order too: the walk goes through it, and through what it was
+// computed by, which nothing of the reference's agrees with where that takes several steps in one.
+void Blame::add_moves_behind(int value, std::vector<int>& out) {
+  const auto arrangement = [&](int at) {
+    const std::vector<Match>& matches = partners_.of_yours(at);
+    return matches.empty() ? Arrangement::kNone : matches.front().agreement.arrangement;
+  };
+  const bool reordered = arrangement(value) == Arrangement::kReordered;
+  std::vector<int> found;
+  add_steps_behind(value, found, [&](int at, int maker) {
+    const Arrangement best = arrangement(at);
+    if (moves_some_or_joins(yours_.step(maker))) return at == value || best < Arrangement::kFlat;
+    return reordered && best <= Arrangement::kReordered;
+  });
+  std::erase_if(found, [&](int step) { return !moves_some_or_joins(yours_.step(step)); });
+  out.insert(out.end(), found.begin(), found.end());
 }
 
 void Blame::add_idle_selections(Region& region) const {
@@ -214,20 +263,12 @@ void Blame::add_idle_selections(Region& region) const {
   region.yours.insert(region.yours.end(), found.begin(), found.end());
 }
 
-// Back from a value that lies otherwise than the reference's, for as long as what it was made of does too.
+// Steps that a value is made by, for as long as what it is made of lies otherwise than the reference's too.
 void Blame::add_makers_of_arrangement(int value, std::vector<int>& out) {
-  std::vector<int> pending{value};
-  std::set<int> seen;
-  while (!pending.empty() && seen.size() < 32) {
-    const int at = pending.back();
-    pending.pop_back();
-    const int maker = yours_.value(at).step;
-    if (maker < 0 || !seen.insert(at).second) continue;
-    const std::vector<Match> matches = partners_.of_yours(at);
-    if (matches.empty() || matches.front().agreement.arrangement >= Arrangement::kFlat) continue;
-    out.push_back(maker);
-    for (const Operand& operand : yours_.step(maker).operands) pending.push_back(operand.value);
-  }
+  add_steps_behind(value, out, [&](int at, int) {
+    const std::vector<Match>& matches = partners_.of_yours(at);
+    return !matches.empty() && matches.front().agreement.arrangement < Arrangement::kFlat;
+  });
 }
 
 namespace {
@@ -280,6 +321,29 @@ bool Blame::is_narrower(int maker_c, int maker_r) const {
   };
   const double mine = roundoff(yours_, maker_c), theirs = roundoff(reference_, maker_r);
   return mine > 0 && theirs > 0 && mine > theirs * 1.5;
+}
+
+void Blame::blame_operands(int c, int r, const std::vector<Partner>& partners) {
+  std::vector<int> behind;
+  for (const Partner& partner : partners) add_steps_behind(partner.yours, behind, [](int, int) { return true; });
+  std::sort(behind.begin(), behind.end());
+  for (const int step : behind) {
+    if (yours_.step(step).outputs.empty()) continue;
+    const int made = yours_.step(step).outputs.front();
+    for (const Match& match : partners_.of_yours(made)) {
+      const int other = reference_.value(match.value).step;
+      if (other < 0 || !is_narrower(step, other)) continue;
+      Region& region = add(Kind::kPrecision, made, match.value);
+      region.yours = {step};
+      region.reference = {other};
+      return;
+    }
+  }
+  Region& region = add(Kind::kNotNarrowed, c, r);
+  region.note = fmt::format(
+      "{} makes your result of your values too, which differ by no more than rounding may: "
+      "what differs in them is too small to be followed",
+      described(reference_, r));
 }
 
 Region& Blame::blame_chain(Kind kind, int c, int r, const Terms& left, const Terms& right,

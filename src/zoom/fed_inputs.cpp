@@ -20,6 +20,11 @@ bool is_floating_value(const Value& value) {
   return value.tensor.defined() && is_floating(value.tensor.dtype());
 }
 
+// Ids and counts: they are right or wrong, never near.
+bool is_counted(const Value& value) {
+  return value.tensor.defined() && !is_floating(value.tensor.dtype()) && value.tensor.dtype() != DType::kBool;
+}
+
 double distance_of(const Numbers& a, const Numbers& b) {
   return a.count() == b.count() ? relative_distance(a.values.data(), b.values.data(), a.count()) : 1;
 }
@@ -55,6 +60,8 @@ class Feeding {
       if (is_floating_value(yours_.value(value))) by_content(path, value);
     for (const auto& [path, value] : yours_.tape().inputs)
       if (is_floating_value(yours_.value(value)) && !paired_.contains(value)) by_name(path, value);
+    for (const auto& [path, value] : yours_.tape().inputs)
+      if (is_counted(yours_.value(value))) by_count(path, value);
     return std::move(found_);
   }
 
@@ -94,6 +101,15 @@ class Feeding {
       return add(path, mine, theirs, std::move(values), "by its name", std::move(why_not));
     }
     found_.push_back({path, "", 1, "", "no input of the reference's call answers it", {}});
+  }
+
+  void by_count(const std::string& path, int mine) {
+    for (const auto& [other, theirs] : reference_.tape().inputs) {
+      if (other != path || !is_counted(reference_.value(theirs))) continue;
+      const auto a = yours_.numbers(mine), b = reference_.numbers(theirs);
+      if (!a || !b || sizes_of(*a) != sizes_of(*b) || a->values == b->values) continue;
+      found_.push_back({path, other, 1, "by its name", "", {a->shape, b->values}});
+    }
   }
 
   void add(const std::string& path, int mine, int theirs, Numbers values, std::string how, std::string why_not) {

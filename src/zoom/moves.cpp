@@ -78,8 +78,9 @@ bool only_moves(const Step& step) {
 }
 
 bool moves_some_or_joins(const Step& step) {
-  static const std::set<std::string_view> kKinds{"getitem", "split", "narrow", "select", "concatenate",
-                                                 "stack",   "flip",  "roll",   "real",   "imag"};
+  static const std::set<std::string_view> kKinds{
+      "getitem", "split", "narrow", "select", "concatenate",      "stack", "flip", "roll",
+      "real",    "imag",  "repeat", "tile",   "repeat_interleave"};
   return kKinds.contains(step.kind) || only_moves(step);
 }
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
+#include <set>
 #include <string_view>
 
+#include "zoom/frames.h"
 #include "zoom/source_lines.h"
 
 namespace lockstep::zoom {
@@ -30,14 +33,87 @@ bool only_passes_on(std::string_view code) {
   return rest == std::string_view::npos ? code.empty() : code[rest] == '#';
 }
 
+void add_once(const Place& place, Region& region) {
+  if (std::find(region.passing.begin(), region.passing.end(), place) == region.passing.end())
+    region.passing.push_back(place);
+}
+
 void add_between(const Place& made, const Place& taken, Sources& sources, Region& region) {
   if (made.file != taken.file || made.function != taken.function || taken.line - made.line > kMostLinesBetween) return;
   for (int line = made.line + 1; line < taken.line; ++line) {
     const Place place{made.file, made.function, line};
-    if (only_passes_on(sources.line(place)) &&
-        std::find(region.passing.begin(), region.passing.end(), place) == region.passing.end())
-      region.passing.push_back(place);
+    if (only_passes_on(sources.line(place))) add_once(place, region);
   }
+}
+
+// The names that a line of code holds.
+std::set<std::string> names_in(std::string_view code) {
+  std::set<std::string> out;
+  while (!code.empty()) {
+    const std::string_view before = code;
+    if (take_name(code))
+      out.emplace(before.substr(0, before.size() - code.size()));
+    else
+      code.remove_prefix(1);
+  }
+  return out;
+}
+
+// `name = ...` or `name += ...`, of one of these names; its name.
+std::optional<std::string> sets_one_of(std::string_view code, const std::set<std::string>& names) {
+  const std::string_view before = code;
+  if (!take_name(code)) return std::nullopt;
+  std::string name(before.substr(0, before.size() - code.size()));
+  const bool sets = code.starts_with(" = ") || (code.size() > 3 && code.starts_with(" ") && code.substr(2, 2) == "= ");
+  return sets && names.contains(name) ? std::optional(std::move(name)) : std::nullopt;
+}
+
+bool computes(const Side& yours, const Place& place) {
+  return std::any_of(yours.tape().steps.begin(), yours.tape().steps.end(), [&](const Step& step) {
+    return std::any_of(step.where.begin(), step.where.end(),
+                       [&](const Place& one) { return one.line == place.line && one.file == place.file; });
+  });
+}
+
+// The numbers that a line was given, which no tensor tells of: where its function last set them, in each branch that
+// may have been taken.
+void add_lines_of_numbers(const Place& line, const Side& yours, Sources& sources, Region& region) {
+  std::set<std::string> wanted = names_in(sources.line(line));
+  for (Place at = line; at.line > std::max(1, line.line - kMostLinesBetween) && !wanted.empty();) {
+    --at.line;
+    const std::string code = sources.line(at);
+    if (code.starts_with("def ") || code.starts_with("async def ")) return;
+    const auto name = sets_one_of(code, wanted);
+    if (!name) continue;
+    if (sources.indentation(at) <= sources.indentation(line)) wanted.erase(*name);
+    if (!computes(yours, at)) add_once(at, region);
+  }
+}
+
+bool selects_by_numbers(const Step& step) {
+  static const std::set<std::string_view> kKinds{"getitem", "narrow", "select", "split", "roll", "repeat", "expand"};
+  return kKinds.contains(step.kind);
+}
+
+// `kept = ...` or `h = kept = ...`, of one of these names.
+bool gives_a_name(std::string_view code, const std::set<std::string>& names) {
+  const std::set<std::string> given = names_in(code.substr(0, code.rfind(" = ")));
+  return code.find(" = ") != std::string_view::npos &&
+         std::any_of(given.begin(), given.end(), [&](const std::string& name) { return names.contains(name); });
+}
+
+// The value that one line makes and another takes by mistake: the name may have been given to it there, or in between.
+void add_names_of_what_is_taken(const Side& yours, Sources& sources, Region& region) {
+  if (region.yours_value < 0 || yours.value(region.yours_value).step < 0) return;
+  const Step& maker = yours.step(yours.value(region.yours_value).step);
+  const std::vector<int> users = region.yours;
+  for (const int user : users)
+    if (const auto frames = meeting_frames(maker, yours.step(user))) {
+      const Place &made = maker.where[static_cast<size_t>(frames->first)],
+                  &taken = yours.step(user).where[static_cast<size_t>(frames->second)];
+      add_between(made, taken, sources, region);
+      if (!(made == taken) && gives_a_name(sources.line(made), names_in(sources.line(taken)))) add_once(made, region);
+    }
 }
 
 }  // namespace
@@ -45,6 +121,13 @@ void add_between(const Place& made, const Place& taken, Sources& sources, Region
 void add_passing_lines(std::vector<Region>& regions, const Side& yours) {
   Sources sources;
   for (Region& region : regions) {
+    if (region.kind == Kind::kWiring) add_names_of_what_is_taken(yours, sources, region);
+    if (region.kind == Kind::kOperation || region.kind == Kind::kArgument)
+      for (const int step : region.yours)
+        if (const std::vector<Place>& where = yours.step(step).where;
+            !where.empty() && (region.kind == Kind::kArgument || selects_by_numbers(yours.step(step))))
+          add_lines_of_numbers(where[std::min(static_cast<size_t>(region.frame), where.size() - 1)], yours, sources,
+                               region);
     if (region.kind != Kind::kOperation && region.kind != Kind::kMissingStep) continue;
     for (const int step : region.yours)
       for (const Step& user : yours.tape().steps) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "zoom/frames.h"
 #include "zoom/partners.h"
 
 namespace lockstep::zoom {
@@ -77,6 +78,21 @@ bool meet_in_one_function(const Side& reference, const Side& yours, Region& regi
         return true;
       }
   return false;
+}
+
+// Of a gap between what makes a value and what takes it: both as the function says it that does the one after the
+// other.
+bool meet_where_it_is_passed_on(const Side& yours, Region& region) {
+  if (region.yours.size() != 2) return false;
+  const Step &maker = yours.step(region.yours.front()), &user = yours.step(region.yours.back());
+  const auto frames = meeting_frames(maker, user);
+  if (!frames) return false;
+  region.frame = frames->first;
+  const Place &taken = user.where[static_cast<size_t>(frames->second)], &inside = user.where.front();
+  if (!(taken == maker.where[static_cast<size_t>(frames->first)])) region.passing.push_back(taken);
+  if (frames->second > 0) region.passing.push_back(inside);
+  region.yours.pop_back();
+  return true;
 }
 
 // Steps of several lines that all happen in one call, or in a function whose other calls yours makes too: the line of
@@ -174,7 +190,8 @@ std::vector<Place> lines_of(const Side& side, const std::vector<int>& steps, int
 
 std::vector<Place> yours_of(const Side& yours, const Region& region) {
   std::vector<Place> out = lines_of(yours, region.yours, region.frame);
-  out.insert(out.end(), region.passing.begin(), region.passing.end());
+  for (const Place& place : region.passing)
+    if (std::find(out.begin(), out.end(), place) == out.end()) out.push_back(place);
   return out;
 }
 
@@ -187,6 +204,7 @@ void tidy(std::vector<Region>& regions, const Side& reference, const Side& yours
     if (region.same_function && meet_in_one_function(reference, yours, region)) continue;
     if (region.kind == Kind::kMissingStep)
       region.reference_frame = frame_of_the_call(reference, region.reference, partners);
+    if (region.same_function && meet_where_it_is_passed_on(yours, region)) continue;
     if (region.same_function && !region.yours.empty() && !yours.step(region.yours.back()).where.empty())
       keep_steps_in(yours, yours.step(region.yours.back()).where.front(), region);
     region.frame = acquitted_frame(yours, region, partners);

@@ -12,7 +12,7 @@
 #include "zoom/forms.h"
 #include "zoom/partners.h"
 #include "zoom/passing_lines.h"
-#include "zoom/sums_and_products.h"
+#include "zoom/unmatched.h"
 
 namespace lockstep::zoom {
 namespace {
@@ -39,9 +39,9 @@ bool selects(const Step& step) {
   return kKinds.contains(step.kind) && step.operand("input") >= 0;
 }
 
-class Search : public SumsAndProducts {
+class Search : public Unmatched {
  public:
-  using SumsAndProducts::SumsAndProducts;
+  using Unmatched::Unmatched;
   double roundoff = unit_roundoff(DType::kF32);  // of the coarser side
 
   // What made c differ from r. `user_c`, `user_r`: the steps that take them; -1: they are the call's outputs.
@@ -50,7 +50,7 @@ class Search : public SumsAndProducts {
     user_r_ = user_r;
     std::vector<int> moved_c, moved_r;
     const int c0 = stripped(yours_, c, moved_c), r0 = stripped(reference_, r, moved_r);
-    if ((c0 != c || r0 != r) && partners_.agree(c0, r0)) return blame_layout(c, r, moved_c, moved_r);
+    if ((c0 != c || r0 != r) && partners_.agree(c0, r0)) return blame_arrangement(c, r, c0, r0, moved_c, moved_r);
     if (c0 != c || r0 != r) pairs_.insert({c0, r0});
     if (is_amplified_rounding(c0, r0)) return;
     if (stands_elsewhere(c0, r0, user_c, user_r)) return;
@@ -58,6 +58,7 @@ class Search : public SumsAndProducts {
     if (maker_c < 0 || maker_r < 0) return blame_leaf(c0, r0, user_c, user_r);
     if (by_same_kind(c0, r0, maker_c, maker_r)) return;
     if (by_sources(c0, r0, maker_c, maker_r)) return;
+    if (by_factor(c0, r0)) return;
     if (by_parts(c0, r0)) return;
     if (by_transplant(c0, r0, user_c, user_r)) return;
     blame_unmatched(c0, r0);
@@ -128,11 +129,40 @@ class Search : public SumsAndProducts {
       if (operand_like(right[i], i, right.size(), left) < 0)
         arguments.push_back({right[i].parameter, "absent", "given"});
     if (different.empty()) {
+      if (arguments.empty() && makes_yours(c, r, step_r, partners)) {
+        blame_operands(c, r, partners);
+        return true;
+      }
       blame_step(c, r, maker_c, maker_r, std::move(partners), std::move(arguments));
       return true;
     }
+    if (different.size() == 2 && by_folded_weight(step_c, step_r)) return true;
     for (const auto& [mine, theirs] : different) locate(mine, theirs, maker_c, maker_r);
     return true;
+  }
+
+  // Whether the reference's step makes its own result of its operands, and yours of yours: then it is right, and they
+  // are not.
+  bool makes_yours(int c, int r, const Step& step_r, const std::vector<Partner>& partners) {
+    const auto mine = yours_.numbers(c);
+    Given given;
+    std::set<int> from;
+    for (const Partner& partner : partners) {
+      const auto theirs = reference_.numbers(partner.reference), ours = yours_.numbers(partner.yours);
+      if (!theirs || !ours || theirs->count() > kMostReplay) return false;
+      auto fits = arranged_like(*ours, *theirs, agreement_of(*theirs, *ours, partners_.tolerance()));
+      if (!fits) return false;
+      given[partner.reference] = std::make_shared<Numbers>(std::move(*fits));
+      from.insert(partner.reference);
+    }
+    if (!mine || given.empty() || !may_replay(r, from, 2)) return false;
+    const auto own = evaluate(reference_, step_r, r, [&](int value) { return reference_.numbers(value); });
+    if (!own || !agreement_of(*reference_.numbers(r), *own, partners_.tolerance())) return false;
+    const auto made = evaluate(reference_, step_r, r, [&](int value) {
+      const auto at = given.find(value);
+      return at == given.end() ? reference_.numbers(value) : at->second;
+    });
+    return made && agreement_of(*mine, *made, partners_.tolerance()).arrangement >= Arrangement::kFlat;
   }
 
   // The operands stand in each other's places: of a sum that says nothing, and of a product of matrices, which may have
@@ -247,8 +277,7 @@ class Search : public SumsAndProducts {
   // Your value in the place of one of the reference's: if the reference then makes your result of it, everything after
   // that place is proven right, and the search goes on before it.
   bool by_transplant(int c, int r, int user_c, int user_r) {
-    const std::vector<int> mine = unmatched_ancestors(yours_, c, true),
-                           theirs = unmatched_ancestors(reference_, r, false);
+    const std::vector<int> mine = unmatched_ancestors(yours_, c), theirs = unmatched_ancestors(reference_, r);
     const auto result = yours_.numbers(c);
     if (!result || result->count() > kMostReplay) return false;
     for (const int rk : theirs)
@@ -277,77 +306,12 @@ class Search : public SumsAndProducts {
     return false;
   }
 
-  // Values on the way to `value` that agree with nothing on the other side, the earliest first.
-  std::vector<int> unmatched_ancestors(const Side& side, int value, bool is_yours) {
-    std::vector<int> out, pending{value};
-    std::set<int> seen;
-    while (!pending.empty()) {
-      const int at = pending.back();
-      pending.pop_back();
-      if (!seen.insert(at).second || seen.size() > 200) continue;
-      // What holds a handful of numbers, or true and false, agrees with much by chance: it ends no search.
-      const bool matched = !partners_.is_neutral(side, at) &&
-                           (is_yours ? !partners_.of_yours(at).empty() : !partners_.of_reference(at).empty());
-      if (at != value && (matched || side.value(at).step < 0)) continue;
-      out.push_back(at);
-      if (const int maker = side.value(at).step; maker >= 0)
-        for (const Operand& operand : side.step(maker).operands) pending.push_back(operand.value);
-    }
-    std::sort(out.begin(), out.end(), [&](int a, int b) { return side.value(a).step < side.value(b).step; });
-    return out;
-  }
-
-  // Values that agree with something on the other side and go into steps that agree with nothing.
-  std::vector<int> frontier(const Side& side, const std::vector<int>& unmatched, bool is_yours) {
-    std::set<int> out;
-    for (const int value : unmatched) {
-      if (side.value(value).step < 0) continue;
-      for (const Operand& operand : side.step(side.value(value).step).operands)
-        if (side.value(operand.value).step >= 0 && !partners_.is_neutral(side, operand.value) &&
-            !(is_yours ? partners_.of_yours(operand.value) : partners_.of_reference(operand.value)).empty())
-          out.insert(operand.value);
-    }
-    return {out.begin(), out.end()};
-  }
-
-  bool same_line(int a, int b) const {
-    const std::vector<Place>&left = yours_.step(a).where, &right = yours_.step(b).where;
-    return !left.empty() && !right.empty() && left.front() == right.front();
-  }
-
-  // Of the values that go into what cannot be narrowed the reference has one that yours lacks, and yours has another of
-  // the reference's twice: one of the two is in the place of the one that is lacking.
-  bool by_doubled_values(int c, int r, const std::vector<int>& mine, const std::vector<int>& theirs) {
-    const std::vector<int> of_c = frontier(yours_, mine, true), of_r = frontier(reference_, theirs, false);
-    const auto lacking = std::find_if(of_r.begin(), of_r.end(), [&](int value) {
-      return std::none_of(of_c.begin(), of_c.end(), [&](int other) { return partners_.agree(other, value); });
-    });
-    if (lacking == of_r.end()) return false;
-    for (const int first : of_c)
-      for (const int second : of_c) {
-        const int a = yours_.value(first).step, b = yours_.value(second).step;
-        const auto twice = std::find_if(of_r.begin(), of_r.end(), [&](int value) {
-          return partners_.agree(first, value) && partners_.agree(second, value);
-        });
-        if (first >= second || twice == of_r.end() || yours_.is_ancestor(first, second)) continue;
-        if (same_line(a, b)) continue;  // one line, executed twice
-        Region& region = add(Kind::kWiring, c, r);
-        region.yours = {a, b};
-        if (reference_.value(*lacking).step >= 0) region.reference = {reference_.value(*lacking).step};
-        region.note = fmt::format("yours takes what is {} in the reference twice; the reference also takes {}",
-                                  described(reference_, *twice), described(reference_, *lacking));
-        return true;
-      }
-    return false;
-  }
-
   void blame_unmatched(int c, int r) {
-    if (by_doubled_values(c, r, unmatched_ancestors(yours_, c, true), unmatched_ancestors(reference_, r, false)))
-      return;
+    if (by_doubled_values(c, r)) return;
     Region& region = add(Kind::kNotNarrowed, c, r);
-    for (const int value : unmatched_ancestors(yours_, c, true))
+    for (const int value : unmatched_ancestors(yours_, c))
       if (yours_.value(value).step >= 0) region.yours.push_back(yours_.value(value).step);
-    for (const int value : unmatched_ancestors(reference_, r, false))
+    for (const int value : unmatched_ancestors(reference_, r))
       if (reference_.value(value).step >= 0) region.reference.push_back(reference_.value(value).step);
     if (region.yours.size() == 1 && region.reference.size() <= 2) region.kind = Kind::kOperation;
     add_idle_selections(region);

@@ -29,6 +29,13 @@ std::string Sources::line(const Place& place) {
   return begin == std::string::npos ? "" : printable(std::string_view(text).substr(begin), kMostCode);
 }
 
+size_t Sources::indentation(const Place& place) {
+  const std::vector<std::string>& lines = of(place.file);
+  if (place.line < 1 || static_cast<size_t>(place.line) > lines.size()) return 0;
+  const std::string& text = lines[static_cast<size_t>(place.line - 1)];
+  return std::min(text.find_first_not_of(" \t"), text.size());
+}
+
 std::vector<SourceLine> Sources::around(const std::vector<Place>& places) {
   std::map<std::string, std::map<int, bool>> wanted;  // file → line → named
   for (const Place& place : places) {

@@ -21,7 +21,8 @@ struct SourceLine {
 // Each file is read once.
 class Sources {
  public:
-  std::string line(const Place& place);  // without its indentation; empty where the file is gone
+  std::string line(const Place& place);    // without its indentation; empty where the file is gone
+  size_t indentation(const Place& place);  // in characters
   // The named lines with those around them, in the order of the files.
   std::vector<SourceLine> around(const std::vector<Place>& places);
 

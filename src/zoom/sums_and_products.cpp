@@ -11,17 +11,29 @@
 namespace lockstep::zoom {
 namespace {
 
-// A layer without its bias is a product of matrices, however it was written.
-bool alike(std::string_view a, std::string_view b) {
-  static const std::set<std::string_view> kProducts{"linear", "matmul", "einsum"};
-  return a == b || (kProducts.contains(a) && kProducts.contains(b));
+// A factor of ones, or a term of zeros: the result is what one operand was.
+bool changes_nothing(const Side& side, int value, double tolerance) {
+  const int maker = side.value(value).step;
+  const auto result = side.numbers(value);
+  if (maker < 0 || !result) return false;
+  const std::vector<Operand>& operands = side.step(maker).operands;
+  return operands.size() > 1 && std::any_of(operands.begin(), operands.end(), [&](const Operand& operand) {
+           const auto given = side.numbers(operand.value);
+           return given && given->count() == result->count() &&
+                  relative_distance(result->values.data(), given->values.data(), result->count()) <= tolerance;
+         });
 }
 
 }  // namespace
 
 bool SumsAndProducts::by_terms(int c, int r, int maker_c, int maker_r, bool sum) {
-  const auto open_c = [&](int value) { return partners_.of_yours(value).empty(); };
-  const auto open_r = [&](int value) { return partners_.of_reference(value).empty(); };
+  // What agrees is one term, but for one that hides another: it agrees because it changes nothing.
+  const auto open_c = [&](int value) {
+    return partners_.of_yours(value).empty() || changes_nothing(yours_, value, partners_.tolerance());
+  };
+  const auto open_r = [&](int value) {
+    return partners_.of_reference(value).empty() || changes_nothing(reference_, value, partners_.tolerance());
+  };
   Terms left = terms_of(yours_, maker_c, sum, open_c), right = terms_of(reference_, maker_r, sum, open_r);
   std::vector<Partner> partners;
   do pair_terms(left, right, partners);
@@ -119,7 +131,7 @@ bool SumsAndProducts::by_leftover_terms(int c, int r, const Terms& left, const T
       const int mine = left.values[i].value, theirs = right.values[j].value;
       int score = yours_.value(mine).shape == reference_.value(theirs).shape ? 2 : 0;
       const int a = yours_.value(mine).step, b = reference_.value(theirs).step;
-      const bool same_kind = (a < 0) == (b < 0) && (a < 0 || alike(yours_.step(a).kind, reference_.step(b).kind));
+      const bool same_kind = (a < 0) == (b < 0) && (a < 0 || are_alike(yours_.step(a).kind, reference_.step(b).kind));
       if (same_kind) score += 2;
       if (share_an_operand(a, b)) score += 3;
       // Of another kind, one of them may be several of the other side's terms in one step.

@@ -18,6 +18,9 @@ struct Terms {
 bool is_sum(const Step& step);
 bool is_product(const Step& step);  // element by element
 
+// One kind, or both products of matrices: a layer without its bias is one, however it was written.
+bool are_alike(std::string_view a, std::string_view b);
+
 // `step` made by additions and subtractions, or by multiplications and divisions. Inner steps of the same sort are
 // opened where `may_open` allows it for their result.
 template <typename MayOpen>

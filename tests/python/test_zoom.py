@@ -3,50 +3,11 @@
 import json
 import subprocess
 import sys
-import textwrap
 
 import pytest
-from program import PROGRAM
+from zoom_place import REFERENCE, Place, line_of, lines, place  # noqa: F401  place is a fixture
 
 torch = pytest.importorskip("torch")
-
-REFERENCE = """
-import torch, torch.nn as nn, torch.nn.functional as F
-
-class Attention(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.q, self.k, self.v, self.out = (nn.Linear(width, width) for _ in range(4))
-
-    def forward(self, x):
-        b, n, width = x.shape
-        q, k, v = (layer(x).view(b, n, self.heads, -1).transpose(1, 2) for layer in (self.q, self.k, self.v))
-        mixed = F.scaled_dot_product_attention(q, k, v)
-        return self.out(mixed.transpose(1, 2).reshape(b, n, width))
-
-class Block(nn.Module):
-    def __init__(self, width=16):
-        super().__init__()
-        self.norm = nn.LayerNorm(width, eps=1e-6, elementwise_affine=False)
-        self.attention = Attention(width, 4)
-        self.modulation = nn.Linear(width, 3 * width)
-
-    def forward(self, x, condition):
-        shift, scale, gate = self.modulation(F.silu(condition))[:, None].chunk(3, -1)
-        hidden = self.norm(x) * (1 + scale) + shift
-        x = x.clone()
-        x += gate * self.attention(hidden)
-        return x
-
-if __name__ == "__main__":
-    torch.manual_seed(0)
-    model = Block()
-    x, condition = torch.randn(2, 6, 16), torch.randn(2, 16)
-    with torch.no_grad():
-        result = model(x, condition)
-    print(result.double().sum().item())
-"""
 
 PORT = """
 import numpy as np, mlx.core as mx, mlx.nn as nn
@@ -87,53 +48,6 @@ if __name__ == "__main__":
     assert before == ({name: vars(mx)[name] for name in ("matmul", "softmax", "mean")}, mx.array.__matmul__)
     print(float(result.astype(mx.float32).sum()))
 """
-
-
-class Place:
-    def __init__(self, folder):
-        self.folder = folder
-
-    def write(self, name, text, change=None):
-        if change is not None:
-            assert text.count(change[0]) == 1
-            text = text.replace(*change)
-        (self.folder / f"{name}.py").write_text(textwrap.dedent(text))
-        return text
-
-    def run(self, *words, status=0):
-        done = subprocess.run(
-            [PROGRAM, "--home", str(self.folder / "home"), *words],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == status, done.stdout + done.stderr
-        return done
-
-    def record(self, name, *options):
-        return self.run("--quiet", "record", "--inputs", *options, "--name", name, "--", sys.executable, f"{name}.py")
-
-    def zoom(self, candidate, *options, status=1):
-        return json.loads(
-            self.run("--json", "zoom", "latest:reference", f"latest:{candidate}", *options, status=status).stdout
-        )
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    made = Place(tmp_path_factory.mktemp("zoom"))
-    made.write("reference", REFERENCE)
-    made.record("reference", "--operations", "Block")
-    return made
-
-
-def line_of(text, part):
-    return next(number for number, line in enumerate(textwrap.dedent(text).splitlines(), 1) if part in line)
-
-
-def lines(region, side="yours"):
-    return [one["line"] for one in region[side]]
 
 
 def test_a_traced_program_gives_the_same_bits(place):
@@ -200,24 +114,6 @@ def test_a_mistake_in_mlx_is_named_by_its_line(port, change, part):
     assert any(line_of(text, part) in lines(region) for region in answer["regions"]), answer
 
 
-def test_a_run_that_cannot_be_run_again_says_so(place):  # nor the official pipeline in its place
-    place.run("--debug", "generate", "--prompt", "a red circle", "--steps", "2", "--width", "64", "--height", "64",
-              "--schedule", "lightning", "--run-name", "engine", "--output", "engine.png")  # fmt: skip
-    done = place.run("zoom", "latest:engine", "latest:reference", "--stage", "Block", status=2)
-    assert "--operations" in done.stderr
-
-
-def test_the_terminal_shows_both_sources(place):
-    place.write("shown", REFERENCE, ("gate * self.attention", "self.attention"))
-    place.record("shown", "--operations", "Block")
-    shown = place.run("zoom", "latest:reference", "latest:shown", "--stage", "Block", status=1).stdout
-    assert (
-        "missing step" in shown
-        and "x += self.attention(hidden)" in shown
-        and "x += gate * self.attention(hidden)" in shown
-    )
-
-
 VIEWS = """
 import torch, torch.nn as nn
 
@@ -243,56 +139,6 @@ def test_a_view_of_memory_that_was_written_is_a_value_of_its_own(place):
     written = next(one for one in operations if one.get("in_place"))
     assert ["written", written["outputs"][0]] in read["inputs"]
     assert operations[-1]["op"] == "mul" and operations[-1]["inputs"] == [["input", read["outputs"][0]]]
-
-
-def test_a_comparison_can_zoom_by_itself(place):
-    text = place.write("both", REFERENCE, ("(q, k, v)\n", "(q, k, v, scale=0.7)\n"))
-    place.record("both")
-    answer = json.loads(place.run("--json", "compare", "latest:reference", "latest:both", "--zoom", status=1).stdout)
-    assert any(line_of(text, "mixed = ") in lines(region) for region in answer["zoom"]["regions"])
-
-
-def test_the_answer_is_what_the_schema_says(place):
-    from test_json_schemas import check
-
-    place.write("schema", REFERENCE, ("(q, k, v)\n", "(q, k, v, scale=0.7)\n"))
-    place.record("schema", "--operations", "Block")
-    check(place.zoom("schema", "--stage", "Block"), "zoom")
-    check(place.zoom("reference", "--stage", "Block", status=0), "zoom")
-
-
-def test_the_report_shows_both_sources(place):
-    place.write("reported", REFERENCE, ("(q, k, v)\n", "(q, k, v, scale=0.7)\n"))
-    place.record("reported")
-    place.run("compare", "latest:reference", "latest:reported", "--zoom", "--report", "out.html", status=1)
-    page = (place.folder / "out.html").read_text()
-    assert page.count("mixed = F.scaled_dot_product_attention(q, k, v, scale=0.7)") >= 1 and '"inside":{' in page
-
-
-def test_a_session_stops_where_zoom_points(place, tmp_path):
-    from debug_service import Home
-
-    text = place.write("stopped", REFERENCE, ("(q, k, v)\n", "(q, k, v, scale=0.7)\n"))
-    home = Home(tmp_path)
-    try:
-        for name in ("reference", "stopped"):
-            words = ["record", "--operations", "Block", "--name", name, "--", sys.executable, f"{name}.py"]
-            subprocess.run(
-                [PROGRAM, "--home", str(home.home), "--quiet", *words],
-                cwd=place.folder,
-                check=True,
-                capture_output=True,
-                timeout=300,
-            )
-        home.debug("start", "--python", sys.executable, str(place.folder / "stopped.py"))
-        made = home.debug("zoom", "latest:reference", "latest:stopped", "--stage", "Block")
-        assert [one["line"] for one in made["breakpoints"]] == [line_of(text, "mixed = ")] and "reference" in made[
-            "note"
-        ]
-        stop = home.debug("continue", "--max-wait", "60")["stop"]
-        assert stop["location"]["line"] == line_of(text, "mixed = ") and stop["location"]["file"].endswith("stopped.py")
-    finally:
-        home.close()
 
 
 FED = """

@@ -40,6 +40,11 @@ TEST(Agreement, SlicesInAnotherOrder) {
   EXPECT_EQ(agreement_of(halves, a, 1e-6).arrangement, Arrangement::kReordered);
 }
 
+TEST(Agreement, NothingAgreesWithNothing) {
+  EXPECT_TRUE(agreement_of({{0}, {}}, {{0}, {}}, 1e-6));
+  EXPECT_FALSE(agreement_of({{0}, {}}, counted({2}), 1e-6));
+}
+
 TEST(Agreement, OtherElementsDoNotAgree) {
   const Numbers a = counted({16, 8});
   Numbers b = a;

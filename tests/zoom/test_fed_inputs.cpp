@@ -59,6 +59,21 @@ TEST(FedInputs, AnErrorFromBeforeIsUndoneByName) {
 }
 
 // A timestep in thousandths is not an error from before: to give the reference's would break the call.
+TEST(FedInputs, IdsAreRightOrWrong) {
+  const auto side = [](const std::vector<int64_t>& ids) {
+    const Shape shape{static_cast<int64_t>(ids.size())};
+    Tape tape;
+    tape.inputs.emplace_back("ids", 0);
+    tape.values.push_back({Origin::kInput, "ids", Tensor::from<int64_t>(shape, ids), shape, -1, -1, false, false});
+    return Side(std::move(tape));
+  };
+  EXPECT_TRUE(inputs_to_feed(side({15, 9000, 3}), side({15, 9000, 3})).empty());
+  const std::vector<FedInput> found = inputs_to_feed(side({15, 9000, 3}), side({15, 9001, 3}));  // 1e-4 apart
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].distance, 1);
+  EXPECT_EQ(found[0].values.values, (std::vector<float>{15, 9000, 3}));
+}
+
 TEST(FedInputs, AnotherUnitIsLeftAlone) {
   Numbers thousandths = waves({4, 6});
   for (float& value : thousandths.values) value *= 1000;
