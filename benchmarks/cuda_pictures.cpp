@@ -168,6 +168,15 @@ int recorded(const fs::path& folder, int size, int steps, int rounds, const fs::
   }
   std::sort(plain.begin(), plain.end());
   std::sort(heard.begin(), heard.end());
+  Json kernels = Json::object();  // of one more, each with the few microseconds that measuring takes
+  {
+    const std::unique_ptr<RunWriter> writer = statistics_writer(home, "recorded");
+    RecordingTap tap(*writer, {});
+    backend->start_profile();
+    draw(&tap);
+    for (const KernelTime& kernel : backend->end_profile())
+      kernels[kernel.name] = {{"calls", kernel.calls}, {"ms", kernel.ms}};
+  }
   const double without = plain[plain.size() / 2], with = heard[heard.size() / 2];
   std::printf("%s\n",
               Json{{"work", "recorded " + std::to_string(size) + ", " + std::to_string(steps) + " guided steps"},
@@ -177,7 +186,8 @@ int recorded(const fs::path& folder, int size, int steps, int rounds, const fs::
                    {"records", counts.records},
                    {"lost", counts.lost},
                    {"same_picture", same},
-                   {"rounds", rounds}}
+                   {"rounds", rounds},
+                   {"kernels", kernels}}
                   .dump()
                   .c_str());
   return 0;
@@ -189,6 +199,9 @@ class Downloading final : public Tap, public InputTap {
   explicit Downloading(RecordingTap& tap) : tap_(tap) {}
   bool wants(std::string_view name) const override { return tap_.wants(name); }
   std::optional<Tensor> offer(const TensorKey& key, const Tensor& tensor) override { return tap_.offer(key, tensor); }
+  std::optional<Tensor> offer_stage(const TensorKey& key, const Tensor& tensor) override {
+    return tap_.offer_stage(key, tensor);
+  }
   void offer_input(const TensorKey& key, const Tensor& tensor) override { tap_.offer_input(key, tensor); }
 
  private:

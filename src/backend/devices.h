@@ -11,4 +11,10 @@ struct UsableDevice {
 
 std::vector<UsableDevice> usable_devices();  // the processor first
 
+// The GPU to try first, whether it can be used or not: trying says why it cannot.
+std::string first_gpu();
+
+// All GPUs that can be used, each opened once to know.
+std::vector<std::string> usable_gpus();
+
 }  // namespace lockstep

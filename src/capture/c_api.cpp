@@ -1,4 +1,4 @@
-// The C ABI over Session: foreign pointers are checked here, and no exception goes further than here.
+// The C ABI over CaptureSession: foreign pointers are checked here, and no exception goes further than here.
 #include <memory>
 #include <new>
 #include <string>
@@ -13,7 +13,7 @@
 using namespace lockstep;
 
 struct lockstep_run {
-  std::unique_ptr<Session> session;
+  std::unique_ptr<CaptureSession> session;
   std::string id, path;
 };
 
@@ -109,7 +109,7 @@ Role role_of(lockstep_role role) {
   }
 }
 
-lockstep_status opened(std::unique_ptr<Session> session, lockstep_run** run) {
+lockstep_status opened(std::unique_ptr<CaptureSession> session, lockstep_run** run) {
   auto handle = std::make_unique<lockstep_run>();
   if (session->writer()) {
     handle->id = session->writer()->id();
@@ -159,7 +159,7 @@ lockstep_status lockstep_open(const lockstep_options* options, lockstep_run** ru
     *run = nullptr;
     if (!options || options->struct_bytes != sizeof(lockstep_options))
       bad_call("open", "options of another version; expected struct_bytes = sizeof(lockstep_options)");
-    return opened(Session::open(settings_from(*options)), run);
+    return opened(CaptureSession::open(settings_from(*options)), run);
   });
 }
 
@@ -169,7 +169,7 @@ lockstep_status lockstep_open_from_environment(const char* name, lockstep_run** 
     *run = nullptr;
     const std::optional<SessionSettings> settings = settings_from_environment(text_or(name, "run"));
     if (!settings) return static_cast<lockstep_status>(LOCKSTEP_OK);
-    return opened(Session::open(*settings), run);
+    return opened(CaptureSession::open(*settings), run);
   });
 }
 

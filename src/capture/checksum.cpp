@@ -4,12 +4,7 @@
 
 #include <new>
 
-#if defined(__x86_64__)
-// libxxhash chooses SSE2, AVX2 or AVX-512 at run time.
-#include <xxh_x86dispatch.h>
-#else
-#include <xxhash.h>
-#endif
+#include "base/fast_xxhash.h"
 
 namespace lockstep {
 namespace {

@@ -1,6 +1,7 @@
 #include "capture/record.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <simdjson.h>
 
 #include <algorithm>
@@ -18,6 +19,9 @@ namespace {
 
 // Names come from foreign programs: bytes that are not UTF-8 become U+FFFD, because the line must stay strict JSON.
 std::string json_text(std::string_view text) {
+  // Nearly all are plain names, and a line has several.
+  const auto plain = [](char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; };
+  if (std::all_of(text.begin(), text.end(), plain)) return fmt::format("\"{}\"", text);
   return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -171,6 +175,14 @@ Role role_from_name(std::string_view name) {
   if (name == "input") return Role::kInput;
   if (name == "variable") return Role::kVariable;
   return Role::kCheckpoint;
+}
+
+size_t most_line_bytes(const Record& record) {
+  constexpr size_t kFixed = 1024, kNumber = 24, kEscaped = 6;
+  size_t text = record.key.name.size() + record.dtype_text.size() + record.checksum.size() + record.file.size() +
+                record.where.file.size() + record.where.function.size();
+  for (const auto& [name, value] : record.key.tags) text += name.size() + value.size() + kNumber;
+  return kFixed + kNumber * record.shape.size() + kEscaped * text;
 }
 
 std::string line_from_record(const Record& record) {

@@ -42,6 +42,7 @@ struct Record {
 inline constexpr size_t kPreviewValues = 10;
 inline constexpr size_t kMaxRecordBytes = 1 << 20;  // a longer line is not one of ours
 
+size_t most_line_bytes(const Record& record);        // of its line, as long as it has neither statistics nor preview
 std::string line_from_record(const Record& record);  // strict JSON without the line break
 // Nothing when the line is torn, malformed or out of bounds: a hostile line costs its reader no more than a skip.
 std::optional<Record> record_from_line(std::string_view line);

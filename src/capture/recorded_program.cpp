@@ -15,6 +15,7 @@
 #include <new>
 
 #include "base/broken_pipe.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/platform/descriptors.h"
 #include "base/platform/executable.h"
@@ -30,18 +31,6 @@
 
 namespace lockstep {
 namespace {
-
-using Environment = std::map<std::string, std::string>;
-
-Environment current_environment() {
-  Environment variables;
-  for (char** entry = environment_entries(); *entry; ++entry) {
-    const std::string_view text = *entry;
-    const size_t equals = text.find('=');
-    if (equals != std::string_view::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return variables;
-}
 
 // Without a run nothing is recorded; what is to be substituted still is.
 Environment environment_for(const RecordRequest& request, const fs::path& run, const std::string& name) {

@@ -30,10 +30,6 @@ constexpr size_t kDirectBytes = 1 << 20;
 
 constexpr size_t kMostSeen = 1 << 20;  // values that are remembered to be known again
 
-// Tensors, lines and run.json fail together when a disk is full or a folder is gone: whichever is first says so for
-// all.
-constexpr const char* kDiskTopic = "disk";
-
 std::atomic<uint64_t> fork_count{0};
 
 void watch_forks() {
@@ -207,7 +203,7 @@ void RunWriter::record(Record record, const Tensor& offered) noexcept {
 
 // Statistics of values that a device holds: the thread waits for them in its turn.
 void RunWriter::record_digest(Record& record, std::shared_ptr<PendingDigest> digest) {
-  const size_t text_room = line_from_record(record).size() + kLateText;
+  const size_t text_room = most_line_bytes(record) + kLateText;
   if (Slot* slot = spool_.take(Slot::bytes_for(text_room, 0))) {
     enqueue(std::move(record), slot, text_room, 0, {}, std::move(digest));
     return;
@@ -344,26 +340,6 @@ void RunWriter::enqueue(Record record, Slot* slot, size_t text_room, size_t data
   wake_->notify_one();
 }
 
-// With mutex_ held.
-void RunWriter::write_line(Record& record) {
-  if (log_broken_) return;
-  try {
-    folder_.append(record);
-    ++counts_.records;
-  } catch (const std::exception& error) {
-    log_broken_ = true;
-    ++counts_.lost;
-    // warn_once takes the lock that is held here.
-    if (warned_.insert(kDiskTopic).second) {
-      const std::string message = std::string(error.what()) + "; recording stops here, the program goes on";
-      if (options_.warn)
-        options_.warn(message);
-      else
-        print_error("lockstep: {}\n", message);
-    }
-  }
-}
-
 void RunWriter::finish(Pending& pending) {
   if (pending.digest) {
     try {
@@ -407,9 +383,11 @@ void RunWriter::run_thread() {
       queue_.pop_front();
     }
     finish(pending);
+    std::string failure;
+    const bool written = append_line(pending.record, failure);
     {
       const std::lock_guard lock(mutex_);
-      write_line(pending.record);
+      count_line(written, failure);
       --in_flight_;
     }
     if (pending.remembers) {  // moved, which takes no memory: later records of these values are linked to this file

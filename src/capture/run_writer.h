@@ -80,6 +80,10 @@ class RunWriter {
     std::shared_ptr<PendingDigest> digest;  // what a device works out: statistics and checksum follow from it
   };
 
+  // Tensors, lines and run.json fail together when a disk is full or a folder is gone: whichever is first says so for
+  // all.
+  static constexpr const char* kDiskTopic = "disk";
+
   RunWriter(const fs::path& run, std::string id, const RunOptions& options);
   void begin();
   bool keep_in_full(const Record& record, uint64_t bytes);
@@ -90,7 +94,9 @@ class RunWriter {
   void enqueue(Record record, Slot* slot, size_t text_room, size_t data_bytes, std::shared_ptr<Seen> inline_seen = {},
                std::shared_ptr<PendingDigest> digest = {});
   void finish(Pending& pending);
-  void write_line(Record& record);
+  void write_line(const Record& record);
+  bool append_line(const Record& record, std::string& failure);
+  void count_line(bool written, const std::string& failure);
   bool has_thread();
   void run_thread();
   bool forked() const;
@@ -105,6 +111,7 @@ class RunWriter {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   uint64_t fork_generation_;
 
+  std::mutex log_mutex_;  // of the log's lines; taken after mutex_ where both are
   mutable std::mutex mutex_;
   // On the heap, because a forked child must not destroy them: destroying waits for waiters, and the child has not got
   // the thread that waits.

@@ -75,8 +75,8 @@ std::unique_ptr<RunWriter> attached(const SessionSettings& settings) {
 
 }  // namespace
 
-std::unique_ptr<Session> Session::open(const SessionSettings& settings) {
-  std::unique_ptr<Session> session(new Session);
+std::unique_ptr<CaptureSession> CaptureSession::open(const SessionSettings& settings) {
+  std::unique_ptr<CaptureSession> session(new CaptureSession);
   // The reference first: opened later, "latest" would mean the run that is just beginning.
   if (!settings.reference.empty())
     session->reference_ = std::make_unique<Run>(Run::open(settings.reference, settings.run.home));
@@ -103,7 +103,7 @@ std::unique_ptr<Session> Session::open(const SessionSettings& settings) {
   return session;
 }
 
-void Session::close(std::string_view status) {
+void CaptureSession::close(std::string_view status) {
   if (writer_) writer_->close(status);
 }
 

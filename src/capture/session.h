@@ -26,9 +26,9 @@ std::optional<SessionSettings> settings_from_environment(std::string_view defaul
 
 std::vector<std::string> globs_from_text(std::string_view text);  // separated by commas
 
-class Session {
+class CaptureSession {
  public:
-  static std::unique_ptr<Session> open(const SessionSettings& settings);
+  static std::unique_ptr<CaptureSession> open(const SessionSettings& settings);
 
   RecordingTap& tap() { return *tap_; }
   const RecordingTap& tap() const { return *tap_; }
@@ -37,7 +37,7 @@ class Session {
   void close(std::string_view status);
 
  private:
-  Session() = default;
+  CaptureSession() = default;
   std::unique_ptr<Run> reference_;
   std::unique_ptr<RunWriter> writer_;
   std::unique_ptr<RecordingTap> tap_;

@@ -184,12 +184,16 @@ Slot* Spool::take(size_t bytes) {
   if (!usable_ || size > max_bytes_) return nullptr;
   std::unique_lock lock(mutex_);
   while (true) {
-    // The smallest free slot that fits, unless it wastes more than it holds.
+    // The smallest free slot that fits, unless it wastes more than it holds. The last that was given back comes first:
+    // mostly it is as large as the next record, and thousands may be free.
     auto best = free_.end();
-    for (auto it = free_.begin(); it != free_.end(); ++it)
+    for (auto it = free_.end(); it != free_.begin();) {
+      --it;
       if ((*it)->bytes() >= size && (*it)->bytes() <= 2 * size &&
           (best == free_.end() || (*it)->bytes() < (*best)->bytes()))
         best = it;
+      if (best != free_.end() && (*best)->bytes() == size) break;
+    }
     if (best != free_.end()) {
       Slot* slot = *best;
       free_.erase(best);

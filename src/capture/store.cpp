@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include <random>
 #include <set>
 
+#include "base/decimal.h"
 #include "base/error.h"
 #include "base/file_walk.h"
 #include "base/folder.h"
@@ -286,7 +286,7 @@ std::string utc_now() {
 
 std::optional<uint64_t> bytes_from_text(std::string_view text) {
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = read_decimal(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || !(value >= 0)) return std::nullopt;
   std::string unit;
   for (const char c : text.substr(static_cast<size_t>(end - text.data())))

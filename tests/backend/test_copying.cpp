@@ -40,6 +40,16 @@ TEST(CopyKernel, RoundingAndSpecialValuesOfSmallFloats) {
   }
 }
 
+TEST(CopyKernel, TurnedPictures) {
+  Random random(104);
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kU8, DType::kI64})
+    for (const Shape& shape : {Shape{1, 33, 35, 40}, Shape{1, 8, 8, 96}, Shape{1, 1, 70, 3}, Shape{2, 5, 31, 33}}) {
+      const Tensor nhwc = random.tensor(DType::kF32, shape, 50).to(dtype), nchw = nhwc.permute({0, 3, 1, 2});
+      expect_agreement(dtype, nchw.shape(), kExact, label(dtype) + " turned " + to_string(shape),
+                       [&](Backend& b, Tensor& out) { b.copy({.from = nchw, .to = out}); });
+    }
+}
+
 TEST(CopyKernel, LayoutsAndCasts) {
   Random random(102);
   for (const DType from : {DType::kF32, DType::kBF16})

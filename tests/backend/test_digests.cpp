@@ -70,20 +70,38 @@ TEST(Digests, AreThoseOfTheHost) {
 
 TEST(Digests, CountWhatIsNotFinite) {
   const std::unique_ptr<Backend> backend = own_backend();
-  Tensor host = Random(3).tensor(DType::kF32, {70000});
-  float* values = host.mutable_data<float>();
-  for (const int at : {0, 5, 40000, 69999}) values[at] = NAN;
-  for (const int at : {7, 40001, 69998}) values[at] = at % 2 ? INFINITY : -INFINITY;
-  for (const int at : {9, 50000, 69997}) values[at] = 1e-40f;
-  const Tensor on = backend->upload(host);
-  const std::shared_ptr<PendingDigest> pending = on.storage()->digest(on);
-  if (!pending) GTEST_SKIP() << "values are in host memory";
-  check(host, pending->wait());
-  const Tensor nothing = backend->upload([&] {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    Tensor host = Random(3).tensor(DType::kF32, {70000});
+    float* values = host.mutable_data<float>();
+    for (const int at : {0, 5, 40000, 69999}) values[at] = NAN;
+    for (const int at : {7, 40001, 69998}) values[at] = at % 2 ? INFINITY : -INFINITY;
+    for (const int at : {9, 50000, 69997}) values[at] = dtype == DType::kF16 ? 1e-5f : 1e-40f;
+    for (const int at : {11, 30000, 30001, 69996}) values[at] = at % 2 ? -0.0f : 0.0f;
+    const Tensor on = backend->upload(host.to(dtype));
+    const std::shared_ptr<PendingDigest> pending = on.storage()->digest(on);
+    if (!pending) GTEST_SKIP() << "values are in host memory";
+    check(host.to(dtype), pending->wait());
     std::fill_n(values, 70000, NAN);
-    return host;
-  }());
-  check(host, nothing.storage()->digest(nothing)->wait());
+    const Tensor nothing = backend->upload(host.to(dtype));
+    check(host.to(dtype), nothing.storage()->digest(nothing)->wait());
+  }
+}
+
+// Digests travel together, and there is room for so many of them: who asks for more waits, and all arrive.
+TEST(Digests, OfMoreThanTravelsAtOnce) {
+  const std::unique_ptr<Backend> backend = own_backend();
+  const Tensor host = Random(9).tensor(DType::kBF16, {3 << 20}), other = Random(10).tensor(DType::kBF16, {3 << 20});
+  const Tensor first = backend->upload(host), second = backend->upload(other);
+  Tensor on = backend->upload(host);
+  std::vector<std::shared_ptr<PendingDigest>> waiting;
+  for (int i = 0; i < 500; ++i) {
+    backend->copy({.from = i % 2 ? second : first, .to = on});
+    waiting.push_back(on.storage()->digest(on));
+    if (!waiting.back()) GTEST_SKIP() << "values are in host memory";
+  }
+  for (size_t i = 0; i < waiting.size(); i += 83) check(i % 2 ? other : host, waiting[i]->wait());
+  for (size_t i = 2; i < waiting.size(); ++i)
+    EXPECT_EQ(waiting[i]->wait().checksum, waiting[i % 2]->wait().checksum) << i;
 }
 
 // What is written into the tensor afterwards does not count, nor who lives longer.

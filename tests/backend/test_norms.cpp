@@ -8,7 +8,7 @@ namespace {
 class NormKernel : public ByDType {};
 LOCKSTEP_FOR_DTYPES(NormKernel);
 
-constexpr int64_t kWidths[] = {1, 2, 7, 15, 16, 17, 31, 33, 64, 67, 130, 515};
+constexpr int64_t kWidths[] = {1, 2, 7, 15, 16, 17, 31, 33, 64, 67, 128, 130, 515};
 
 TEST_P(NormKernel, RmsNorm) {
   Random random(41);

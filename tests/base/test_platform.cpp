@@ -209,7 +209,9 @@ TEST(Platform, SocketsTellOfChangesAndHangUps) {
   int ends[2];
   ASSERT_EQ(make_socket_pair(ends), 0);
   sockets.add(ends[0]);
-  sockets.wait(std::chrono::milliseconds(0));  // it can be written to
+  EXPECT_TRUE(sockets.wait(std::chrono::milliseconds(0)).empty());  // that it can be written to is no change
+  sockets.expect_room(ends[0]);
+  EXPECT_EQ(sockets.wait(std::chrono::seconds(5)).size(), 1u);
   EXPECT_TRUE(sockets.wait(std::chrono::milliseconds(0)).empty());
   ASSERT_EQ(::write(ends[1], "x", 1), 1);
   auto ready = sockets.wait(std::chrono::seconds(5));

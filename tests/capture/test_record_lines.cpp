@@ -26,6 +26,34 @@ TEST(RecordLine, NegativeZeroKeepsItsSign) {
   EXPECT_EQ(line_from_record(*again), line);
 }
 
+TEST(RecordLine, IsNoLongerThanTheRoomItGets) {
+  const std::string hostile = std::string(300, '\x01') + "\xff\"\\" + std::string(300, '"');
+  for (const std::string& name : {std::string("block.0.attn"), hostile}) {
+    Record record;
+    record.key = {name, 2147483647, 2147483647, {{name, name}, {"pass", "cond"}}};
+    record.dtype = DType::kBF16;
+    record.dtype_text = name;
+    record.shape = Shape(8, int64_t{1} << 62);
+    record.seq = record.same_as = int64_t{1} << 62;
+    record.secs = 1e9;
+    record.checksum = record.file = record.where.file = record.where.function = name;
+    EXPECT_LE(line_from_record(record).size(), most_line_bytes(record));
+    EXPECT_GT(2 * line_from_record(record).size() + 4096, most_line_bytes(record));
+  }
+}
+
+TEST(RecordLine, PlainAndEscapedNamesComeBack) {
+  for (const std::string& name : {std::string("a.b/c~"), std::string("a\"b"), std::string("a\\b"), std::string("a\x7f"),
+                                  std::string("a\nb"), std::string("\xc3\xa9"), std::string()}) {
+    Record record;
+    record.key.name = name;
+    record.dtype_text = "f32";
+    const auto read = record_from_line(line_from_record(record));
+    ASSERT_TRUE(read) << name;
+    EXPECT_EQ(read->key.name, name);
+  }
+}
+
 TEST(RecordLine, HostileCountsAndTimesStayInBounds) {
   const auto record = record_from_line(
       R"({"name":"x","shape":[2],"secs":"NaN","stats":{"nan":-9223372036854775808,"inf":9223372036854775807,"zero":-1}})");

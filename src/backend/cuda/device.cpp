@@ -427,6 +427,7 @@ void Device::after(int queue, std::span<const Tensor* const> inputs, std::span<c
 
 void Device::begin_capture(std::shared_ptr<BlockPool> pool) {
   transfers_->finish();
+  if (digests_) digests_->send();  // whoever waits for one of them may not do so on a stream that is captured
   settle_all();
   check(leaf_->begin_capture(context_, leaf_->stream(context_, 0)), "capture");
   capturing_ = true;

@@ -12,10 +12,11 @@ class ReadySockets {
   ReadySockets(const ReadySockets&) = delete;
   ReadySockets& operator=(const ReadySockets&) = delete;
 
-  bool open();          // false: the system gives no descriptors
-  void add(int fd);     // one that never blocks
-  void remove(int fd);  // before it is closed
-  void wake();          // from any thread: wait() returns
+  bool open();               // false: the system gives no descriptors
+  void add(int fd);          // one that never blocks: told of what comes and of hang-ups
+  void expect_room(int fd);  // it took no more: told, too, once it does
+  void remove(int fd);       // before it is closed
+  void wake();               // from any thread: wait() returns
 
   struct Ready {
     int fd;

@@ -25,9 +25,16 @@ bool ReadySockets::open() {
 
 void ReadySockets::add(int fd) {
   epoll_event event{};
-  event.events = EPOLLIN | EPOLLRDHUP | EPOLLOUT | EPOLLET;
+  event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
   event.data.fd = fd;
   ::epoll_ctl(events_, EPOLL_CTL_ADD, fd, &event);
+}
+
+void ReadySockets::expect_room(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP | EPOLLOUT | EPOLLET;
+  event.data.fd = fd;
+  ::epoll_ctl(events_, EPOLL_CTL_MOD, fd, &event);
 }
 
 void ReadySockets::remove(int fd) {

@@ -27,10 +27,15 @@ bool ReadySockets::open() {
 }
 
 void ReadySockets::add(int fd) {
-  struct kevent changes[2];
-  EV_SET(&changes[0], static_cast<uintptr_t>(fd), EVFILT_READ, EV_ADD | EV_CLEAR, 0, 0, nullptr);
-  EV_SET(&changes[1], static_cast<uintptr_t>(fd), EVFILT_WRITE, EV_ADD | EV_CLEAR, 0, 0, nullptr);
-  ::kevent(events_, changes, 2, nullptr, 0, nullptr);
+  struct kevent change;
+  EV_SET(&change, static_cast<uintptr_t>(fd), EVFILT_READ, EV_ADD | EV_CLEAR, 0, 0, nullptr);
+  ::kevent(events_, &change, 1, nullptr, 0, nullptr);
+}
+
+void ReadySockets::expect_room(int fd) {
+  struct kevent change;
+  EV_SET(&change, static_cast<uintptr_t>(fd), EVFILT_WRITE, EV_ADD | EV_CLEAR, 0, 0, nullptr);
+  ::kevent(events_, &change, 1, nullptr, 0, nullptr);
 }
 
 void ReadySockets::remove(int fd) {

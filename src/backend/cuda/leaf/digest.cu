@@ -70,6 +70,39 @@ __device__ __forceinline__ void add_unit(Found& found, const uint4& unit, float 
   for (int i = 0; i < static_cast<int>(16 / sizeof(T)); ++i) found.add(widen(values[i]), normal);
 }
 
+// bf16, two values at a time. Where all eight are normal numbers, as nearly everywhere, nothing is left to be counted.
+template <>
+__device__ __forceinline__ void add_unit<__nv_bfloat16>(Found& found, const uint4& unit, float normal) {
+  const uint32_t words[4] = {unit.x, unit.y, unit.z, unit.w};
+  constexpr uint32_t kSigns = 0x80008000u, kExponent = 0x00800080u;  // its lowest bit
+  uint32_t largest = 0, smallest = ~kSigns;
+#pragma unroll
+  for (const uint32_t word : words) {
+    largest = __vmaxu2(largest, word & ~kSigns);
+    smallest = __vminu2(smallest, word & ~kSigns);
+  }
+  if (((largest + kExponent) | ~((smallest | kSigns) - kExponent)) & kSigns) {
+    const auto* values = reinterpret_cast<const __nv_bfloat16*>(&unit);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) found.add(widen(values[i]), normal);
+    return;
+  }
+  using Two = __nv_bfloat162;
+  const auto two = [&](int i) { return *reinterpret_cast<const Two*>(&words[i]); };
+  const Two least = __hmin2(__hmin2(two(0), two(1)), __hmin2(two(2), two(3)));
+  const Two most = __hmax2(__hmax2(two(0), two(1)), __hmax2(two(2), two(3)));
+  found.least = fminf(found.least, fminf(__low2float(least), __high2float(least)));
+  found.most = fmaxf(found.most, fmaxf(__low2float(most), __high2float(most)));
+#pragma unroll
+  for (const uint32_t word : words)
+#pragma unroll
+    for (const uint32_t bits : {word << 16, word & 0xffff0000u}) {
+      const double wide = __uint_as_float(bits);
+      found.sum += wide;
+      found.squares += wide * wide;
+    }
+}
+
 template <typename V>
 __device__ __forceinline__ V from_lane(V value, int offset) {
   return __shfl_xor_sync(0xffffffffu, value, offset);

@@ -115,6 +115,17 @@ __global__ void unary_elements(int op, const T* x, T* out, Walk walk, int64_t co
 }
 
 template <typename T>
+__global__ void unary_eights(int op, const Eight<T>* x, Eight<T>* out, int64_t count) {
+  const int64_t i = index_of_thread();
+  if (i >= count) return;
+  const Eight<T> from = x[i];
+  Eight<T> to;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) to.v[j] = narrow<T>(apply_unary(op, widen(from.v[j])));
+  out[i] = to;
+}
+
+template <typename T>
 __global__ void binary_elements(int op, const T* a, const T* b, T* out, Walk walk, int64_t count) {
   const int64_t i = index_of_thread();
   if (i >= count) return;
@@ -144,6 +155,27 @@ __global__ void copy_elements(const From* from, To* to, Walk walk, int64_t count
     to[at[0]] = from[at[1]];
   else
     to[at[0]] = narrow<To>(widen(from[at[1]]));
+}
+
+// to[r, c] = from[c, r], each contiguous in its last axis: a tile goes through shared memory, so that both sides are
+// reached in whole lines.
+constexpr int kTile = 32, kTileRows = 8;
+template <typename T>
+__global__ void __launch_bounds__(kTile* kTileRows)
+    turn_tiles(const T* from, T* to, int64_t rows, int64_t columns, int64_t from_step, int64_t to_step) {
+  __shared__ T tile[kTile][kTile + 1];
+  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile,
+                first_column = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int x = static_cast<int>(threadIdx.x) % kTile, y = static_cast<int>(threadIdx.x) / kTile;
+#pragma unroll
+  for (int i = y; i < kTile; i += kTileRows)
+    if (first_row + x < rows && first_column + i < columns)
+      tile[i][x] = from[(first_column + i) * from_step + first_row + x];
+  __syncthreads();
+#pragma unroll
+  for (int i = y; i < kTile; i += kTileRows)
+    if (first_row + i < rows && first_column + x < columns)
+      to[(first_row + i) * to_step + first_column + x] = tile[x][i];
 }
 
 // Rows of a gated residual, eight elements a thread: out = residual + gate * activation(y) * multiply.
@@ -246,9 +278,16 @@ Outcome unary(int op, const View* x, View* out, Stream stream) {
   const int64_t count = elements(*out);
   if (count == 0) return Outcome::kDone;
   const Walk walk = walk_of(*out, *x, *x);
+  const auto s = static_cast<cudaStream_t>(stream);
+  const bool flat = packed(*x) && packed(*out) && elements(*x) == count && x->dtype == out->dtype && count % 8 == 0 &&
+                    sixteen(x->data) && sixteen(out->data);
   return for_float(x->dtype, "unary of this dtype", [&]<typename T>(T) {
-    unary_elements<T><<<blocks_for(count), kBlock, 0, static_cast<cudaStream_t>(stream)>>>(
-        op, static_cast<const T*>(x->data), static_cast<T*>(out->data), walk, count);
+    if (flat)
+      unary_eights<T><<<blocks_for(count / 8), kBlock, 0, s>>>(op, static_cast<const Eight<T>*>(x->data),
+                                                               static_cast<Eight<T>*>(out->data), count / 8);
+    else
+      unary_elements<T><<<blocks_for(count), kBlock, 0, s>>>(op, static_cast<const T*>(x->data),
+                                                             static_cast<T*>(out->data), walk, count);
     return launched("unary");
   });
 }
@@ -283,6 +322,15 @@ Outcome copy_view(const View* from, View* to, Stream stream) {
           cudaMemcpyAsync(to->data, from->data, static_cast<size_t>(count * item), cudaMemcpyDeviceToDevice, s),
           "copy");
     const auto go = [&]<typename T>(T, const Walk& walk, int64_t n) {
+      const int64_t tiles_down = (walk.size[0] + kTile - 1) / kTile;
+      if (walk.axes == 2 && walk.stride[0][1] == 1 && walk.stride[1][0] == 1 && walk.stride[1][1] > 1 &&
+          tiles_down < 65536 && sizeof(T) <= 8) {
+        turn_tiles<T>
+            <<<dim3(static_cast<unsigned>((walk.size[1] + kTile - 1) / kTile), static_cast<unsigned>(tiles_down)),
+               kTile * kTileRows, 0, s>>>(static_cast<const T*>(from->data), static_cast<T*>(to->data), walk.size[0],
+                                          walk.size[1], walk.stride[1][1], walk.stride[0][0]);
+        return launched("copy");
+      }
       copy_elements<T, T>
           <<<blocks_for(n), kBlock, 0, s>>>(static_cast<const T*>(from->data), static_cast<T*>(to->data), walk, n);
       return launched("copy");

@@ -178,6 +178,29 @@ __global__ void __launch_bounds__(kThreads) rms_norm_rows(RowMap x, RowMap out, 
   });
 }
 
+// Rows of 128 elements, such as heads: sixteen lanes each, eight elements a lane.
+template <typename T>
+__global__ void __launch_bounds__(kThreads) rms_norm_128(RowMap x, RowMap out, Vector weight, float eps) {
+  constexpr int kLanes = 16;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / kLanes) + threadIdx.x / kLanes;
+  if (row >= x.count) return;
+  const int lane = threadIdx.x % kLanes;
+  Eight<T> held = reinterpret_cast<const Eight<T>*>(x.at<T>(row))[lane];
+  float squares = 0;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) squares += widen(held.v[j]) * widen(held.v[j]);
+  const unsigned mask = 0xffffu << (threadIdx.x % 32 / kLanes * kLanes);
+#pragma unroll
+  for (int offset = kLanes / 2; offset > 0; offset /= 2) squares += __shfl_xor_sync(mask, squares, offset);
+  const float inverse = 1.0f / sqrtf(squares / 128.0f + eps);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    const float y = widen(narrow<T>(widen(held.v[j]) * inverse));  // torch casts before the weight product
+    held.v[j] = narrow<T>(weight.data ? y * element(weight, 0, lane * 8 + j) : y);
+  }
+  reinterpret_cast<Eight<T>*>(out.at<T>(row))[lane] = held;
+}
+
 // A warp a pixel.
 template <typename T, int kUnit>
 __global__ void __launch_bounds__(kThreads) channel_norm_rows(RowMap x, RowMap out, Vector gamma, bool with_silu) {
@@ -376,7 +399,9 @@ Outcome rms_norm(const View* x, const View* weight, View* out, float eps, Stream
   const bool wide = wide_rows(in, x->dtype) && wide_rows(to, out->dtype);
   const auto s = static_cast<cudaStream_t>(stream);
   return for_float(x->dtype, "rms_norm of this dtype", [&]<typename T>(T) {
-    if (wide)
+    if (wide && in.columns == 128 && x->dtype == out->dtype)
+      rms_norm_128<T><<<(in.count + 7) / 8, kThreads, 0, s>>>(in, to, vector_of(weight), eps);
+    else if (wide)
       rms_norm_rows<T, 8><<<in.count, kThreads, 0, s>>>(in, to, vector_of(weight), eps);
     else
       rms_norm_rows<T, 1><<<in.count, kThreads, 0, s>>>(in, to, vector_of(weight), eps);
