@@ -28,12 +28,17 @@ target_compile_options(lockstep_memory PRIVATE -fno-builtin -O2)
 add_dependencies(lockstep lockstep_memory)
 
 # The package works without this; with it a checkpoint that records nothing costs a branch.
-if(NOT CMAKE_CROSSCOMPILING)
+if(CMAKE_CROSSCOMPILING)  # no interpreter of that system is here, but headers of one may be
+  if(LOCKSTEP_PYTHON_HEADERS)
+    list(GET LOCKSTEP_PYTHON_HEADERS 0 Python3_INCLUDE_DIRS)
+    set(Python3_Development.Module_FOUND ON)
+  endif()
+else()
   find_package(Python3 COMPONENTS Interpreter Development.Module)
 endif()
 if(Python3_Development.Module_FOUND)
   add_library(lockstep_fast MODULE ${CMAKE_SOURCE_DIR}/python/native/fast.c)
-  target_include_directories(lockstep_fast PRIVATE ${Python3_INCLUDE_DIRS})
+  target_include_directories(lockstep_fast SYSTEM PRIVATE ${Python3_INCLUDE_DIRS})
   set_target_properties(lockstep_fast PROPERTIES PREFIX "" SUFFIX ".abi3.so" C_VISIBILITY_PRESET hidden)
   # Python's own headers are not pedantic C.
   target_compile_options(lockstep_fast PRIVATE -Wno-pedantic)

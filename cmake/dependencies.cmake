@@ -41,4 +41,4 @@ set(LOCKSTEP_LIBS_io PNG::PNG JPEG::JPEG PkgConfig::WEBP ZLIB::ZLIB simdjson::si
 set(LOCKSTEP_LIBS_backend PkgConfig::HWY ${DNNL_LIBRARY})
 set(LOCKSTEP_LIBS_text PkgConfig::PCRE2 PkgConfig::UTF8PROC simdjson::simdjson)
 set(LOCKSTEP_LIBS_capture PkgConfig::XXHASH simdjson::simdjson)
-set(LOCKSTEP_LIBS_rest PkgConfig::HTTPLIB)
+set(LOCKSTEP_LIBS_http PkgConfig::HTTPLIB)

@@ -1,6 +1,6 @@
 # fuzz/<name>.cpp defines LLVMFuzzerTestOneInput. With clang and LOCKSTEP_FUZZ it becomes a libFuzzer program; always it becomes
 # corpus_<name>, which runs the checked-in corpus fuzz/corpus/<name>/ as a plain test. A first line "// Layer: io" says
-# what it links, so that a parser can be fuzzed without building the whole program; "// Layer: tensor with rest/http_head.cpp"
+# what it links, so that a parser can be fuzzed without building the whole program; "// Layer: tensor with http/http_head.cpp"
 # adds files of a layer further up that stand on their own.
 file(GLOB fuzz_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/fuzz/*.cpp)
 list(FILTER fuzz_sources EXCLUDE REGEX "run_corpus\\.cpp$")

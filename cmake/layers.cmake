@@ -61,7 +61,7 @@ set_target_properties(lockstep_cli PROPERTIES SOURCES "${cli_sources}")
 target_link_libraries(lockstep_cli PUBLIC lockstep_cli_text)
 
 join_files(lockstep_cli)
-foreach(layer cli dap mcp batch)
+foreach(layer cli dap mcp batch rest client http service studio toolbox debugger report compare)
   optimise_little(lockstep_${layer})
 endforeach()
 

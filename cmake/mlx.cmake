@@ -1,12 +1,17 @@
 # liblockstep_mlx: the part of the MLX backend that needs MLX's headers, a library of its own that the program opens at run
 # time. So a program with it starts as quickly as one without, and runs where MLX is not. It is built against one wheel of
 # `mlx` and keeps the way to it: MLX's C++ has no stable binary interface, another version's library would not do.
-if(NOT LOCKSTEP_MLX OR LOCKSTEP_SANITIZE OR LOCKSTEP_FUZZ OR CMAKE_CROSSCOMPILING)
+if(NOT LOCKSTEP_MLX OR LOCKSTEP_SANITIZE OR LOCKSTEP_FUZZ)
   return()
 endif()
 set(LOCKSTEP_MLX_PYTHON ${CMAKE_SOURCE_DIR}/.venv/bin/python CACHE FILEPATH "a Python that has the wheel mlx")
-execute_process(COMMAND ${LOCKSTEP_MLX_PYTHON} -m mlx --cmake-dir OUTPUT_VARIABLE mlx_folder
-                OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE mlx_failed)
+set(LOCKSTEP_MLX_FOLDER "" CACHE PATH "the folder of MLX's CMake package, where no Python can be asked for it")
+set(mlx_folder ${LOCKSTEP_MLX_FOLDER})
+set(mlx_failed OFF)
+if(NOT mlx_folder)
+  execute_process(COMMAND ${LOCKSTEP_MLX_PYTHON} -m mlx --cmake-dir OUTPUT_VARIABLE mlx_folder
+                  OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE mlx_failed)
+endif()
 if(mlx_failed)
   message(STATUS "skipped: the MLX part, for want of the wheel mlx (${LOCKSTEP_MLX_PYTHON} -m pip install 'mlx[cpu]')")
   return()
@@ -16,6 +21,8 @@ if(NOT MLX_FOUND)
   message(STATUS "skipped: the MLX part, for ${mlx_folder} has no MLX of version 0.32.4 or later")
   return()
 endif()
+# The wheel for Macs names Apple's frameworks by their paths on the machine that built it. The library knows them itself.
+set_target_properties(mlx PROPERTIES INTERFACE_LINK_LIBRARIES "")
 file(GLOB mlx_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/mlx/leaf/*.cpp)
 add_library(lockstep_mlx SHARED ${mlx_sources})
 set_target_properties(lockstep_mlx PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON

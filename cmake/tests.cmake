@@ -1,5 +1,7 @@
 # One test program a layer: tests/<layer>/*.cpp.
-find_package(GTest REQUIRED)
+if(NOT LOCKSTEP_HEADERS)
+  find_package(GTest REQUIRED)
+endif()
 include(GoogleTest)
 find_library(RAPIDCHECK_LIBRARY rapidcheck)
 if(NOT RAPIDCHECK_LIBRARY)

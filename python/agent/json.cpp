@@ -337,9 +337,15 @@ class Parser {
       if (!value) PyErr_Clear();
       return value && *rest == 0 ? value.release() : bad();
     }
-    double value = 0;
-    const auto [rest, error] = std::from_chars(begin, at_, value);
-    return rest == at_ && error == std::errc() ? PyFloat_FromDouble(value) : bad();
+    // Not from_chars, which the C++ library of a Mac has for whole numbers alone.
+    const std::string text(begin, at_);
+    char* rest = nullptr;
+    const double value = PyOS_string_to_double(text.c_str(), &rest, PyExc_OverflowError);
+    if (PyErr_Occurred()) {
+      PyErr_Clear();
+      return bad();
+    }
+    return *rest == 0 && text.front() != '+' ? PyFloat_FromDouble(value) : bad();
   }
 
   const char* at_;

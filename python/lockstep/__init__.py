@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import sys
 
-from . import _library, _session, _traced
+from . import _session, _traced
 from ._library import LockstepError
 from ._packed import is_collection, is_packed, opened
 from ._saved import (
@@ -26,6 +26,7 @@ from ._saved import (
     save,
 )
 from ._views import is_tensor
+from .agent import library_files
 
 __version__ = "0.1.0"
 __all__ = [
@@ -132,9 +133,9 @@ debug_checkpoint.__signature__ = (lambda own: own.replace(parameters=[
 
 def _load_fast():
     """The C form of checkpoint(), where it was built beside the capture library."""
-    for candidate in _library.beside_library("lockstep_fast.abi3.so"):
+    for candidate in library_files.library_places("lockstep_fast.abi3.so"):
         try:
-            loader = importlib.machinery.ExtensionFileLoader("lockstep._fast", str(candidate))
+            loader = importlib.machinery.ExtensionFileLoader("lockstep._fast", candidate)
             module = importlib.util.module_from_spec(importlib.util.spec_from_loader("lockstep._fast", loader))
             loader.exec_module(module)
         except (ImportError, OSError):

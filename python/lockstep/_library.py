@@ -1,32 +1,13 @@
 """The capture library through ctypes: one place that knows its file and its structures."""
 
 import ctypes
-import os
-import pathlib
-import sys
+
+from .agent import library_files
+from .agent.dtypes import BYTES, NAMES
 
 ABI_VERSION = 1
 OK, REPLACED, NOT_FOUND = 0, 1, -2
 
-DTYPES = (
-    "float64",
-    "float32",
-    "float16",
-    "bfloat16",
-    "float8_e4m3fn",
-    "float8_e5m2",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "bool",
-)
-DTYPE_CODES = {name: code for code, name in enumerate(DTYPES)}
-DTYPE_BYTES = (8, 4, 2, 2, 1, 1, 1, 2, 4, 8, 1, 2, 4, 8, 1)
 ROLES = {"checkpoint": 0, "output": 1, "input": 2, "variable": 3}
 
 
@@ -97,34 +78,16 @@ class CTotals(ctypes.Structure):
     ]
 
 
-_NAME = "liblockstep_capture.dylib" if sys.platform == "darwin" else "liblockstep_capture.so"
-
-
-def _candidates():
-    told = os.environ.get("LOCKSTEP_LIBRARY")
-    if told:
-        yield told
-        return
-    here = pathlib.Path(__file__).resolve().parent
-    yield here / _NAME  # installed: the package holds it
-    yield here.parent.parent / "build" / "lib" / _NAME  # a source tree
-    yield _NAME
-
-
-def beside_library(name):
-    """Where a file that is built with the library may be."""
-    folders = [pathlib.Path(candidate).parent for candidate in _candidates() if os.sep in str(candidate)]
-    return [folder / name for folder in folders if (folder / name).exists()]
-
-
 def _open():
     errors = []
-    for candidate in _candidates():
+    for candidate in (*library_files.library_places(), library_files.LIBRARY):  # the last: wherever the system has it
         try:
-            return ctypes.CDLL(os.fspath(candidate))
+            return ctypes.CDLL(candidate)
         except OSError as error:
             errors.append(str(error))
-    raise LockstepError(f"[library] {_NAME} was not found; try LOCKSTEP_LIBRARY; tried: {'; '.join(errors)}")
+    raise LockstepError(
+        f"[library] {library_files.LIBRARY} was not found; try LOCKSTEP_LIBRARY; tried: {'; '.join(errors)}"
+    )
 
 
 _handle = None
@@ -212,7 +175,7 @@ def tensor_parts(handle):
         count = 1
         for size in shape:
             count *= size
-        data = bytearray(ctypes.string_at(view.data, count * DTYPE_BYTES[view.dtype])) if count else bytearray()
-        return DTYPES[view.dtype], shape, data
+        data = bytearray(ctypes.string_at(view.data, count * BYTES[view.dtype])) if count else bytearray()
+        return NAMES[view.dtype], shape, data
     finally:
         lib.lockstep_tensor_free(handle)

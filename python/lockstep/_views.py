@@ -4,7 +4,8 @@ imported itself: a tensor can only exist when its framework does."""
 import ctypes
 import sys
 
-from ._library import DTYPE_BYTES, DTYPE_CODES
+from .agent.dtypes import BYTES, CODES, code_of, name_of
+from .agent.plain_tensors import buffer_of_mlx, dense_torch, real_mlx, real_numpy, real_torch, type_of
 
 
 class Unreadable(Exception):
@@ -16,27 +17,17 @@ class View:
 
     def __init__(self, pointer, dtype, shape, strides, keep):
         self.pointer = pointer  # of the first element
-        self.dtype = dtype  # code of _library.DTYPES
+        self.dtype = dtype  # a code of agent.dtypes
         self.shape = shape
         self.strides = strides  # in elements; None: contiguous
         self.keep = keep  # owns the memory
 
 
-_ALIASES = {"half": "float16", "float": "float32", "double": "float64", "bool_": "bool", "float8_e4m3": "float8_e4m3fn"}
-
-
 def _code(name):
-    name = _ALIASES.get(name, name)
-    code = DTYPE_CODES.get(name)
+    code = code_of(name)
     if code is None:
         raise Unreadable(f"dtype {name}")
     return code
-
-
-def type_of(module, name):
-    loaded = sys.modules.get(module)
-    kind = getattr(loaded, name, None) if loaded is not None else None
-    return kind if isinstance(kind, type) else ()
 
 
 def is_tensor(value):
@@ -78,25 +69,17 @@ def view_of(value):
 
 
 def _scalar_view(number, dtype):
-    return View(ctypes.addressof(number), DTYPE_CODES[dtype], (), None, number)
+    return View(ctypes.addressof(number), CODES[dtype], (), None, number)
 
 
 def _torch_view(tensor):
-    torch = sys.modules["torch"]
-    tensor = tensor.detach()
-    if tensor.is_quantized:
-        tensor = tensor.dequantize()
-    if tensor.layout != torch.strided:
-        tensor = tensor.to_dense()
+    tensor = dense_torch(tensor)
     if tensor.device.type == "meta":
         raise Unreadable("a meta tensor")
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor.resolve_conj())  # [..., 2]
-    elif tensor.is_neg():
-        tensor = tensor.resolve_neg()
-    dtype = _code(str(tensor.dtype).removeprefix("torch."))
+    tensor = real_torch(tensor)
+    dtype = _code(name_of(tensor.dtype))
     pointer = tensor.data_ptr()
     if pointer == 0 and tensor.numel() > 0:
         raise Unreadable("a tensor without memory")
@@ -104,32 +87,21 @@ def _torch_view(tensor):
 
 
 def _numpy_view(array):
-    numpy = sys.modules["numpy"]
-    if array.dtype.kind == "c":
-        array = numpy.ascontiguousarray(array)
-        array = array.view(array.real.dtype).reshape(array.shape + (2,))
+    array = real_numpy(array)
     if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and sys.byteorder == "big"):
         array = array.astype(array.dtype.newbyteorder("<"))
     dtype = _code(array.dtype.name)
     size = array.dtype.itemsize
     if any(stride % size for stride in array.strides):
-        array = numpy.ascontiguousarray(array)
+        array = sys.modules["numpy"].ascontiguousarray(array)
     strides = tuple(stride // size for stride in array.strides)
     return View(array.__array_interface__["data"][0], dtype, array.shape, strides, array)
 
 
 def _mlx_view(array):
-    mx = sys.modules["mlx.core"]
-    name = str(array.dtype).removeprefix("mlx.core.")
-    if name == "complex64":
-        array = mx.stack([mx.real(array), mx.imag(array)], axis=-1)  # [..., 2]
-        name = "float32"
-    dtype = _code(name)
-    if name == "bfloat16":
-        # The buffer protocol has no bfloat16; the same bits as integers do. A 0-d array cannot be viewed.
-        array = array.reshape((1,)).view(mx.uint16).reshape(()) if array.ndim == 0 else array.view(mx.uint16)
-    mx.eval(array)
-    view = _buffer_view(array)
+    array = real_mlx(array)
+    dtype = _code(name_of(array.dtype))
+    view = _buffer_view(buffer_of_mlx(array))
     view.dtype = dtype
     return view
 
@@ -139,7 +111,7 @@ def _tinygrad_view(tensor):
     if tensor.dtype != dtypes.bfloat16:
         return _numpy_view(tensor.numpy())
     view = _numpy_view(tensor.bitcast(dtypes.uint16).numpy())  # NumPy has no bfloat16: the same bits
-    view.dtype = DTYPE_CODES["bfloat16"]
+    view.dtype = CODES["bfloat16"]
     return view
 
 
@@ -202,7 +174,7 @@ def _buffer_view(value):
         if any(stride % buffer.itemsize for stride in strides):
             raise Unreadable("strides that are no multiple of the item size")
         strides = tuple(stride // buffer.itemsize for stride in strides)
-    return View(buffer.buf, DTYPE_CODES[name], shape, strides, owner)
+    return View(buffer.buf, CODES[name], shape, strides, owner)
 
 
 class _DLTensor(ctypes.Structure):
@@ -349,7 +321,5 @@ def numpy_from(numpy, dtype, shape, data):
     if dtype in _CASTS:
         return numpy.frombuffer(data, dtype=_CASTS[dtype]).reshape(shape)
     small = sys.modules.get("ml_dtypes")
-    kind = (
-        numpy.dtype(getattr(small, dtype)) if small is not None else numpy.dtype(f"V{DTYPE_BYTES[DTYPE_CODES[dtype]]}")
-    )
+    kind = numpy.dtype(getattr(small, dtype)) if small is not None else numpy.dtype(f"V{BYTES[CODES[dtype]]}")
     return numpy.frombuffer(data, dtype=kind).reshape(shape)

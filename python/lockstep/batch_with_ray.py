@@ -30,29 +30,28 @@ def _worker(command):
 
 
 def do_job(command, line):
-    worker = _worker(command)
-    try:
-        worker.stdin.write(line + "\n")
-        worker.stdin.flush()
-    except BrokenPipeError:
-        pass
-    answer = worker.stdout.readline()
-    if not answer:
-        raise Retriable(f"[batch] the worker was lost: exit status {worker.wait()}")
-    result = json.loads(answer)
-    if result.get("retriable"):
-        raise Retriable(result["error"]["message"])
+    (result,) = do_jobs(command, [line])
+    if isinstance(result, str):
+        raise Retriable(result)
     return result
 
 
 def do_jobs(command, lines):
-    """Several jobs in one task. None: to be tried again, by itself."""
+    """Several jobs in one task, a result each. A text says why a job is to be tried again, by itself."""
+    worker = _worker(command)
+    try:
+        worker.stdin.write("".join(line + "\n" for line in lines))  # at once: it does not wait for us between two
+        worker.stdin.flush()
+    except BrokenPipeError:
+        pass
     results = []
-    for line in lines:
-        try:
-            results.append(do_job(command, line))
-        except Retriable:
-            results.append(None)
+    for _ in lines:
+        answer = worker.stdout.readline()
+        if not answer:
+            lost = f"[batch] the worker was lost: exit status {worker.wait()}"
+            return results + [lost] * (len(lines) - len(results))
+        result = json.loads(answer)
+        results.append(result["error"]["message"] if result.get("retriable") else result)
     return results
 
 
@@ -102,9 +101,9 @@ def run(ray, options, results):
             try:
                 done = ray.get(reference)
             except (ray.exceptions.RayTaskError, ray.exceptions.RayError) as error:
-                done = failed(group[0], error) if len(group) == 1 else [None] * len(group)
+                done = failed(group[0], error) if len(group) == 1 else [str(error)] * len(group)
             for line, result in zip(group, [done] if len(group) == 1 else done):
-                if result is None:
+                if isinstance(result, str):
                     waiting[alone.remote(command, line)] = [line]
                 else:
                     print(json.dumps(result), file=results, flush=True)

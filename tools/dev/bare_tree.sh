@@ -7,6 +7,8 @@ bare_tree() {  # bare_tree SUITE FOLDER [PACKAGES]
   mkdir -p "$PWD/build"
   debootstrap --variant=minbase ${3:+--include="$3"} "$suite" "$tree" "${LOCKSTEP_DEBIAN_MIRROR:-http://deb.debian.org/debian}" \
     >"$log" 2>&1 || { tail "$log" >&2; exit 3; }
+  # What an installer or a container's runtime writes, and debootstrap does not: programs of several processes look it up.
+  printf '127.0.0.1 localhost\n::1 localhost\n127.0.1.1 %s\n' "$(uname -n)" >"$tree/etc/hosts"
   touch "$tree/made"
 }
 

@@ -3,6 +3,7 @@
 # or a document has a link that leads nowhere.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+. tools/dev/portable.sh
 fresh=$(mktemp)
 trap 'rm -f "$fresh"' EXIT
 build/bin/lockstep docs >"$fresh"
@@ -13,4 +14,4 @@ else
   cp "$fresh" docs/cli.md
   echo "docs/cli.md written"
 fi
-python3 tools/docs_site.py build/site
+"$(any_python)" tools/docs_site.py build/site

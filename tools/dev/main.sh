@@ -72,7 +72,7 @@ install_python() {
   cmp -s tools/dev/requirements.txt "$stamp" 2>/dev/null && return
   say "installing the reference libraries into .venv"
   # An environment without pip is one whose making was interrupted.
-  "$PYTHON" -m pip --version >/dev/null 2>&1 || python3 -m venv --clear .venv
+  "$PYTHON" -m pip --version >/dev/null 2>&1 || "$(any_python)" -m venv --clear .venv
   # torch first and alone: its pinned CPU build satisfies the others, so that no GPU build is pulled in.
   "$PYTHON" -m pip install -q "$(grep '^torch==' tools/dev/requirements.txt)" >&2
   "$PYTHON" -m pip install -q -r tools/dev/requirements.txt >&2
@@ -116,8 +116,8 @@ cmd_build() {
 #   The pictures and the recorded runs are left in build/demo; what the installation and the build say, in build/logs.
 cmd_demo() {
   # Asked for here, where a question can be seen.
-  if [ "$(id -u)" != 0 ] && [ -t 0 ] && command -v sudo >/dev/null && are_packages_missing; then sudo -v; fi
-  quietly build/logs/packages.log "installing Debian packages" install_packages
+  if ! on_a_mac && [ "$(id -u)" != 0 ] && [ -t 0 ] && command -v sudo >/dev/null && are_packages_missing; then sudo -v; fi
+  quietly build/logs/packages.log "installing what is missing" install_packages
   quietly build/logs/build.log "building lockstep" build_quietly lockstep
   tools/dev/demo.sh
 }
@@ -284,7 +284,7 @@ cmd_formatting() {
 cmd_lint() {
   cmd_setup
   cmd_formatting
-  python3 tools/check_layers.py
+  "$(any_python)" tools/check_layers.py
 }
 
 # docs [--check]: regenerate docs/cli.md and the site in build/site, or fail if docs/cli.md is stale or a link is broken

@@ -4,6 +4,9 @@
 
 on_a_mac() { [ "$(uname -s)" = Darwin ]; }
 
+# A Python of 3.10 or newer: on a Mac the one of the formula, for the system's own is older.
+any_python() { if on_a_mac && command -v python3.12 >/dev/null; then echo python3.12; else echo python3; fi; }
+
 cores() { nproc 2>/dev/null || sysctl -n hw.ncpu; }
 
 # at_most SECONDS COMMAND...: ends it when it takes longer, with a status that is not 0.

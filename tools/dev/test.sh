@@ -135,7 +135,7 @@ check formatting tools/dev/main.sh formatting
 stop_if_red formatting
 
 heading layers
-check layers python3 tools/check_layers.py
+check layers "$PYTHON" tools/check_layers.py
 stop_if_red layers
 
 heading "build and unit tests"

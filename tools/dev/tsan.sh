@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . tools/dev/portable.sh
 JOBS=${LOCKSTEP_JOBS:-$(cores)}
-[ $# -gt 0 ] || set -- test_tensor test_capture test_measure test_diagnose test_compare test_debugger test_service test_mcp test_rest test_backend
+[ $# -gt 0 ] || set -- test_tensor test_capture test_measure test_diagnose test_compare test_debugger test_service test_mcp test_http test_rest test_backend
 ninja -C build-tsan -j "$JOBS" "$@" >&2
 
 # The OpenMP runtime is not compiled for ThreadSanitizer: what it does to its own memory reads as races. It tells when

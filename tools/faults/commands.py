@@ -280,6 +280,8 @@ PICTURE = [
     "--output",
     "made.png",
 ]
+# Every record is written in the same way: those of one block hold all that can fail.
+FEW_TAPS = ["--tap", "transformer.transformer_blocks.0.*"]
 COMMANDS = [
     Command("version", ["--version"]),
     Command("help", ["compare", "--help"]),
@@ -365,8 +367,8 @@ COMMANDS = [
         after=end_sessions,
         slow=True,
     ),
-    Command("generate", ["--debug", "generate", *PICTURE], records=True, slow=True),
-    Command("edit", ["--debug", "edit", "--input-image", "picture.png", *PICTURE], records=True, slow=True),
+    Command("generate", ["--debug", "generate", *PICTURE, *FEW_TAPS], records=True, slow=True),
+    Command("edit", ["--debug", "edit", "--input-image", "picture.png", *PICTURE, *FEW_TAPS], records=True, slow=True),
 ]
 
 VOLATILE = (
@@ -384,6 +386,7 @@ VOLATILE = (
     (re.compile(r"just now|\d+ (minute|hour|day)s?\b"), "AGE"),
     (re.compile(r"\d+(\.\d+)?\s?(s|ms|MB|GB|KB|MiB|GiB|KiB)\b"), "AMOUNT"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "TOKEN"),
+    (re.compile(r"(coverage/|prune/opened-)\d+\.jsonl"), r"\1PID.jsonl"),
 )
 
 

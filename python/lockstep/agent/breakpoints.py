@@ -6,6 +6,12 @@ import sys
 from . import sources
 from .arguments import Refused
 
+# What is kept of a request as it was given, and described as such.
+_GIVEN = (
+    *("file", "line", "function", "text", "module", "checkpoint"),
+    *("when", "context", "condition", "log", "capture"),
+)
+
 
 class Breakpoint:
     def __init__(self, number, kind, where):
@@ -59,22 +65,7 @@ class Breakpoint:
             "places": self.places[:20],
             "how": self.how,
         }
-        for name in (
-            "file",
-            "line",
-            "requested_line",
-            "function",
-            "text",
-            "module",
-            "checkpoint",
-            "when",
-            "context",
-            "condition",
-            "log",
-            "capture",
-            "hits_wanted",
-            "hit_when",
-        ):
+        for name in (*_GIVEN, "requested_line", "hits_wanted", "hit_when"):
             value = getattr(self, name)
             if value is not None:
                 about[name] = value
@@ -156,19 +147,7 @@ def parse(number, args):
             "bad_request", "a breakpoint needs where, file and line, function, text, module or checkpoint", "FILE:LINE"
         )
     breakpoint = Breakpoint(number, kind, where)
-    for name in (
-        "file",
-        "line",
-        "function",
-        "text",
-        "module",
-        "checkpoint",
-        "when",
-        "context",
-        "condition",
-        "log",
-        "capture",
-    ):
+    for name in _GIVEN:
         setattr(breakpoint, name, given.get(name))
     breakpoint.requested_line = given.get("line")
     breakpoint.nan = bool(given.get("nan"))

@@ -4,6 +4,7 @@ import sys
 
 from . import native, tensors
 from .picture import _bytes
+from .plain_tensors import buffer_of_mlx
 
 FLOOR_FACTOR = 6.0  # as src/compare/noise_floor.h has it: an error this many floors high is no rounding
 UNITS = {
@@ -78,10 +79,7 @@ def _in_memory(value, framework):
     import numpy
 
     if framework == "mlx":
-        mx = sys.modules["mlx.core"]
-        if "bfloat16" in str(value.dtype):  # the buffer protocol has none; the same bits as integers do
-            value = (value if value.ndim else value.reshape((1,))).view(mx.uint16)
-        mx.eval(value)
+        value = buffer_of_mlx(value)
         value = numpy.asarray(memoryview(value if value.ndim else value.reshape((1,))))
     held = numpy.ascontiguousarray(value)
     return held.__array_interface__["data"][0], held.nbytes, held

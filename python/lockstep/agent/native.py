@@ -3,6 +3,8 @@
 import os
 import sys
 
+from . import library_files
+
 module = None
 reason = ""
 
@@ -10,19 +12,7 @@ reason = ""
 def _candidates(told):
     import _imp
 
-    suffix = next(iter(_imp.extension_suffixes()))
-    name = "_lockstep_agent" + suffix
-    if told:
-        yield told
-        return
-    here = os.path.dirname(os.path.abspath(__file__))  # installed: it lies here
-    for folder in (here, _build_folder(here)):
-        yield os.path.join(folder, name)
-
-
-def _build_folder(here):
-    """Of a source tree, python/lockstep/agent being here."""
-    return os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(here))), "build", "lib")
+    return [told] if told else library_files.agent_places("_lockstep_agent" + next(iter(_imp.extension_suffixes())))
 
 
 def load(told):
@@ -52,16 +42,3 @@ def load(told):
         return
     if not reason:
         reason = "no extension for this Python was found; looked for " + ", ".join(tried)
-
-
-def library_path():
-    """The capture library, for statistics; None when it is not there."""
-    told = os.environ.get("LOCKSTEP_LIBRARY")
-    if told:
-        return told
-    here = os.path.dirname(os.path.abspath(__file__))
-    for folder in (os.path.dirname(here), _build_folder(here)):
-        path = os.path.join(folder, "liblockstep_capture" + (".dylib" if sys.platform == "darwin" else ".so"))
-        if os.path.exists(path):
-            return path
-    return None

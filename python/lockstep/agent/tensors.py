@@ -1,56 +1,27 @@
 """What the debugger says of a tensor. repr is never called on one, and nothing is imported."""
 
+import os
 import sys
 
-from . import native
+from . import dtypes, library_files, native
+from .plain_tensors import buffer_of_mlx, dense_torch, real_mlx, real_numpy, real_torch, type_of
 
 MOST_VALUES = 100  # shown in full
 EDGE = 10  # values from each end
-_DTYPES = (
-    "float64",
-    "float32",
-    "float16",
-    "bfloat16",
-    "float8_e4m3fn",
-    "float8_e5m2",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "bool",
-)
-_CODES = {name: code for code, name in enumerate(_DTYPES)}
-_CODES["float8_e4m3"] = _CODES["float8_e4m3fn"]
-
-
-def _kind(module, name):
-    loaded = sys.modules.get(module)
-    kind = getattr(loaded, name, None) if loaded is not None else None
-    return kind if isinstance(kind, type) else None
+_COMPLEX = "complex: numbers are real and imaginary parts"
 
 
 def framework_of(value):
     """ "torch", "numpy", "mlx", "dlpack", or None for what is no tensor."""
     cls = type(value)
-    torch = _kind("torch", "Tensor")
-    if torch is not None and issubclass(cls, torch):
-        return "torch"
-    array = _kind("numpy", "ndarray")
-    if array is not None and issubclass(cls, array):
-        return "numpy"
-    array = _kind("mlx.core", "array")
-    if array is not None and issubclass(cls, array):
-        return "mlx"
+    for framework, module, name in (
+        ("torch", "torch", "Tensor"),
+        ("numpy", "numpy", "ndarray"),
+        ("mlx", "mlx.core", "array"),
+    ):
+        if issubclass(cls, type_of(module, name)):
+            return framework
     return "dlpack" if hasattr(cls, "__dlpack__") and hasattr(cls, "shape") and not isinstance(value, type) else None
-
-
-def _plain_dtype(dtype):
-    text = str(dtype)
-    return text.rpartition(".")[2] if text.startswith(("torch.", "mlx.core.")) else text
 
 
 def brief(value, framework):
@@ -59,7 +30,7 @@ def brief(value, framework):
     count = 1
     for size in shape:
         count *= size
-    about = {"framework": framework, "shape": shape, "dtype": _plain_dtype(value.dtype), "count": count}
+    about = {"framework": framework, "shape": shape, "dtype": dtypes.name_of(value.dtype), "count": count}
     if framework == "torch":
         about["device"] = str(value.device)
         about["requires_grad"] = bool(value.requires_grad)
@@ -102,34 +73,29 @@ _library = None
 def _statistics_ready():
     global _library
     if _library is None:
-        path = native.library_path() if native.module is not None else None
-        _library = bool(path) and native.module.load_statistics(path)
+        places = library_files.library_places() if native.module is not None else []
+        _library = any(os.path.exists(path) and native.module.load_statistics(path) for path in places)
     return _library
 
 
 def _fill_torch(about, tensor):
     torch = sys.modules["torch"]
-    tensor = tensor.detach()
-    if tensor.is_quantized:
-        tensor = tensor.dequantize()
     if tensor.layout != torch.strided:
         about["note"] = f"layout {tensor.layout}: statistics of the dense form"
-        tensor = tensor.to_dense()
+    tensor = dense_torch(tensor)
     if tensor.device.type == "meta":
         return
     about["strides"] = list(tensor.stride())
     about["contiguous"] = tensor.is_contiguous()
     if tensor.is_complex():
-        tensor = torch.view_as_real(tensor.resolve_conj())
-        about["note"] = "complex: numbers are real and imaginary parts"
-    elif tensor.is_neg():
-        tensor = tensor.resolve_neg()
+        about["note"] = _COMPLEX
+    tensor = real_torch(tensor)
     _put_edges(about, tensor, _torch_number, list(tensor.shape))
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
     if tensor.numel() == 0:
         return
-    code = _CODES.get(_plain_dtype(tensor.dtype))
+    code = dtypes.code_of(dtypes.name_of(tensor.dtype))
     if code is not None and _statistics_ready():
         about["stats"] = native.module.statistics(tensor.data_ptr(), code, tuple(tensor.shape), tuple(tensor.stride()))
     if about.get("stats") is None:
@@ -179,15 +145,14 @@ def _fill_numpy(about, array):
     numpy = sys.modules["numpy"]
     about["contiguous"] = bool(array.flags.c_contiguous)
     if array.dtype.kind == "c":
-        array = numpy.ascontiguousarray(array)
-        array = array.view(array.real.dtype).reshape(array.shape + (2,))
-        about["note"] = "complex: numbers are real and imaginary parts"
+        about["note"] = _COMPLEX
+    array = real_numpy(array)
     size = array.dtype.itemsize
     about["strides"] = [stride // size if size else 0 for stride in array.strides]
     _put_edges(about, array, lambda value: value.item() if hasattr(value, "item") else value, list(array.shape))
     if array.size == 0:
         return
-    code = _CODES.get(array.dtype.name)
+    code = dtypes.code_of(array.dtype.name)
     plain = array.dtype.isnative and not any(stride % size for stride in array.strides)
     if code is not None and plain and _statistics_ready():
         about["stats"] = native.module.statistics(
@@ -220,19 +185,14 @@ def _fill_mlx(about, array):
     mx = sys.modules["mlx.core"]
     mx.eval(array)
     if about["dtype"] == "complex64":
-        array = mx.stack([mx.real(array), mx.imag(array)], axis=-1)
-        about["note"] = "complex: numbers are real and imaginary parts"
+        about["note"] = _COMPLEX
+    array = real_mlx(array)
     _put_edges(about, array, lambda value: value.item(), list(array.shape))
     if array.size == 0:
         return
-    name = _plain_dtype(array.dtype)
-    code = _CODES.get(name)
+    code = dtypes.code_of(dtypes.name_of(array.dtype))
     if code is not None and _statistics_ready():
-        bits = array
-        if name == "bfloat16":  # the buffer protocol has none; the same bits as integers do
-            bits = array.reshape((1,)).view(mx.uint16) if array.ndim == 0 else array.view(mx.uint16)
-        mx.eval(bits)
-        about["stats"] = native.module.buffer_statistics(bits, code)
+        about["stats"] = native.module.buffer_statistics(buffer_of_mlx(array), code)
     if about.get("stats") is None:
         values = array.astype(mx.float32)
         good = mx.isfinite(values)

@@ -7,7 +7,7 @@ import contextlib
 import sys
 import threading
 
-from .._library import DTYPES
+from ..agent.dtypes import NAMES
 from .._views import view_of
 from .sums import sums_of
 
@@ -68,7 +68,7 @@ class Values:
         packed = numpy.ascontiguousarray(view.keep)
         offset = tape.append(packed.__array_interface__["data"][0], packed.nbytes)
         line = {
-            "dtype": DTYPES[view.dtype],
+            "dtype": NAMES[view.dtype],
             "shape": list(view.shape),
             **({"complex": True} if numpy.iscomplexobj(held) else {}),
             **sums_of(view),

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 
-from .._library import DTYPE_BYTES, DTYPES
+from ..agent.dtypes import BYTES, NAMES
 from .._views import view_of
 from .kinds import described
 from .sums import sums_of
@@ -56,12 +56,12 @@ class Values:
         view = view_of(array)
         if view.strides is not None and tuple(view.strides) != _packed_strides(view.shape):
             view = view_of(mx.contiguous(array))
-        size = DTYPE_BYTES[view.dtype]
+        size = BYTES[view.dtype]
         for extent in view.shape:
             size *= extent
         offset = tape.append(view.pointer, size)
         line = {
-            "dtype": DTYPES[view.dtype],
+            "dtype": NAMES[view.dtype],
             "shape": list(view.shape),
             **({"complex": True} if array.dtype == mx.complex64 else {}),
             **sums_of(view),
@@ -83,7 +83,7 @@ def _fingerprint(array):
     view = view_of(array)
     if view.strides is not None and tuple(view.strides) != _packed_strides(view.shape):
         return id(array)
-    size = DTYPE_BYTES[view.dtype]
+    size = BYTES[view.dtype]
     for extent in view.shape:
         size *= extent
     return (view.dtype, view.shape, hash(ctypes.string_at(view.pointer, size)))

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 
-from .._library import DTYPE_BYTES, DTYPES
+from ..agent.dtypes import BYTES, NAMES
 from .._views import view_of
 from .kinds import described
 from .sums import sums_of
@@ -76,10 +76,10 @@ class Values:
         if not isinstance(tensor, sys.modules["torch"].Tensor):  # NumPy's, at the border
             return store_packed(view, tensor, tape)
         kept = view.keep  # on the CPU, real, not negated: what the view points into
-        size = DTYPE_BYTES[view.dtype]
+        size = BYTES[view.dtype]
         storage = kept.untyped_storage()
         line = {
-            "dtype": DTYPES[view.dtype],
+            "dtype": NAMES[view.dtype],
             "shape": list(view.shape),
             **({"complex": True} if tensor.is_complex() else {}),
         }
@@ -105,7 +105,7 @@ def store_packed(view, array, tape):
     packed = numpy.ascontiguousarray(view.keep)
     offset = tape.append(packed.__array_interface__["data"][0], packed.nbytes)
     line = {
-        "dtype": DTYPES[view.dtype],
+        "dtype": NAMES[view.dtype],
         "shape": list(view.shape),
         **({"complex": True} if numpy.iscomplexobj(array) else {}),
         **sums_of(view),

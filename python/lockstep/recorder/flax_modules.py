@@ -10,7 +10,7 @@ import os
 from .. import _session
 from . import core
 from .class_calls import call_wrapper, for_each_class
-from .names import Framework
+from .names import Framework, modules_below
 
 
 def install(after_import, recorder):
@@ -100,23 +100,9 @@ def patch_nnx(module, recorder):
 
 
 def _children(module):
-    found = []
     kind = core.loaded("flax.nnx.module").Module
-
-    def visit(path, value):
-        if isinstance(value, kind):
-            found.append((path, value))
-        elif isinstance(value, (list, tuple)):
-            for index, item in enumerate(value):
-                visit(f"{path}.{index}", item)
-        elif isinstance(value, dict):
-            for key, item in value.items():
-                visit(f"{path}.{key}", item)
-
-    for key, value in vars(module).items():
-        if not key.startswith("_"):
-            visit(key, value)
-    return found
+    attributes = [(key, value) for key, value in vars(module).items() if not key.startswith("_")]
+    return modules_below(attributes, lambda value: isinstance(value, kind))
 
 
 def _weights(module):

@@ -4,7 +4,7 @@ import functools
 
 from . import core
 from .class_calls import call_wrapper, for_each_class
-from .names import Framework
+from .names import Framework, modules_below
 
 
 def patch(module, recorder):
@@ -41,18 +41,5 @@ def _weights(module):
 
 
 def _children(module):
-    found = []
-
-    def visit(path, value):
-        if isinstance(value, core.loaded("mlx.nn.layers.base").Module):
-            found.append((path, value))
-        elif isinstance(value, (list, tuple)):
-            for index, item in enumerate(value):
-                visit(f"{path}.{index}", item)
-        elif isinstance(value, dict):
-            for key, item in value.items():
-                visit(f"{path}.{key}", item)
-
-    for key, value in dict.items(module):
-        visit(key, value)
-    return found
+    kind = core.loaded("mlx.nn.layers.base").Module  # itself a dictionary
+    return modules_below(dict.items(module), lambda value: isinstance(value, kind))

@@ -19,6 +19,25 @@ class Framework:
         self.weights = weights or (lambda module: ())  # module → (name, tensor) that it holds itself
 
 
+def modules_below(attributes, is_module):
+    """[(path, module)] among these (name, value), lists and dictionaries looked through."""
+    found = []
+
+    def visit(path, value):
+        if is_module(value):
+            found.append((path, value))
+        elif isinstance(value, (list, tuple)):
+            for index, item in enumerate(value):
+                visit(f"{path}.{index}", item)
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                visit(f"{path}.{key}", item)
+
+    for key, value in attributes:
+        visit(key, value)
+    return found
+
+
 class ModuleNames:
     def __init__(self, framework, announce):
         self._framework = framework

@@ -6,7 +6,7 @@ import functools
 
 from .. import _session
 from . import core
-from .names import Framework
+from .names import Framework, modules_below
 
 
 class _LayerLike(type):
@@ -61,22 +61,9 @@ def _recorded(original, names, recorder):
 
 
 def _children(layer):
-    found = []
-    tensor = core.loaded("tinygrad.tensor")
-
-    def visit(path, value):
-        if isinstance(value, (list, tuple)):
-            for index, item in enumerate(value):
-                visit(f"{path}.{index}", item)
-        elif isinstance(value, dict):
-            for key, item in value.items():
-                visit(f"{path}.{key}", item)
-        elif not isinstance(value, (type, tensor.Tensor)) and isinstance(value, Layer):
-            found.append((path, value))
-
-    for key, value in list(getattr(layer, "__dict__", {}).items()):
-        visit(key, value)
-    return found
+    no_layer = (type, list, tuple, dict, core.loaded("tinygrad.tensor").Tensor)
+    attributes = list(getattr(layer, "__dict__", {}).items())
+    return modules_below(attributes, lambda value: not isinstance(value, no_layer) and isinstance(value, Layer))
 
 
 def _weights(layer):
