@@ -42,8 +42,15 @@ def workers(folder, rounds, count):
     print(f"{count} pictures: one worker {min(one):.2f} s, two {min(two):.2f} s, {min(one) / min(two):.2f}x")
 
 
-def ray_overhead(folder, python, count):
-    """Time of a job from Ray's side beyond what the worker itself takes, on a cluster with one core, which is up already."""
+def job_wall_secs(folder, name, *options):
+    """From one finished job to the next: starting up and loading the model come before the first."""
+    secs_of(folder, name, *options)
+    ended = sorted(path.stat().st_mtime_ns for path in (folder / name).glob("*.json"))
+    return (ended[-1] - ended[0]) / 1e9 / (len(ended) - 1)
+
+
+def ray_overhead(folder, python, rounds):
+    """Time of a job with Ray beyond what the same job takes with one local worker. The cluster has one core and is up already."""
     script = (
         "import sys; from ray.cluster_utils import Cluster; "
         "c = Cluster(initialize_head=True, head_node_args={'num_cpus': 1, 'include_dashboard': False}); "
@@ -54,15 +61,14 @@ def ray_overhead(folder, python, count):
     )
     address = cluster.stdout.readline().strip()
     options = ["--engine", "ray", "--address", address, "--python", python]
-    jobs = (folder / "jobs.jsonl").read_text()
-    (folder / "jobs.jsonl").write_text(jobs.splitlines()[0] + "\n")
-    start = secs_of(folder, "ray-first", *options)  # starting the driver and a worker, loading the model
-    (folder / "jobs.jsonl").write_text(jobs)
-    whole = secs_of(folder, "ray-all", *options)
-    job = worked_secs(folder, "ray-all")
-    over = (whole - start) / (count - 1) - job
+    local, with_ray = [], []
+    for turn in range(rounds):
+        local.append(job_wall_secs(folder, f"local-{turn}", "--workers", "1"))
+        with_ray.append(job_wall_secs(folder, f"ray-{turn}", *options))
     print(
-        f"Ray: {start:.2f} s for a batch of one job; then {1e3 * (job + over):.1f} ms a job of {1e3 * job:.1f} ms: {1e3 * over:.1f} ms more"
+        f"a job with one local worker {1e3 * min(local):.1f} ms, with Ray {1e3 * min(with_ray):.1f} ms: "
+        f"{1e3 * (min(with_ray) - min(local)):.1f} ms more (of it drawing: {1e3 * worked_secs(folder, 'local-0'):.1f} ms, "
+        f"with Ray {1e3 * worked_secs(folder, 'ray-0'):.1f} ms)"
     )
     cluster.stdin.close()
     cluster.wait()
@@ -104,7 +110,7 @@ def main():
         if options.only in (None, "workers"):
             workers(folder, options.rounds, options.jobs)
         if options.ray and options.only in (None, "ray"):
-            ray_overhead(folder, options.ray, options.jobs)
+            ray_overhead(folder, options.ray, options.rounds)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-// Layer: tensor with rest/http_head.cpp
+// Layer: tensor with http/http_head.cpp
 // Fuzzes what a client sends before its token is known: a head is refused, or every reader of HTTP agrees on its lines.
-#include "rest/http_head.h"
+#include "http/http_head.h"
 
 #include <cstdlib>
 #include <string>

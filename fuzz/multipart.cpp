@@ -1,6 +1,6 @@
-// Layer: tensor with rest/multipart.cpp
+// Layer: tensor with http/multipart.cpp
 // Fuzzes forms that a client sends: refused, or the same parts however the bytes arrive, and nothing left on disk.
-#include "rest/multipart.h"
+#include "http/multipart.h"
 
 #include <unistd.h>
 

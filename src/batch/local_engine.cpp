@@ -6,7 +6,7 @@
 #include <map>
 #include <thread>
 
-#include "backend/gpus.h"
+#include "backend/devices.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/platform/executable.h"

@@ -14,8 +14,8 @@
 #include "capture/store.h"
 #include "cli/app.h"
 #include "cli/cmd_dap.h"
+#include "client/service_process.h"
 #include "dap/adapter.h"
-#include "rest/service_process.h"
 
 namespace lockstep {
 namespace {

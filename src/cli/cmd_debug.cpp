@@ -10,7 +10,7 @@
 #include "cli/app.h"
 #include "cli/debug_text.h"
 #include "cli/debug_words.h"
-#include "rest/service_process.h"
+#include "client/service_process.h"
 
 namespace lockstep {
 namespace {

@@ -11,7 +11,7 @@
 #include "cli/app.h"
 #include "cli/operation_options.h"
 #include "cli/table.h"
-#include "rest/service_process.h"
+#include "client/service_process.h"
 
 namespace lockstep {
 namespace {

@@ -25,10 +25,10 @@
 #include "capture/store.h"
 #include "cli/app.h"
 #include "cli/machine.h"
-#include "cli/mcp_endpoint.h"
 #include "cli/open_page.h"
+#include "client/service_process.h"
+#include "mcp/mcp_endpoint.h"
 #include "rest/rest_server.h"
-#include "rest/service_process.h"
 #include "service/machine_report.h"
 #include "tensor/storage.h"
 

@@ -1,5 +1,6 @@
 // lockstep tensors clear: forget tensors that programs have saved by name.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/names.h"

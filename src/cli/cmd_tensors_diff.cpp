@@ -22,18 +22,18 @@ struct DiffOptions {
   bool common = false, all = false;
 };
 
-struct Pair {
+struct FilePair {
   const TensorInfo *reference, *candidate;
 };
 
-struct Pairing {
-  std::vector<Pair> pairs;
+struct FilePairs {
+  std::vector<FilePair> pairs;
   std::vector<std::string> only_reference, only_candidate;
 };
 
 // By name; but two files with one tensor each are about that tensor, whatever it is called.
-Pairing pair_up(const TensorSource& reference, const TensorSource& candidate, const std::string& pattern) {
-  Pairing pairing;
+FilePairs pair_up(const TensorSource& reference, const TensorSource& candidate, const std::string& pattern) {
+  FilePairs pairing;
   if (pattern.empty() && reference.tensors().size() == 1 && candidate.tensors().size() == 1) {
     pairing.pairs.push_back({&reference.tensors()[0], &candidate.tensors()[0]});
     return pairing;
@@ -68,10 +68,10 @@ class Diff {
            {.hint = fmt::format("lockstep tensors list {}", options_.candidate)});
     if (options_.common) pairing_.only_reference.clear(), pairing_.only_candidate.clear();
     uint64_t bytes = 0;
-    for (const Pair& pair : pairing_.pairs) bytes += pair.reference->size_bytes;
+    for (const FilePair& pair : pairing_.pairs) bytes += pair.reference->size_bytes;
     {
       Progress progress("comparing", static_cast<int64_t>(bytes), !app_.global.quiet && pairing_.pairs.size() > 1);
-      for (const Pair& pair : pairing_.pairs) {
+      for (const FilePair& pair : pairing_.pairs) {
         check_interrupt("diff");
         add(pair.reference->name,
             compare_tensors(load_selected(*reference, *pair.reference, options_.slice),
@@ -171,7 +171,7 @@ class Diff {
   App& app_;
   const DiffOptions& options_;
   Terminal terminal_;
-  Pairing pairing_;
+  FilePairs pairing_;
   std::vector<Result> results_;
   size_t different_ = 0;
 };

@@ -1,5 +1,6 @@
 // lockstep tutorial: learn by typing the real commands in a scratch folder.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -19,8 +20,8 @@
 #include "cli/question.h"
 #include "cli/terminal.h"
 #include "cli/tutorial_lessons.h"
+#include "client/service_process.h"
 #include "debugger/child_process.h"
-#include "rest/service_process.h"
 
 namespace lockstep {
 namespace {

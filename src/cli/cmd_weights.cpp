@@ -169,10 +169,10 @@ void run_report(App& app, const WeightsOptions& options) {
   print_json({{"path", options.path}, {"findings", findings}, {"tensors", tensors}});
 }
 
-using Run = void (*)(App&, const WeightsOptions&);
+using Work = void (*)(App&, const WeightsOptions&);
 
 std::pair<CLI::App*, std::shared_ptr<WeightsOptions>> add_verb(App& app, CLI::App& group, const char* name,
-                                                               const char* help, Run run) {
+                                                               const char* help, Work run) {
   CLI::App* command = group.add_subcommand(name, help);
   auto options = std::make_shared<WeightsOptions>();
   command->add_option("PATH", options->path, "a checkpoint: a file, an index, or a folder with shards")->required();

@@ -1,7 +1,7 @@
 #pragma once
 #include "base/file.h"
 #include "cli/app.h"
-#include "rest/http.h"
+#include "http/http_client.h"
 
 namespace lockstep {
 

@@ -1,6 +1,7 @@
 #include "cli/shell_completions.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/command_tree.h"
 

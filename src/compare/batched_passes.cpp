@@ -14,7 +14,7 @@ namespace {
 constexpr int kMostLooked = 64;    // tensors that are read to find out which half is which
 constexpr double kDecisive = 0.5;  // of the error the other way round
 
-using CallKey = std::tuple<std::string, bool, int, int>;  // name, input or not, step, hit
+using CallAt = std::tuple<std::string, bool, int, int>;  // name, input or not, step, hit
 struct Passes {
   const RecordedTensor *cond = nullptr, *uncond = nullptr;
 };
@@ -26,7 +26,7 @@ std::string pass_of(const RecordedTensor& record) {
 }
 
 template <typename Name>
-CallKey call_of(const RecordedTensor& record, Name&& name) {
+CallAt call_of(const RecordedTensor& record, Name&& name) {
   return {name(record), record.role == Role::kInput, record.key.step, record.key.hit};
 }
 
@@ -60,7 +60,7 @@ RecordedTensor half_of(const RecordedTensor& batch, bool second, const char* pas
 template <typename NameOfOne, typename NameOfOther>
 std::map<size_t, Passes> batches_of(const RunView& one, const RunView& other, NameOfOne&& name_of_one,
                                     NameOfOther&& name_of_other) {
-  std::map<CallKey, Passes> passes;
+  std::map<CallAt, Passes> passes;
   for (const RecordedTensor& record : other.records) {
     const std::string pass = pass_of(record);
     if (pass != "cond" && pass != "uncond") continue;

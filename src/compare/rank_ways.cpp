@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kBelieved = 0.1;       // an error beyond: the values do not tell how the shards belong together
-constexpr double kClearlyBetter = 0.5;  // of the error of the way that is believed first
+constexpr double kMuchBetterWay = 0.5;  // of the error of the way that is believed first
 constexpr double kSameTensor = 1e-3;    // of one that has another name on the other side
 constexpr int kMostCallsTried = 3;      // of one name that are looked at
 constexpr int kMostStrangers = 48;      // tensors of other names that are looked at, for one name
@@ -70,7 +70,7 @@ Found best_ways(const RankedSide& reference, size_t i, const RankedSide& candida
         if (!a || !b || checked_numel(*a) != checked_numel(*b) || (*a == *b) != round.equal_shapes) continue;
         check_interrupt("ranks");
         const double error = error_between(one, theirs, two, own, candidate.all[j].key.name);
-        if (error < kClearlyBetter * best.error) best = {one, two, error};
+        if (error < kMuchBetterWay * best.error) best = {one, two, error};
       }
   }
   return best;

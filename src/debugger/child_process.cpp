@@ -50,16 +50,6 @@ struct SpawnPlan {
 
 }  // namespace
 
-Environment current_environment() {
-  Environment variables;
-  for (char** entry = environment_entries(); *entry; ++entry) {
-    const std::string_view text = *entry;
-    const size_t equals = text.find('=');
-    if (equals != std::string_view::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return variables;
-}
-
 fs::path find_program(const std::string& name, const Environment& environment, const fs::path& cwd) {
   if (name.find('/') != std::string::npos) {
     const fs::path path = cwd / name;  // an absolute name stays as it is

@@ -3,20 +3,16 @@
 #pragma once
 #include <sys/types.h>
 
-#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/platform/machine_facts.h"
 #include "base/process.h"
 
 namespace lockstep {
-
-using Environment = std::map<std::string, std::string>;
-
-Environment current_environment();
 
 struct ChildRequest {
   std::vector<std::string> argv;  // argv[0] is looked up in the PATH of `environment`

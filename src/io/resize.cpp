@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "io/resize_kernel.h"
 #include "tensor/rehearsal.h"
 #include "tensor/tile_transpose.h"
@@ -144,9 +145,10 @@ void share_rows(int64_t count, int64_t bytes, const Work& work) {
   constexpr int64_t kWorthAThread = 1 << 20;
   const int64_t most = std::min<int64_t>(
       {bytes / kWorthAThread, count, 16, static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()))});
-  std::vector<std::jthread> helpers;
+  std::vector<JoinedThread> helpers;
   for (int64_t i = 1; i < most; ++i)
-    helpers.emplace_back([&work, i, most, count] { work(count * i / most, count * (i + 1) / most); });
+    helpers.emplace_back(
+        start_thread("resize", [&work, i, most, count] { work(count * i / most, count * (i + 1) / most); }));
   work(0, most > 1 ? count / most : count);
 }
 

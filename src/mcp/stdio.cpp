@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kMostMessageBytes = 4 << 20;
+constexpr size_t kMostRequestBytes = 4 << 20;
 constexpr size_t kMostThreads = 16;
 
 // False: stdin has ended. A line that is too long is read away and comes back empty.
@@ -29,7 +29,7 @@ bool read_line(std::string& line) {
       if (too_long) line.clear();
       return true;
     }
-    if (line.size() < kMostMessageBytes)
+    if (line.size() < kMostRequestBytes)
       line += static_cast<char>(c);
     else
       too_long = true;

@@ -1,12 +1,13 @@
 #include "measure/tolerance.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
-#include <charconv>
 #include <limits>
 #include <vector>
 
+#include "base/decimal.h"
 #include "base/error.h"
 #include "base/names.h"
 
@@ -44,7 +45,7 @@ size_t row_of(DType dtype) {
 }
 
 bool parse_number(std::string_view text, double& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = read_decimal(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() && value >= 0 &&
          value < std::numeric_limits<double>::infinity();
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "backend/gpus.h"
+#include "backend/devices.h"
 #include "base/error.h"
 #include "pipeline/denoise.h"
 #include "tensor/rehearsal.h"

@@ -4,9 +4,11 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/decimal.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "base/utf8.h"
+#include "studio/parameter_error.h"
 
 namespace lockstep {
 namespace {
@@ -31,10 +33,21 @@ const char* type_words(ArgumentType type) {
   return "";
 }
 
+constexpr size_t kMostNameBytes = 100;  // of a name that a client made up, told back
+
+[[noreturn]] void refuse_named(const Operation& operation, const std::string& name, const std::string& what,
+                               const Detail& detail) {
+  try {
+    fail(Code::kBadInput, operation.name, what, detail);
+  } catch (const Error& error) {
+    throw ParameterError(error.code(), name.substr(0, kMostNameBytes), error.what());
+  }
+}
+
 [[noreturn]] void refuse(const Operation& operation, const Argument& argument, const std::string& expected,
                          const std::string& got) {
-  fail(Code::kBadInput, operation.name, "argument '" + argument.name + "' cannot be used",
-       {.expected = expected, .got = got.size() > 80 ? got.substr(0, 80) + "..." : got});
+  refuse_named(operation, argument.name, "argument '" + argument.name + "' cannot be used",
+               {.expected = expected, .got = got.size() > 80 ? got.substr(0, 80) + "..." : got});
 }
 
 bool has_type(const Json& value, const Argument& argument) {
@@ -210,8 +223,8 @@ Json checked_arguments(const Operation& operation, const Json& given) {
     for (const auto& [name, value] : given.items())
       if (std::find(known.begin(), known.end(), name) == known.end()) {
         const std::vector<std::string> near = nearest_names(name, known, 1);
-        fail(Code::kBadInput, operation.name, "there is no argument " + shown(name),
-             {.expected = names_of_arguments(operation), .hint = near.empty() ? "" : near[0]});
+        refuse_named(operation, name, "there is no argument " + shown(name),
+                     {.expected = names_of_arguments(operation), .hint = near.empty() ? "" : near[0]});
       }
   Json checked = Json::object();
   for (const Argument& argument : operation.arguments) {
@@ -221,8 +234,9 @@ Json checked_arguments(const Operation& operation, const Json& given) {
       check_value(operation, argument, *found);
       checked[argument.name] = *found;
     } else if (argument.required) {
-      fail(Code::kBadInput, operation.name, "argument '" + argument.name + "' is missing",
-           {.expected = type_words(argument.type), .hint = "one of its arguments: " + names_of_arguments(operation)});
+      refuse_named(
+          operation, argument.name, "argument '" + argument.name + "' is missing",
+          {.expected = type_words(argument.type), .hint = "one of its arguments: " + names_of_arguments(operation)});
     } else if (!argument.standard.is_null()) {
       checked[argument.name] = argument.standard;
     }
@@ -241,7 +255,7 @@ Json value_from_text(const Operation& operation, const Argument& argument, std::
     }
     case ArgumentType::kNumber: {
       double number = 0;
-      const auto [at, error] = std::from_chars(text.data(), end, number);
+      const auto [at, error] = read_decimal(text.data(), end, number);
       if (error == std::errc() && at == end && std::isfinite(number)) return number;
       break;
     }

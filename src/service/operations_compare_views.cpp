@@ -262,17 +262,18 @@ std::vector<Operation> compare_view_operations() {
   std::vector<Argument> heat = window_arguments();
   heat.insert(heat.begin(), {.name = "row",
                              .type = kInteger,
-                             .help = "number of the pair, as compare rows counts them",
+                             .help = "number of the pair, as in compare rows",
                              .required = true,
                              .least = 0,
                              .most = 1e9});
-  heat.push_back({.name = "histogram", .type = kBool, .help = "the distribution of both sides too", .standard = false});
+  heat.push_back(
+      {.name = "histogram", .type = kBool, .help = "also return the distribution of both sides", .standard = false});
   const auto run = [](const char* name, const char* help) {
     return Argument{.name = name, .help = help, .required = true, .value = "RUN"};
   };
   return {
       {.name = "compare ledger",
-       .help = "what each stage of a program makes wrong itself, and what it was handed, from three recorded runs",
+       .help = "show which error each stage of a program creates and which it inherits, from three recorded runs",
        .arguments = {run("reference", "the run that is right"),
                      run("candidate", "the program as it is"),
                      run("substituted", "the program, run on the reference's tensors"),
@@ -287,7 +288,7 @@ std::vector<Operation> compare_view_operations() {
                     "url)/v1/compare/ledger?reference=latest:good&candidate=latest:port&substituted=latest:fed\""},
        .call = &compare_ledger},
       {.name = "compare rows",
-       .help = "two compared runs as a table: one short row a pair, and what has no partner",
+       .help = "show two compared runs as a table: one short row per pair, and the tensors without a partner",
        .arguments = with_question({limit_argument("rows", 1000, 100000), from_argument()}),
        .result = "summary:object columns:strings rows:array total:integer from:integer first:any images:objects "
                  "alone:object factor:number runs:object",
@@ -296,9 +297,9 @@ std::vector<Operation> compare_view_operations() {
        .examples = {"curl -H @key \"$(cat url)/v1/compare/rows?reference=latest:good&candidate=latest:port\""},
        .call = &compare_rows},
       {.name = "compare tree",
-       .help = "two compared runs by module: how many tensors differ in each, and by how much",
+       .help = "show two compared runs by module: how many tensors differ in each, and by how much",
        .arguments = with_question(
-           {{.name = "under", .help = "only below this module"},
+           {{.name = "under", .help = "only modules below this one"},
             {.name = "depth", .type = kInteger, .help = "levels of modules", .standard = 3, .least = 1, .most = 64}}),
        .result = "verdict:string modules:objects factor:number",
        .reads = true,
@@ -306,7 +307,7 @@ std::vector<Operation> compare_view_operations() {
        .examples = {"curl -H @key \"$(cat url)/v1/compare/tree?reference=latest:good&candidate=latest:port\""},
        .call = &compare_tree},
       {.name = "compare heat",
-       .help = "a pair of tensors and their difference as grids of cells, one after the other",
+       .help = "return a pair of tensors and their difference as grids of cells, one after the other",
        .arguments = with_question(heat),
        .result = "name:string planes:object shape:array histogram?:object cells:string",
        .reads = true,
@@ -315,19 +316,23 @@ std::vector<Operation> compare_view_operations() {
        .binary = "cells",
        .call = &compare_heat},
       {.name = "compare picture",
-       .help = "a picture that both runs made, or the difference of the two, as a PNG",
-       .arguments = with_question(
-           {{.name = "image", .type = kInteger, .help = "which, from 0", .standard = 0, .least = 0, .most = 1e6},
-            {.name = "side",
-             .help = "reference, candidate or difference",
-             .standard = "difference",
-             .choices = {"reference", "candidate", "difference"}},
-            {.name = "gain",
-             .type = kNumber,
-             .help = "the difference times this",
-             .standard = 4,
-             .least = 0.01,
-             .most = 255}}),
+       .help = "return a picture that both runs drew, or the difference of the two, as a PNG",
+       .arguments = with_question({{.name = "image",
+                                    .type = kInteger,
+                                    .help = "number of the picture, from 0",
+                                    .standard = 0,
+                                    .least = 0,
+                                    .most = 1e6},
+                                   {.name = "side",
+                                    .help = "reference, candidate or difference",
+                                    .standard = "difference",
+                                    .choices = {"reference", "candidate", "difference"}},
+                                   {.name = "gain",
+                                    .type = kNumber,
+                                    .help = "factor that amplifies the difference",
+                                    .standard = 4,
+                                    .least = 0.01,
+                                    .most = 255}}),
        .result = "name:string psnr:any ssim:any width:integer height:integer type:string png:string",
        .reads = true,
        .slow = true,

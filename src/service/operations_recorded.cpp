@@ -143,8 +143,12 @@ Json record(Service& service, const Json& arguments, CallControl& control) {
 }
 
 std::vector<Argument> with_page(std::vector<Argument> arguments) {
-  arguments.push_back(
-      {.name = "limit", .type = kInteger, .help = "most items", .standard = 50, .least = 1, .most = 10000});
+  arguments.push_back({.name = "limit",
+                       .type = kInteger,
+                       .help = "maximum number of items",
+                       .standard = 50,
+                       .least = 1,
+                       .most = 10000});
   arguments.push_back({.name = "from",
                        .type = kInteger,
                        .help = "number of the first item, from 0",
@@ -187,7 +191,7 @@ std::vector<Argument> program_arguments() {
           {.name = "cwd", .help = "folder to run in", .path = true},
           {.name = "timeout",
            .type = kNumber,
-           .help = "seconds after which the program is ended",
+           .help = "end the program after this many seconds",
            .standard = 3600,
            .least = 0.001,
            .most = 86400},
@@ -208,7 +212,7 @@ std::vector<Operation> recorded_operations() {
   const Argument slice{.name = "slice", .help = "NumPy-like: [0, :, -1, ::2]"};
   return {
       {.name = "record",
-       .help = "run a Python program with its torch and MLX modules recorded; no source is edited",
+       .help = "run a Python program and record its torch and MLX modules, without source changes",
        .arguments = with_program(
            {{.name = "modules",
              .help = "record only matching modules (globs, comma separated; with or without the component's name)"},
@@ -216,7 +220,7 @@ std::vector<Operation> recorded_operations() {
             {.name = "inputs", .type = kBool, .help = "also record the inputs of modules", .standard = false},
             {.name = "coverage",
              .type = kBool,
-             .help = "also count the calls of every function, for `coverage` of this run",
+             .help = "also count calls of every function, for `coverage` of this run",
              .standard = false},
             {.name = "health",
              .type = kBool,
@@ -229,14 +233,14 @@ std::vector<Operation> recorded_operations() {
        .examples = {"lockstep record -- generate.py"},
        .call = &record},
       {.name = "runs list",
-       .help = "the recorded runs, newest first",
+       .help = "list recorded runs, newest first",
        .arguments = with_page({}),
        .result = "runs:objects total:integer from:integer next_from?:integer home:string",
        .reads = true,
        .examples = {"lockstep runs list"},
        .call = &runs_list},
       {.name = "runs show",
-       .help = "what a run holds: program, settings, records",
+       .help = "show a run: program, settings, records",
        .arguments =
            with_page({{.name = "run", .help = "id, unique prefix, latest, latest:NAME, or a path", .required = true},
                       {.name = "only", .help = "glob of record names"}}),
@@ -252,7 +256,7 @@ std::vector<Operation> recorded_operations() {
        .examples = {"lockstep tensors list model.safetensors"},
        .call = &tensors_list},
       {.name = "tensors info",
-       .help = "one tensor: where it lies, and its statistics",
+       .help = "show where a tensor is stored, and its statistics",
        .arguments = {path, name, slice},
        .result = "name:string dtype:string shape:array stats:object bytes:integer file:string",
        .reads = true,
@@ -260,7 +264,7 @@ std::vector<Operation> recorded_operations() {
        .examples = {"lockstep tensors info latents.npy"},
        .call = &tensors_info},
       {.name = "tensors show",
-       .help = "the values of a tensor or of a slice of it",
+       .help = "show the values of a tensor or a slice of it",
        .arguments = {path, name, slice},
        .result = "name:string slice:string dtype:string shape:array values:any",
        .reads = true,
@@ -268,13 +272,14 @@ std::vector<Operation> recorded_operations() {
        .call = &tensors_show},
       {.name = "tensors diff",
        .help = "compare the tensors of two files or folders, one by one",
-       .arguments = with_page({{.name = "reference", .help = "the side that is right", .required = true, .path = true},
-                               {.name = "candidate", .help = "the side in question", .required = true, .path = true},
-                               name,
-                               slice,
-                               {.name = "tolerance",
-                                .help = "default, exact, identical, high, acceptable, suspect, ABS or ABS,REL",
-                                .standard = "default"}}),
+       .arguments =
+           with_page({{.name = "reference", .help = "the correct file or folder", .required = true, .path = true},
+                      {.name = "candidate", .help = "the file or folder to check", .required = true, .path = true},
+                      name,
+                      slice,
+                      {.name = "tolerance",
+                       .help = "default, exact, identical, high, acceptable, suspect, ABS or ABS,REL",
+                       .standard = "default"}}),
        .result =
            "verdict:string compared:integer different:integer tensors:objects only_reference:strings total:integer",
        .reads = true,

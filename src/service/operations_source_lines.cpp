@@ -78,7 +78,7 @@ std::vector<Operation> source_line_operations() {
   std::vector<Argument> arguments = compare_operations().front().arguments;
   arguments.push_back({.name = "row",
                        .type = kInteger,
-                       .help = "number of the pair, as compare rows counts them",
+                       .help = "number of the pair, as in compare rows",
                        .required = true,
                        .least = 0,
                        .most = 1e9});
@@ -86,7 +86,7 @@ std::vector<Operation> source_line_operations() {
       {.name = "around", .type = kInteger, .help = "lines before and after", .standard = 6, .least = 0, .most = 100});
   return {
       {.name = "compare source",
-       .help = "the lines of both programs that made a pair of tensors",
+       .help = "show the lines of both programs that made a pair of tensors",
        .arguments = std::move(arguments),
        .result = "reference:object candidate:object",
        .reads = true,

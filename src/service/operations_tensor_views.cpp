@@ -173,8 +173,8 @@ std::vector<Argument> tensor_arguments(std::vector<Argument> more) {
        .path = true,
        .value = "FILE"},
       {.name = "name", .help = "the tensor's name"},
-      {.name = "seq", .type = kInteger, .help = "of a run: the record's number", .least = 0, .most = 1e15},
-      {.name = "step", .type = kInteger, .help = "of a run: the denoising step", .least = -1, .most = 1e9}};
+      {.name = "seq", .type = kInteger, .help = "in a run: the number of the record", .least = 0, .most = 1e15},
+      {.name = "step", .type = kInteger, .help = "in a run: the denoising step", .least = -1, .most = 1e9}};
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -186,7 +186,7 @@ std::vector<Operation> tensor_view_operations() {
   const std::string form = "dtype:string shape:array ";
   return {
       {.name = "runs tensors",
-       .help = "the tensors of a run as a table: one short row each, with statistics",
+       .help = "list the tensors of a run: one short row each, with statistics",
        .arguments = {{.name = "run", .help = "id, unique prefix, latest, latest:NAME, or a path", .required = true},
                      {.name = "only", .help = "glob of record names"},
                      limit_argument("rows", 1000, 100000),
@@ -197,7 +197,7 @@ std::vector<Operation> tensor_view_operations() {
        .examples = {"curl -H @key \"$(cat url)/v1/runs/tensors?run=latest&limit=20\""},
        .call = &runs_tensors},
       {.name = "tensors slice",
-       .help = "a tensor or a slice of it as bytes, little-endian and packed",
+       .help = "return a tensor or a slice of it as bytes, little-endian and packed",
        .arguments = tensor_arguments({slice,
                                       {.name = "as",
                                        .help = "stored: the tensor's own dtype; f32: as 32-bit floats",
@@ -209,7 +209,7 @@ std::vector<Operation> tensor_view_operations() {
        .binary = "bytes",
        .call = &tensors_slice},
       {.name = "tensors heat",
-       .help = "a tensor, or a window of it, as a grid of cells: in each the value farthest from zero",
+       .help = "return a tensor, or a window of it, as a grid; each cell holds its value farthest from zero",
        .arguments = tensor_arguments(window_arguments()),
        .result = form + "rows:integer columns:integer top:integer left:integer window_rows:integer "
                         "window_columns:integer height:integer width:integer limit:any sampled:boolean "
@@ -219,19 +219,20 @@ std::vector<Operation> tensor_view_operations() {
        .binary = "cells",
        .call = &tensors_heat},
       {.name = "tensors histogram",
-       .help = "how the values of a tensor are distributed",
+       .help = "return a histogram of a tensor's values",
        .arguments = tensor_arguments(
-           {slice, {.name = "bins", .type = kInteger, .help = "bars", .standard = 64, .least = 1, .most = 4096}}),
+           {slice,
+            {.name = "bins", .type = kInteger, .help = "number of bars", .standard = 64, .least = 1, .most = 4096}}),
        .result = form + "low:any high:any sampled:boolean looked_at:integer counts:array",
        .reads = true,
        .examples = {"curl -H @key \"$(cat url)/v1/tensors/histogram?run=latest&name=noise_pred&step=0\""},
        .call = &tensors_histogram},
       {.name = "tensors channels",
-       .help = "statistics of each slice of a tensor along one axis",
+       .help = "return the statistics of each slice of a tensor along one axis",
        .arguments = tensor_arguments({slice,
                                       {.name = "axis",
                                        .type = kInteger,
-                                       .help = "which axis; -1 is the last",
+                                       .help = "the axis; -1 is the last",
                                        .standard = 0,
                                        .least = -16,
                                        .most = 15}}),

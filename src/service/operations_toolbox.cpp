@@ -235,14 +235,14 @@ std::vector<Operation> toolbox_operations() {
   std::vector<Argument> coverage_arguments =
       program_or_run("in place of a program: a run that was made with coverage before");
   for (Argument& argument :
-       std::vector<Argument>{{.name = "lines", .type = kBool, .help = "tell lines too", .standard = false},
-                             {.name = "markdown", .help = "write it as Markdown too", .path = true},
-                             {.name = "html", .help = "write it as one HTML page too", .path = true}})
+       std::vector<Argument>{{.name = "lines", .type = kBool, .help = "also count lines", .standard = false},
+                             {.name = "markdown", .help = "also write it as Markdown", .path = true},
+                             {.name = "html", .help = "also write it as an HTML page", .path = true}})
     coverage_arguments.push_back(std::move(argument));
   std::vector<Argument> profile_arguments = program_or_run("in place of a program: a run that was profiled before");
   for (Argument& argument : std::vector<Argument>{
            {.name = "evaluate",
-            .help = "where MLX is evaluated so that time lands where the work is",
+            .help = "where to evaluate MLX, so that time is attributed correctly",
             .standard = "stages",
             .choices = {"stages", "modules", "none"}},
            {.name = "functions", .help = "also time plain functions of these Python modules (globs, comma separated)"},
@@ -255,12 +255,13 @@ std::vector<Operation> toolbox_operations() {
             .help = "create the copy here; the folder must not exist yet",
             .path = true,
             .value = "FOLDER"},
-           {.name = "branch", .help = "make it a new branch of the git checkout that holds the packages"},
-           {.name = "packages",
-           .type = kTextList,
-           .help = "packages to prune (default: those that hold parts of a model)"},
-           {.name = "functions", .type = kBool, .help = "cut bodies that never ran too", .standard = false},
-           {.name = "dry_run", .type = kBool, .help = "only tell what would be kept", .standard = false}})
+           {.name = "branch", .help = "create a new branch in the git checkout of the packages"},
+           {.name = "packages", .type = kTextList, .help = "packages to prune (default: those with parts of a model)"},
+           {.name = "functions",
+           .type = kBool,
+           .help = "also remove the bodies of functions that never ran",
+           .standard = false},
+           {.name = "dry_run", .type = kBool, .help = "only show what would be kept", .standard = false}})
     prune_arguments.push_back(std::move(argument));
   return {
       {.name = "prune",
@@ -273,7 +274,7 @@ std::vector<Operation> toolbox_operations() {
        .examples = {"lockstep prune --into pruned -- python generate.py"},
        .call = &call_prune},
       {.name = "profile",
-       .help = "run a Python program and tell where its time and memory go, by stage and module",
+       .help = "run a Python program and show where its time and memory go, by stage and module",
        .arguments = profile_arguments,
        .result = "schema:string run:string exit_code:integer processes:integer frameworks:array wall_secs:number "
                  "cpu_secs:number first_step_secs?:number evaluation_secs:number evaluation_share:number "
@@ -284,18 +285,19 @@ std::vector<Operation> toolbox_operations() {
        .call = &call_profile},
       {.name = "profile compare",
        .help = "compare two profiles: which stages of the port are slower or larger",
-       .arguments = {{.name = "reference",
-                      .help = "a profiled run: id, unique prefix, latest:NAME, or a path",
-                      .required = true,
-                      .positional = true},
-                     {.name = "candidate", .help = "another one", .required = true, .positional = true}},
+       .arguments =
+           {{.name = "reference",
+             .help = "a profiled run: id, unique prefix, latest:NAME, or a path",
+             .required = true,
+             .positional = true},
+            {.name = "candidate", .help = "the profile to compare with it", .required = true, .positional = true}},
        .result = "reference:object candidate:object stages:objects modules:objects",
        .reads = true,
        .slow = true,
        .examples = {"lockstep profile compare latest:reference latest:port"},
        .call = &call_profile_compare},
       {.name = "coverage",
-       .help = "run a Python program and tell which files, functions and lines really ran",
+       .help = "run a Python program and show which files, functions and lines ran",
        .arguments = coverage_arguments,
        .result = "schema:string run:string exit_code:integer processes:integer lines:boolean components:objects "
                  "packages:objects files:objects like_named:objects",
@@ -316,8 +318,8 @@ std::vector<Operation> toolbox_operations() {
        .call = &call_health},
       {.name = "runs limits",
        .help = "show or set how large the store may grow",
-       .arguments = {{.name = "warn", .help = "warn from this size on, such as 1GB"},
-                     {.name = "refuse", .help = "keep no more full tensors from this size on, such as 10GB"}},
+       .arguments = {{.name = "warn", .help = "warn beyond this size, such as 1GB"},
+                     {.name = "refuse", .help = "store no more full tensors beyond this size, such as 10GB"}},
        .result = "used_bytes:integer warn_bytes:integer refuse_bytes:integer",
        .examples = {"lockstep runs limits", "lockstep runs limits --warn 1GB --refuse 10GB"},
        .call = &call_limits},
@@ -335,7 +337,7 @@ std::vector<Operation> toolbox_operations() {
                       .least = 0,
                       .most = 1e9,
                       .value = "N"},
-                     {.name = "yes", .type = kBool, .help = "remove it without asking", .standard = false}},
+                     {.name = "yes", .type = kBool, .help = "remove without asking", .standard = false}},
        .result = "home:string removed:boolean items:objects bytes:integer in_use:objects used_bytes:integer "
                  "warn_bytes:integer refuse_bytes:integer",
        .slow = true,

@@ -1,6 +1,7 @@
 #include "service/tensor_pick.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstring>
 

@@ -14,7 +14,7 @@ Argument session_argument() {
 Argument max_wait_argument(double standard) {
   return {.name = "max_wait",
           .type = kNumber,
-          .help = "seconds to wait for a stop before answering that it is still running",
+          .help = "seconds to wait for a stop, then report that the program is running",
           .standard = standard,
           .least = 0,
           .most = 86400};
@@ -23,7 +23,7 @@ Argument max_wait_argument(double standard) {
 Argument frame_argument() {
   return {.name = "frame",
           .type = kInteger,
-          .help = "which caller: 0 is the innermost frame",
+          .help = "the frame to look at; 0 is the innermost",
           .standard = 0,
           .least = 0,
           .most = 1e6};

@@ -230,7 +230,7 @@ void check_with_pipeline(const DrawRequest& draw, const ModelFolder& model) {
 }
 
 uint64_t drawn_seed() {
-  std::random_device device;
+  thread_local std::random_device device;
   return device();
 }
 
@@ -372,6 +372,9 @@ DrawRequest read_draw_request(const std::string& kind, const Json& fields, std::
     request.latents = latents_from(latents->get_ref<const std::string&>());
   }
   reader.finish();
+  if (kind == "edit" && draw.uploads->pictures.empty())
+    refuse_parameter("image", "there is no picture to edit",
+                     {.expected = R"(image in a form, or "images" in JSON)", .got = "none"});
   if (draw.uploads->pictures.size() > kMostPictures)
     refuse_parameter("image", "too many pictures",
                      {.expected = "at most 16", .got = std::to_string(draw.uploads->pictures.size())});

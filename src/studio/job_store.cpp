@@ -42,7 +42,7 @@ bool is_job_id(std::string_view id) {
 }
 
 std::string new_job_id() {
-  std::random_device device;
+  thread_local std::random_device device;  // asks the processor what it is each time it is made
   return fmt::format("job_{:08x}{:08x}{:08x}", device(), device(), device());
 }
 

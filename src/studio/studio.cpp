@@ -114,7 +114,7 @@ void Studio::restore() {
       if (!job->request.uploads) job->request.uploads = stored.uploads;
     }
     jobs_[job->id] = job;
-    order_.push_back(job->id);
+    order_.push_back(job);
     if (job->state == JobState::kRunning || (job->state == JobState::kQueued && job->waited_for))
       end_job(job, JobState::kFailed, "interrupted", "[images] the server ended while this was drawn");
     else if (job->state == JobState::kQueued)
@@ -225,7 +225,7 @@ std::shared_ptr<Job> Studio::submit(Submission submission) {
       throw;
     }
     jobs_[job->id] = job;
-    order_.push_back(job->id);
+    order_.push_back(job);
     if (job->follower) job->follower->queued(job);
     queue_.add(job);
     const auto waiting = queue_.in_order();
@@ -241,9 +241,12 @@ std::shared_ptr<Job> Studio::submit(Submission submission) {
 
 double Studio::eta_of(const Job& job) const {
   int64_t work = 0;
-  for (const auto& [id, one] : jobs_)
-    if (one->state == JobState::kRunning && one.get() != &job)
-      work += one->work() * (one->request.count - one->drawn_pictures);
+  size_t running = running_;
+  for (auto one = order_.rbegin(); running > 0 && one != order_.rend(); ++one) {
+    if ((*one)->state != JobState::kRunning) continue;
+    --running;
+    if (one->get() != &job) work += (*one)->work() * ((*one)->request.count - (*one)->drawn_pictures);
+  }
   for (const auto& one : queue_.in_order()) {
     work += one->work() * (one->request.count - one->next_picture);
     if (one.get() == &job) break;
@@ -285,8 +288,8 @@ Json Studio::jobs(size_t limit, const std::string& status) const {
   const std::lock_guard lock(mutex_);
   Json list = Json::array();
   bool more = false;
-  for (auto id = order_.rbegin(); id != order_.rend(); ++id) {
-    const Job& job = *jobs_.at(*id);
+  for (auto one = order_.rbegin(); one != order_.rend(); ++one) {
+    const Job& job = **one;
     if (!status.empty() && status != state_name(job.state)) continue;
     more = list.size() >= limit;
     if (more) break;
@@ -352,24 +355,21 @@ void Studio::release_uploads(Job& job) const {
   if (has_ended(job.state) && !job.keep_files) job.request.uploads = std::make_shared<Uploads>();
 }
 
+// Of jobs that have ended, all but the newest go. It runs after each job: it moves handles and copies nothing.
 void Studio::prune() {
   size_t ended = 0;
   const double now = wall_secs();
-  std::vector<std::string> kept;
-  for (auto id = order_.rbegin(); id != order_.rend(); ++id) {
-    const auto& job = jobs_.at(*id);
-    if (!has_ended(job->state)) {
-      kept.push_back(*id);
-      continue;
+  auto kept = order_.rbegin();
+  for (auto one = order_.rbegin(); one != order_.rend(); ++one) {
+    std::shared_ptr<Job>& job = *one;
+    if (has_ended(job->state) && (++ended > options_.most_kept || now - job->finished >= options_.most_kept_secs)) {
+      if (job->keep_files) store_.remove(job->id);
+      jobs_.erase(job->id);
+    } else {
+      std::swap(*kept++, job);
     }
-    if (++ended <= options_.most_kept && now - job->finished < options_.most_kept_secs) {
-      kept.push_back(*id);
-      continue;
-    }
-    if (job->keep_files) store_.remove(*id);
-    jobs_.erase(*id);
   }
-  order_.assign(kept.rbegin(), kept.rend());
+  order_.erase(order_.begin(), kept.base());
 }
 
 void Studio::wait(const std::string& id, double secs, const std::function<bool()>& stop) {

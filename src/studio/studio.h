@@ -119,7 +119,7 @@ class Studio {
   FairQueue queue_;
   BatchGain gain_;
   std::map<std::string, std::shared_ptr<Job>> jobs_;
-  std::vector<std::string> order_;  // of jobs, as they came
+  std::vector<std::shared_ptr<Job>> order_;  // as they came
   size_t running_ = 0;
   double secs_a_unit_ = 0;  // of work, by what was drawn lately
   std::atomic<bool> stopping_{false};

@@ -61,12 +61,26 @@ Checksum128 checksum_from_sums(std::span<const uint64_t> sums, std::span<const s
   constexpr size_t kSecretBytes = sizeof(kChecksumSecret), kLast = kSecretBytes - kChecksumStripe;
   Lanes lanes{kPrime32[2], kPrime64[0], kPrime64[1], kPrime64[2], kPrime64[3], kPrime32[1], kPrime64[4], kPrime32[0]};
   const size_t blocks = checksum_blocks(bytes);
-  for (size_t block = 0; block < blocks; ++block)
-    for (size_t i = 0; i < kChecksumLanes; ++i) {
-      uint64_t lane = lanes[i] + sums[block * kChecksumLanes + i];
-      lane ^= lane >> 47;
-      lanes[i] = (lane ^ kChecksumSecret[kLast / 8 + i]) * kPrime32[0];
-    }
+  // A chain that is as long as the tensor: its eight links stay in registers.
+  const uint64_t* next = sums.data();
+  uint64_t l0 = lanes[0], l1 = lanes[1], l2 = lanes[2], l3 = lanes[3], l4 = lanes[4], l5 = lanes[5], l6 = lanes[6],
+           l7 = lanes[7];
+  const auto advance = [](uint64_t& link, uint64_t sum, uint64_t secret) {
+    link += sum;
+    link = (link ^ link >> 47 ^ secret) * kPrime32[0];
+  };
+  for (size_t block = 0; block < blocks; ++block, next += kChecksumLanes) {
+    constexpr const uint64_t* kSecret = kChecksumSecret + kLast / 8;
+    advance(l0, next[0], kSecret[0]);
+    advance(l1, next[1], kSecret[1]);
+    advance(l2, next[2], kSecret[2]);
+    advance(l3, next[3], kSecret[3]);
+    advance(l4, next[4], kSecret[4]);
+    advance(l5, next[5], kSecret[5]);
+    advance(l6, next[6], kSecret[6]);
+    advance(l7, next[7], kSecret[7]);
+  }
+  lanes = {l0, l1, l2, l3, l4, l5, l6, l7};
   const std::byte* rest = tail.data() + (blocks * kChecksumBlock - checksum_tail_begin(bytes));
   const size_t stripes = (bytes - 1 - blocks * kChecksumBlock) / kChecksumStripe;
   for (size_t stripe = 0; stripe < stripes; ++stripe) add_stripe(lanes, rest + stripe * kChecksumStripe, 8 * stripe);

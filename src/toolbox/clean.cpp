@@ -1,14 +1,15 @@
 #include "toolbox/clean.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <ctime>
 #include <map>
 
+#include "base/decimal.h"
 #include "base/error.h"
 #include "base/folder.h"
 #include "base/interrupt.h"
@@ -191,7 +192,7 @@ std::vector<StoredItem> remove_items(const fs::path& home, const std::vector<Sto
 
 double age_from_text(std::string_view text) {
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = read_decimal(text.data(), text.data() + text.size(), value);
   const std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
   static const std::map<std::string_view, double> kUnits{
       {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}, {"w", 7 * 86400}};

@@ -1,6 +1,7 @@
 #include "toolbox/started_programs.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>

@@ -186,3 +186,21 @@ class DapClient:
         except OSError:
             pass
         return None
+
+
+def launched(home, source, name="program.py", **options):
+    """An editor that has launched this program: its client, the file, what was set."""
+    script = home.write(name, source)
+    client = home.editor()
+    if "breakpoints" in options:
+        options["breakpoints"] = {script: options["breakpoints"]}
+    set_ = client.begin(program=str(script), python=home.python, **options)
+    return client, script, set_
+
+
+def finish(client):
+    code = client.event("exited")["exitCode"]
+    client.event("terminated")
+    client.request("disconnect")
+    assert client.close() == 0
+    return code

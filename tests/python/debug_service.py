@@ -1,14 +1,17 @@
 """A home folder with its own service, for the tests of `lockstep debug`, REST and MCP."""
 
+import contextlib
 import http.client
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
 import urllib.parse
 
+from dap_client import DapClient
 from program import PROGRAM, ROOT
 from system import is_running as alive
 
@@ -27,6 +30,7 @@ class Home:
         self.home = self.folder / "home"
         self.environment = {**os.environ, "LOCKSTEP_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
         self.environment.pop("VIRTUAL_ENV", None)
+        self._editors = []
 
     def write(self, name, source):
         path = self.folder / name
@@ -109,7 +113,25 @@ class Home:
         assert status == 200, answer
         return answer
 
+    def editor(self, **options):
+        """A client of `lockstep dap`, which it starts as an editor does."""
+        self._editors.append(DapClient([PROGRAM, "dap"], cwd=self.folder, env=self.environment, **options))
+        return self._editors[-1]
+
+    @contextlib.contextmanager
+    def adapter_at_a_port(self):
+        """`lockstep dap --port`: the process and where it listens."""
+        command = [PROGRAM, "--json", "dap", "--port", "0"]
+        server = subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, text=True)
+        try:
+            yield server, json.loads(server.stdout.readline())
+        finally:
+            server.send_signal(signal.SIGINT)
+            assert server.wait(30) in (0, 130)
+
     def close(self):
+        for editor in self._editors:
+            editor.close()
         done = self.run("--json", "debug", "sessions", "--limit", "1000", check=False)
         if done.returncode == 0:
             for session in json.loads(done.stdout)["sessions"]:

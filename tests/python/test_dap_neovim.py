@@ -13,7 +13,7 @@ import sys
 
 import pytest
 from dap_client import LOOP
-from debug_service import PROGRAM, ROOT, Home, alive, wait_until
+from debug_service import PROGRAM, ROOT, alive, wait_until
 
 
 def neovim(*commands, **options):
@@ -36,13 +36,6 @@ def _missing():
 
 MISSING = _missing()
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-
-
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
 
 
 def documented_settings():

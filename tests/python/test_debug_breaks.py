@@ -3,7 +3,7 @@
 import pathlib
 
 import pytest
-from debug_service import PROGRAM, ROOT, Home
+from debug_service import PROGRAM, ROOT
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 STEPS = """\
@@ -18,13 +18,6 @@ for i in range(6):
     x = block(i, x)
 print(x.sum())
 """
-
-
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
 
 
 def start(home):

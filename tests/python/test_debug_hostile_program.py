@@ -5,7 +5,7 @@ import json
 import pathlib
 
 import pytest
-from debug_service import PROGRAM, Home, alive, wait_until
+from debug_service import PROGRAM, alive, wait_until
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 
@@ -40,13 +40,6 @@ threading.Thread(target=speak, daemon=True).start()
 while True:
     time.sleep(0.01)
 """
-
-
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
 
 
 def test_a_program_that_speaks_for_its_agent_ends_no_service(home):

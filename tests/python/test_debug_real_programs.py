@@ -3,16 +3,9 @@
 import pathlib
 
 import pytest
-from debug_service import PROGRAM, Home
+from debug_service import PROGRAM
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
-
-
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
 
 
 def test_editable_clone_against_site_packages(home):

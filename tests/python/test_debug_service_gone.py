@@ -31,13 +31,6 @@ sys.exit(3)
 """
 
 
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
-
-
 def kill_service(home):
     pid = home.service()["pid"]
     os.kill(pid, signal.SIGKILL)

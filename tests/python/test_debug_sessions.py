@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 import pytest
-from debug_service import PROGRAM, Home, alive, wait_until
+from debug_service import PROGRAM, alive, wait_until
 from system import command_words, linux_only, open_files, parents
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
@@ -26,13 +26,6 @@ for i in range(5):
     total += value
 print("total", total, sys.argv[1:])
 """
-
-
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
 
 
 def line(answer):

@@ -132,6 +132,12 @@ def test_cores_and_limits_without_gnu(tmp_path):
     assert done.stdout.split() == ["10", "3", "ended"], done.stderr
 
 
+@pytest.mark.parametrize(("tools", "chosen"), [({"python3.12": ":"}, "python3.12"), ({}, "python3")])
+def test_python_of_a_mac_is_the_formulas_where_there_is_one(tmp_path, tools, chosen):
+    done = run_as_on_a_mac(tmp_path, "any_python", tools)
+    assert done.stdout.split() == [chosen], done.stderr
+
+
 def test_setup_on_a_mac_asks_homebrew_for_what_is_missing(tmp_path):
     log = tmp_path / "brew.log"
     brew = f'if [ "$1" = list ]; then [ "$3" != fmt ] && [ "$3" != libomp ]; else echo "$@" >>{log}; fi'

@@ -12,16 +12,9 @@ import sys
 
 import pytest
 from dap_client import DapClient
-from debug_service import PROGRAM, ROOT, Home, alive, wait_until
+from debug_service import PROGRAM, ROOT, alive, wait_until
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
-
-
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
 
 
 def framed(message):
@@ -52,15 +45,8 @@ def hang_up(port, data, first=b""):
 
 
 def test_clients_of_the_adapter_that_hang_up_end_only_themselves(home):
-    server = subprocess.Popen(
-        [PROGRAM, "--json", "dap", "--port", "0"],
-        cwd=home.folder,
-        env=home.environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        port = json.loads(server.stdout.readline())["port"]
+    with home.adapter_at_a_port() as (server, where):
+        port = where["port"]
         for _ in range(15):
             hang_up(port, REQUESTS, first=FIRST)
             hang_up(port, REQUESTS + b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", first=FIRST)
@@ -76,9 +62,6 @@ def test_clients_of_the_adapter_that_hang_up_end_only_themselves(home):
 
         wait_until(served)
         assert server.poll() is None
-    finally:
-        server.send_signal(signal.SIGINT)
-        assert server.wait(30) in (0, 130)
 
 
 def test_clients_of_the_service_that_hang_up_end_only_themselves(home):

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from debug_service import PROGRAM, Home, alive, wait_until
+from debug_service import PROGRAM, alive, wait_until
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 
@@ -29,13 +29,6 @@ child.stdout.readline()
 pathlib.Path(sys.argv[1]).write_text(str(child.pid))
 signal.pause()
 """
-
-
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
 
 
 def record(home, name):

@@ -6,19 +6,12 @@ import pathlib
 import time
 
 import pytest
-from debug_service import PROGRAM, Home
+from debug_service import PROGRAM
 from image_service import opened
 from test_mcp import connect
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 pytest.importorskip("mcp")
-
-
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])

@@ -81,9 +81,32 @@ def test_everything_that_edit_can_do(server):
         ({"sigmas": ["x"]}, "sigmas"),
         ({"mask": data_url(photo)}, "mask"),
         ({"size": "1x1"}, "size"),
+        ({"size": 5}, "size"),
+        ({"n": 0}, "n"),
+        ({"partial_images": 1}, "partial_images"),
     ):
         assert server.json("POST", "/v1/jobs", {"prompt": PROMPT, **wrong}, status=400)["error"]["param"] == parameter
     assert "prompt" in server.json("POST", "/v1/jobs", {"promt": PROMPT}, status=400)["error"]["hint"]
+
+
+def test_the_newest_jobs_that_ended_are_kept(tmp_path):
+    server = ImageServer(tmp_path)
+    try:
+        long = server.job(prompt=PROMPT, steps=1000, size="256x256")[
+            "id"
+        ]  # it runs all the while, and is never dropped
+        ids = []
+        for _ in range(260):
+            ids.append(server.job(prompt=PROMPT)["id"])
+            server.json("POST", f"/v1/jobs/{ids[-1]}/cancel")
+        kept = [job["id"] for job in server.json("GET", "/v1/jobs?limit=500")["data"]]
+        assert kept == [*ids[:-257:-1], long]
+        assert server.json("GET", f"/v1/jobs/{ids[3]}", status=404)["error"]["code"] == "not_found"
+        folders = {path.name for path in (server.home / "studio" / "jobs").iterdir()}
+        assert folders == set(kept)
+        server.json("POST", f"/v1/jobs/{long}/cancel")
+    finally:
+        server.close()
 
 
 def test_events_tell_everything_in_order_and_go_on(server):

@@ -202,9 +202,8 @@ def test_libraries_are_looked_for_where_a_layout_has_them(tmp_path):
     shutil.copytree(ROOT / "python" / "lockstep", root / "python" / "lockstep", ignore=shutil.ignore_patterns("*.pyc"))
     source = (
         "import os, sys; sys.path.insert(0, sys.argv[1]); os.environ.pop('LOCKSTEP_LIBRARY', None)\n"
-        "from lockstep import _library; from lockstep.agent import native\n"
-        "for one in (*_library._candidates(), *native._candidates('')): print(os.path.dirname(one))\n"
-        "os.path.exists = lambda path: print(os.path.dirname(path)); native.library_path()\n"
+        "from lockstep.agent import library_files, native\n"
+        "for one in (*library_files.library_places(), *native._candidates('')): print(os.path.dirname(one))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", source, root / "python"], capture_output=True, text=True, check=True, timeout=60

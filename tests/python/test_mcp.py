@@ -10,19 +10,12 @@ import time
 import warnings
 
 import pytest
-from debug_service import PROGRAM, Home
+from debug_service import PROGRAM
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 mcp = pytest.importorskip("mcp")
 
 COUNT = "def double(n):\n    result = n * 2\n    return result\n\nfor i in range(3):\n    value = double(i)\nprint('done', value)\n"
-
-
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
 
 
 def connect(home, transport, mode="auto"):

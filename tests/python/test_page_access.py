@@ -135,3 +135,17 @@ def test_the_keyboard_reaches_everything(started, place, views):  # noqa: F811
                 route
             )
         one.check()
+
+
+@pytest.mark.parametrize("width", [1280, 390, 320])
+def test_every_view_is_seen_in_the_bar(started, place, width):  # noqa: F811
+    with tab(started, place, width=width) as one:
+        page = one.open("runs")
+        expect(page.locator("ls-table .tr").first).to_be_visible()
+        links = page.locator("#nav a")
+        assert links.count() == 5
+        for link in links.all():
+            box = link.bounding_box()
+            bar = page.locator("#nav").bounding_box()
+            assert box["x"] >= max(0, bar["x"] - 1), link.inner_text()
+            assert box["x"] + box["width"] <= min(width, bar["x"] + bar["width"] + 1), link.inner_text()

@@ -7,7 +7,7 @@ import sys
 import pytest
 from browser import PROGRAM as BROWSER
 from browser import Browser
-from debug_service import PROGRAM, ROOT, Home
+from debug_service import PROGRAM, ROOT
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 
@@ -84,13 +84,6 @@ def outer():
 
 outer()
 """
-
-
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
 
 
 def profile(home, source, *words, name="port"):

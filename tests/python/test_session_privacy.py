@@ -8,7 +8,7 @@ import socket
 import stat
 
 import pytest
-from debug_service import PROGRAM, Home, alive, wait_until
+from debug_service import PROGRAM, alive, wait_until
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 
@@ -21,13 +21,6 @@ def here():
 
 here()
 """
-
-
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
 
 
 def mode_of(path):

@@ -9,17 +9,10 @@ import sys
 
 import pytest
 from debug_client import ROOT, Session, line_of, program
-from debug_service import PROGRAM, Home
+from debug_service import PROGRAM
 
 PACKAGE = {"PYTHONPATH": str(ROOT / "python")}
 needs_program = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
-
-
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
 
 
 def strict(text):

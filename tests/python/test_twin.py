@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from debug_service import PROGRAM, Home, alive
+from debug_service import PROGRAM, alive
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
 pytest.importorskip("torch")
@@ -47,13 +47,6 @@ WRONG = REFERENCE.replace("net = Net()", "net = Net()\nbad = id(net.blocks[2])")
     "scale = 1.0", "scale = 1.05 if id(self) == bad else 1.0"
 )
 WRONG = WRONG.replace("class Net(", "class Port(").replace("net = Net()", "net = Port()")
-
-
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
 
 
 def twin(home, candidate, *words, reference=REFERENCE):

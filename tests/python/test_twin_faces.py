@@ -5,17 +5,10 @@ import pathlib
 import sys
 
 import pytest
-from debug_service import PROGRAM, Home
+from debug_service import PROGRAM
 from test_twin import REFERENCE, WRONG
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(PROGRAM).exists(), reason=f"{PROGRAM} is not built")
-
-
-@pytest.fixture
-def home(tmp_path):
-    made = Home(tmp_path)
-    yield made
-    made.close()
 
 
 async def over_rest(home, steps):

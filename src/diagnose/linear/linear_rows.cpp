@@ -1,6 +1,7 @@
 // Each output of the layer is an output of some layer of the checkpoint, but not this one's: a fused weight cut at the
 // wrong places (head by head where it lies third by third, or the reverse), outputs in the order they are packed in.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>

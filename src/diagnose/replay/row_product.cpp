@@ -3,12 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-// Sums of eight side by side; where the processor has wider registers, the same code is compiled for those too.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define LOCKSTEP_FOR_WIDE_REGISTERS __attribute__((target_clones("arch=haswell", "default")))
-#else
-#define LOCKSTEP_FOR_WIDE_REGISTERS
-#endif
+#include "base/wide_registers.h"
 
 namespace lockstep {
 namespace {
@@ -17,7 +12,7 @@ typedef float Lanes __attribute__((vector_size(32)));
 // Twelve sums, four operands: what sixteen registers hold, and enough sums at once to hide how long each takes.
 constexpr size_t kLanes = 8, kRowsAtOnce = 4, kOutputsAtOnce = 3;
 
-// Some rows of x with some rows of the weight.
+// Some rows of x with some rows of the weight: sums of eight side by side.
 LOCKSTEP_FOR_WIDE_REGISTERS void block_of_sums(const float* const* x, const float* const* w, size_t k,
                                                float (*out)[kOutputsAtOnce]) {
   Lanes sums[kRowsAtOnce][kOutputsAtOnce] = {};

@@ -2,6 +2,7 @@
 // values. Where the two programs hold the same bytes elsewhere and not in this module, its weight is what is wrong,
 // whatever the module computes.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <set>
