@@ -76,7 +76,6 @@ install_python() {
   # torch first and alone: its pinned CPU build satisfies the others, so that no GPU build is pulled in.
   "$PYTHON" -m pip install -q "$(grep '^torch==' tools/dev/requirements.txt)" >&2
   "$PYTHON" -m pip install -q -r tools/dev/requirements.txt >&2
-  command -v clang-format-14 >/dev/null || "$PYTHON" -m pip install -q clang-format==14.0.6 >&2
   cp tools/dev/requirements.txt "$stamp"
 }
 
