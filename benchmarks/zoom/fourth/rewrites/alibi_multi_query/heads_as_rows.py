@@ -9,7 +9,7 @@ from loading import fill, linears
 def slopes_for(heads):
     """Geometric, as for a power of two."""
     ratio = 2.0 ** (-8.0 / heads)
-    return [ratio ** (number + 1) for number in range(heads)]
+    return ratio ** torch.arange(1, heads + 1)
 
 
 class FoldedMQA(nn.Module):

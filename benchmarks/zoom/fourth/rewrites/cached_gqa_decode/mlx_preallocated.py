@@ -30,16 +30,14 @@ class Attention(nn.Module):
         self.wv = nn.Linear(dims, num_kv_heads * self.head_dim)
         self.wo = nn.Linear(dims, dims, bias=False)
 
-    def rope(self, x, offset):
-        return mx.fast.rope(x, self.head_dim, traditional=False, base=10000.0, scale=1.0, offset=offset)
-
     def tokens(self, x, cache, position):
         B, L, D = x.shape
         h = self.norm(x)
         q = self.wq(h).reshape(B, L, self.num_heads, -1).transpose(0, 2, 1, 3)
         k = self.wk(h).reshape(B, L, self.num_kv_heads, -1).transpose(0, 2, 1, 3)
         v = self.wv(h).reshape(B, L, self.num_kv_heads, -1).transpose(0, 2, 1, 3)
-        q, k = self.rope(q, position), self.rope(k, position)
+        q = mx.fast.rope(q, self.head_dim, traditional=False, base=10000.0, scale=1.0, offset=position)
+        k = mx.fast.rope(k, self.head_dim, traditional=False, base=10000.0, scale=1.0, offset=position)
         k, v = cache.update(k, v)
         mask = "causal" if L > 1 else None
         y = mx.fast.scaled_dot_product_attention(q, k, v, scale=self.head_dim**-0.5, mask=mask)

@@ -29,12 +29,14 @@ class GroupedQueryAttention(nn.Module):
         heads = self.wqkv(h).view(b, n, -1, self.hd)
         q, k, v = heads.split([self.n_q, self.n_kv, self.n_kv], dim=2)
         q, k = self.rope(q), self.rope(k)
-        q = q.unflatten(2, (self.n_kv, self.n_q // self.n_kv))
-        logits = torch.einsum("bngrd,bmgd->bgrnm", q, k) / self.hd**0.5
+        group = self.n_q // self.n_kv
+        pair = torch.stack((k, v))
+        pair = pair.unsqueeze(4).expand(-1, -1, -1, -1, group, -1).flatten(3, 4)
+        logits = torch.einsum("bnhd,bmhd->bhnm", q, pair[0]) / self.hd**0.5
         allowed = torch.tril(torch.ones(n, n, dtype=torch.bool))
         logits = torch.where(allowed, logits, float("-inf"))
         weights = torch.softmax(logits, dim=-1)
-        y = torch.einsum("bgrnm,bmgd->bngrd", weights, v)
+        y = torch.einsum("bhnm,bmhd->bnhd", weights, pair[1])
         return x + self.wo(y.reshape(b, n, d))
 
 

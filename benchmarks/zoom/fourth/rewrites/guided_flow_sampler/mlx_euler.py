@@ -43,16 +43,13 @@ class FlowPipeline(nn.Module):
         dtype = positive.dtype
         x = x.astype(mx.float32)
         for i in range(self.num_steps):
-            timestep = mx.full((x.shape[0],), float(self.scheduler_time(i)))
+            timestep = mx.full((x.shape[0],), 1000.0 * float(self._scheduler.sigmas[i]))
             pos = self.transformer(x.astype(dtype), timestep, positive).astype(mx.float32)
             neg = self.transformer(x.astype(dtype), timestep, negative).astype(mx.float32)
             v = neg + self.guidance * (pos - neg)
             v = v * mx.linalg.norm(pos, axis=-1, keepdims=True) / mx.linalg.norm(v, axis=-1, keepdims=True)
             x = self._scheduler.step(v, i, x)
         return x
-
-    def scheduler_time(self, i):
-        return 1000.0 * self._scheduler.sigmas[i]
 
 
 def build(weights):

@@ -6,8 +6,9 @@ from loading import fill
 
 def unpacked(codes):
     """[rows, bytes] as [rows, 2 * bytes]"""
-    shifts = torch.tensor([0, 4], dtype=torch.uint8)
-    return (codes.unsqueeze(2) >> shifts).bitwise_and(15).reshape(codes.shape[0], -1)
+    second = torch.div(codes, 16, rounding_mode="floor")
+    first = codes - 16 * second
+    return torch.stack((first, second), dim=2).reshape(codes.shape[0], -1)
 
 
 class Packed(nn.Module):

@@ -7,13 +7,13 @@ from loading import fill, linears
 def sincos_1d(size, positions):
     omega = 1.0 / 10000.0 ** (np.arange(size // 2) / (size / 2.0))
     out = np.einsum("m,d->md", positions.reshape(-1), omega)
-    return np.concatenate([np.sin(out), np.cos(out)], axis=1)
+    return mx.array(np.concatenate([np.sin(out), np.cos(out)], axis=1).astype(np.float32))
 
 
 def sincos_2d(size, height, width):
     columns, rows = np.meshgrid(np.arange(width), np.arange(height))
-    table = np.concatenate([sincos_1d(size // 2, rows), sincos_1d(size // 2, columns)], axis=1)
-    return mx.array(table.astype(np.float32))
+    by_row, by_column = sincos_1d(size // 2, rows), sincos_1d(size // 2, columns)
+    return mx.concatenate([by_row, by_column], axis=1)
 
 
 class FinalLayer(nn.Module):

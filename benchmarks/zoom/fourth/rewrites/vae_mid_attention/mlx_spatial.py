@@ -3,14 +3,14 @@ import mlx.nn as nn
 from loading import fill
 
 
-def group_norm(x, groups, weight, bias, eps):
+def group_norm(x, groups, weight, bias):
     """x: [batch, places, channels]; in f32, as the groups are wide"""
     B, N, C = x.shape
     y = x.astype(mx.float32).reshape(B, N, groups, C // groups)
     mean = mx.mean(y, axis=(1, 3), keepdims=True)
     y = y - mean
     var = mx.mean(y * y, axis=(1, 3), keepdims=True)
-    y = y * mx.rsqrt(var + eps)
+    y = y * mx.rsqrt(var + 1e-6)
     return y.reshape(B, N, C).astype(x.dtype) * weight + bias
 
 
@@ -24,7 +24,7 @@ class AttentionBlock(nn.Module):
     def __call__(self, x):
         B, C, H, W = x.shape
         x = x.transpose(0, 2, 3, 1).reshape(B, H * W, C)
-        h = group_norm(x, 4, self.norm_weight, self.norm_bias, eps=1e-6)
+        h = group_norm(x, 4, self.norm_weight, self.norm_bias)
         q, k, v = self.query(h), self.key(h), self.value(h)
         h = mx.fast.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None], scale=C**-0.5)
         x = x + self.out(h.squeeze(1))

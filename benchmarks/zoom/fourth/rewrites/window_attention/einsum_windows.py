@@ -6,11 +6,12 @@ from loading import fill, linears
 
 def offsets(size):
     """Row of the bias table for each pair of places in a window."""
-    rows, columns = np.divmod(np.arange(size * size), size)
+    place = torch.arange(size * size)
+    rows, columns = place // size, place % size
     dy = rows[:, None] - rows[None, :] + size - 1
     dx = columns[:, None] - columns[None, :] + size - 1
     flat = dy * (2 * size - 1) + dx
-    return torch.from_numpy(flat)
+    return flat
 
 
 def areas(length, window, shift):
