@@ -10,7 +10,7 @@ from mistakes import MISTAKES
 
 HERE = Path(__file__).resolve().parent
 REWRITES = HERE / "rewrites"
-SETS = ("usual", "blind", "third")  # each in a folder of its own; mistakes.py there says who wrote it
+SETS = ("usual", "blind", "third", "fourth")  # each in a folder of its own; mistakes.py there says who wrote it
 SEED = 20240607
 
 
