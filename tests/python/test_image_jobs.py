@@ -164,6 +164,13 @@ def test_no_layer_is_begun_after_a_cancel_whatever_the_stage(server, stage):
     stream.close()
 
 
+def one_that_is_drawn(server):
+    """What comes after it waits until it is cancelled."""
+    job = server.job(**LONG)["id"]
+    server.happened("job.started", job)
+    return job
+
+
 def next_started(events):
     while (event := events.next())["event"] != "job.started":
         pass
@@ -196,7 +203,7 @@ def test_who_hangs_up_cancels_and_a_job_goes_on(server):
 
 
 def test_clients_take_turns(server):
-    blocker = server.job(**LONG)["id"]
+    blocker = one_that_is_drawn(server)
     many = [server.job(prompt=PROMPT, steps=2, user="anna", seed=i)["id"] for i in range(5)]
     one = server.job(prompt=PROMPT, steps=4, user="ben")["id"]
     assert server.json("GET", f"/v1/jobs/{one}")["position"] == 2
@@ -216,7 +223,7 @@ def test_bits_are_the_same_alone_together_and_with_previews(server):
     assert server.metric("lockstep_pictures_batched_total") == batched + 4  # two and two, to see what that takes
     for expected, image in zip(alone, together, strict=True):
         assert np.array_equal(expected, np.asarray(picture(server, image)))
-    blocker = server.job(**LONG)["id"]
+    blocker = one_that_is_drawn(server)
     stream = EventStream(server)
     jobs = [server.job(**{**fields, "seed": 100 + i, "user": f"u{i}"})["id"] for i in range(4)]
     dropped = server.job(**{**fields, "user": "u9"})["id"]
@@ -230,7 +237,7 @@ def test_bits_are_the_same_alone_together_and_with_previews(server):
 def test_a_picture_dropped_from_a_batch_leaves_the_others_as_they_are(server):
     fields = {"prompt": PROMPT, "steps": 60, "seed": 300}
     expected = np.asarray(picture(server, server.ended(server.job(**fields)["id"])["images"][0]))
-    blocker = server.job(**LONG)["id"]
+    blocker = one_that_is_drawn(server)
     kept, dropped = server.job(**fields, user="a")["id"], server.job(**{**fields, "seed": 301}, user="b")["id"]
     server.json("POST", f"/v1/jobs/{blocker}/cancel")
     server.happened("job.progress", kept, step=3)
@@ -302,8 +309,7 @@ def test_api_keys_open_pictures_and_nothing_else(tmp_path):
         for path in ("/v1/debug/status", "/v1/runs/list", "/mcp", "/v1/tensors/info?path=/etc/passwd", "/v1/clean"):
             assert server.request("GET", path, headers=first)[0] == 403
         assert server.request("GET", "/v1/models", headers={"Authorization": "Bearer first-key-of-somebodz"})[0] == 401
-        blocker = server.json("POST", "/v1/jobs", LONG)["id"]
-        server.happened("job.started", blocker)
+        blocker = one_that_is_drawn(server)
         server.json("POST", "/v1/jobs", {"prompt": PROMPT, "steps": 2, "n": 3}, headers=first)
         refused = server.json("POST", "/v1/jobs", {"prompt": PROMPT}, headers=first, status=429)["error"]
         assert refused["code"] == "too_many_pictures" and refused["type"] == "rate_limit_error"
