@@ -44,7 +44,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return fuzz_one(data, size, [](std::span<const std::byte> bytes) {
     if (bytes.size() < 2) return;
     int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) != 0) return;
+    if (make_socket_pair(ends) != 0) return;
+    for (const int end : ends) ::fcntl(end, F_SETFL, O_NONBLOCK);
     AgentSocket socket(ends[0]);
     const size_t step = 1 + static_cast<size_t>(bytes[0]);
     std::string text(reinterpret_cast<const char*>(bytes.data()) + 1, bytes.size() - 1);

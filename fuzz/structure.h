@@ -16,8 +16,7 @@
 
 #include "base/message.h"
 
-// libFuzzer's own; absent where a corpus is run as a plain test.
-extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size) __attribute__((weak));
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);  // libFuzzer's
 
 namespace lockstep {
 
@@ -30,7 +29,7 @@ inline size_t below(FuzzRandom& random, size_t count) {
 inline std::string mutated_bytes(std::string text, size_t more) {
   const size_t size = text.size();
   text.resize(size + more);
-  text.resize(LLVMFuzzerMutate ? LLVMFuzzerMutate(reinterpret_cast<uint8_t*>(text.data()), size, text.size()) : size);
+  text.resize(LLVMFuzzerMutate(reinterpret_cast<uint8_t*>(text.data()), size, text.size()));
   return text;
 }
 

@@ -1,5 +1,7 @@
 #include "service/opened_runs.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 
 #include "base/interrupt.h"
@@ -15,8 +17,9 @@ std::string file_state(const fs::path& file) {
   std::error_code error;
   const auto size = fs::file_size(file, error);
   if (error) return "none";
-  const auto time = fs::last_write_time(file, error).time_since_epoch().count();
-  return std::to_string(size) + "." + std::to_string(time);
+  const auto time = fs::last_write_time(file, error).time_since_epoch();
+  // Not its own count, which has 128 bits with some libraries.
+  return fmt::format("{}.{}", size, std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
 }
 
 // Changes whenever the run does. Empty: it cannot be told, as of a plain folder of files.

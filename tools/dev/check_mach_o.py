@@ -16,7 +16,7 @@ FOUND_WHEN_STARTED = (0x00, 0xFE)  # in place of the number of the library that 
 # As the linker sees them: C names begin with a line, C++ names with _Z behind it.
 OUTSIDE = re.compile(
     r"_(png_|jpeg_|WebP|pcre2_|utf8proc_|XXH|deflate|inflate|crc32|zlib|compress|uncompress|adler32|__kmpc_|omp_|Py|_Py)"
-    r"|__ZN?K?[A-Z0-9]*(3fmt|8simdjson|3hwy|7testing)|__ZT[VIS]N(3fmt|8simdjson|7testing)|__ZN?K?St.*(3fmt|8simdjson|7testing)"
+    r"|__ZN?K?[A-Z0-9]*(3fmt|8simdjson|3hwy|7httplib|7testing|2rc)|__ZT[VIS]N(3fmt|8simdjson|7httplib|7testing|2rc)|__ZN?K?St.*(3fmt|8simdjson|7testing)"
 )
 
 

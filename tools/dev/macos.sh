@@ -29,12 +29,21 @@ tool() {  # tool NAME WORDS: a program of the toolchain
   chmod +x "$BUILD/tools/$1"
 }
 
+# Zig's linker knows neither bundles nor -exported_symbol, both of which a Mac's has: a library is linked in their place,
+# with everything exported. Its math.h asks float.h for infinity alone, and libc++ lets whoever asks next have nothing:
+# both halves are read first.
+compiler() {  # compiler NAME WORDS: a program of the toolchain that links as well
+  tool "$1" "$2"
+  sed -i '$i for word do\n  shift\n  case $word in\n    -bundle) set -- "$@" -dynamiclib ;;\n    -Wl,-exported_symbol,*) ;;\n    *) set -- "$@" "$word" ;;\n  esac\ndone' \
+    "$BUILD/tools/$1"
+}
+
 make_tools() {
   local zig
   zig=$(.venv-macos/bin/python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent / "zig")')
   mkdir -p "$BUILD/tools"
-  tool cc "'$zig' cc -target $TARGET"
-  tool cxx "'$zig' c++ -target $TARGET"
+  compiler cc "'$zig' cc -target $TARGET"
+  compiler cxx "'$zig' c++ -target $TARGET -include float.h -include __float_infinity_nan.h"
   tool ar "'$zig' ar"
   tool ranlib "'$zig' ranlib"
   tool install_name_tool true
@@ -117,6 +126,6 @@ python3 tools/dev/check_mach_o.py "$BUILD"/bin/* "$BUILD"/lib/*.dylib "$BUILD"/l
 python3 - "$BUILD/compile_commands.json" "$TARGET" <<'PY'
 import json, pathlib, sys
 given = {pathlib.Path(one["file"]) for one in json.loads(pathlib.Path(sys.argv[1]).read_text())}
-joined = [line for file in given if "Unity" in file.parts for line in file.read_text().splitlines() if line.startswith("#include")]
+joined = [line for file in given if "joined" in file.parts for line in file.read_text().splitlines() if line.startswith("#include")]
 print(f"{len({*joined}) + sum('Unity' not in file.parts for file in given)} files compiled for {sys.argv[2]}, all warnings being errors")
 PY
