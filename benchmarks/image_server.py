@@ -103,51 +103,54 @@ def middle_of(values):
 
 
 def pairs_of(server, alone, size, count, moments, most_secs):
-    """Seconds of both sides for the same picture, one directly after the other, who is first by lot."""
+    """Seconds of both sides for the same picture, one directly after the other, who is first by lot: as drawn after one of
+    its own, and as drawn after the other side has filled the processor's caches."""
     bodies = [{"prompt": prompt, "seed": 1, "size": size} for prompt in PROMPTS]
     for body in bodies * 2:
         alone.secs(body), served_secs(server, body)
-    pairs, spent = [], {"alone": 0, "served": 0}
+    pairs, after_the_other, spent = [], [], {"alone": 0, "served": 0}
     sides = {
         "alone": (alone.process.pid, alone.secs),
         "served": (server.process.pid, lambda body: served_secs(server, body)),
     }
     until = time.monotonic() + most_secs
     while len(pairs) < count and time.monotonic() < until:
-        took, used, body = {}, {}, bodies[len(pairs) % 2]
+        first, took, used, body = {}, {}, {}, bodies[len(pairs) % 2]
         moments.begin()
         for name in random.sample(sorted(sides), 2):
             pid, draw = sides[name]
+            first[name] = draw(body)
             before = processor_secs(pid)
             took[name] = draw(body)
             used[name] = processor_secs(pid) - before
         if not moments.was_quiet():
             continue
         pairs.append((took["alone"], took["served"]))
+        after_the_other.append((first["alone"], first["served"]))
         for name, secs in used.items():
             spent[name] += secs
-    return pairs, spent
+    return pairs, after_the_other, spent
 
 
 def overhead(server, folder, options):
     """Where a process's memory happens to lie makes it some percent faster or slower for its life: several of each."""
     print(f"server over `generate`: the same picture, models loaded, pairs, {options.processes} processes of each side")
     random.seed(1)
-    found = {size: ([], []) for size in options.sizes.split(",")}
+    found = {size: ([], [], []) for size in options.sizes.split(",")}
     moments = QuietMoments()
     for _ in range(options.processes):
         with tempfile.TemporaryDirectory() as other:
             alone, served = PipelineAlone(options.threads), ImageServer(other, threads=options.server)
             try:
-                for size, (pairs, spent) in found.items():
+                for size, of_processes in found.items():
                     count, most = options.pictures // options.processes, options.most_secs / options.processes
-                    more, secs = pairs_of(served, alone, size, count, moments, most / len(found))
-                    pairs.append(more)
-                    spent.append(secs)
+                    more = pairs_of(served, alone, size, count, moments, most / len(found))
+                    for kept, one in zip(of_processes, more, strict=True):
+                        kept.append(one)
             finally:
                 alone.close(), served.close()
     told("pairs", moments.words())
-    for size, (parts, spent) in found.items():
+    for size, (parts, firsts, spent) in found.items():
         pairs = [pair for part in parts for pair in part]
         plain = statistics.median(pair[0] for pair in pairs)
         extra, low, high = middle_of([served - own for own, served in pairs])
@@ -163,6 +166,10 @@ def overhead(server, folder, options):
         told(
             f"{size}: of each process's pairs",
             ", ".join(f"{statistics.median(b - a for a, b in part) * 1000:+.2f} ms" for part in parts if part),
+        )
+        told(
+            f"{size}: difference where the other side drew before",
+            f"{statistics.median(b - a for part in firsts for a, b in part) * 1000:8.2f} ms",
         )
         own, theirs = (sum(secs[name] for secs in spent) / len(pairs) for name in ("alone", "served"))
         told(

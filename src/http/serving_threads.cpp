@@ -19,27 +19,35 @@ void ServingThreads::enqueue(std::function<void()> job) {
   taken_.wait(lock, [&] { return jobs_.size() < most_jobs_ || stopping_; });
   jobs_.push_back(std::move(job));
   ++load_.waiting;
-  added_.notify_one();
+  if (idle_.empty()) return;  // whoever comes free takes it
+  idle_.back()->notify_one();
+  idle_.pop_back();
 }
 
 void ServingThreads::shutdown() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
+    for (std::condition_variable* idle : idle_) idle->notify_one();
+    idle_.clear();
   }
-  added_.notify_all();
   taken_.notify_all();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }
 
 void ServingThreads::work() {
+  std::condition_variable woken;
   while (true) {
     std::function<void()> job;
     {
       std::unique_lock lock(mutex_);
       ++load_.free;
-      added_.wait(lock, [&] { return !jobs_.empty() || stopping_; });
+      while (jobs_.empty() && !stopping_) {
+        idle_.push_back(&woken);
+        woken.wait(lock);
+        std::erase(idle_, &woken);  // where nobody chose it
+      }
       --load_.free;
       if (jobs_.empty()) return;
       job = std::move(jobs_.front());

@@ -1,5 +1,6 @@
 // The threads that serve connections: a fixed number that all exist before the first connection is taken, and no queue
-// beyond them. While all are busy nobody is accepted, and the system holds the rest off.
+// beyond them. While all are busy nobody is accepted, and the system holds the rest off. The one that came free last is
+// the next to serve: its memory is still in the caches.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -34,7 +35,8 @@ class ServingThreads {
   size_t most_jobs_;
   std::deque<std::function<void()>> jobs_;
   std::mutex mutex_;
-  std::condition_variable added_, taken_;
+  std::vector<std::condition_variable*> idle_;  // of each thread that waits, in the order in which they came
+  std::condition_variable taken_;
   Load& load_;
   bool stopping_ = false;
 };
