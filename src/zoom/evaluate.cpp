@@ -101,6 +101,7 @@ class Evaluation {
       });
     if (kind == "where") return chosen();
     if (kind == "normalize") return unit_vectors();
+    if (kind == "norm" && is_euclidean(step_)) return lengths();
     if (kind == "concatenate" || kind == "stack") return joined(kind == "stack");
     return rearranged();
   }
@@ -243,6 +244,12 @@ class Evaluation {
     const double eps = number_or(step_, "eps", 1e-12);
     const Numbers squares = reduce(map(*x, kUnary.at("square")), axes, true, kBinary.at("add"));
     return combine(*x, squares, [&](double v, double square) { return v / std::max(std::sqrt(square), eps); });
+  }
+
+  Numbers lengths() const {
+    const Numbers squares =
+        reduce(map(*need("input"), kUnary.at("square")), axes_of(step_), flag_of(step_, "keepdim"), kBinary.at("add"));
+    return map(squares, kUnary.at("sqrt"));
   }
 
   Numbers joined(bool stacked) const {
@@ -405,6 +412,11 @@ double number_or(const Step& step, const char* name, double otherwise) {
 bool flag_of(const Step& step, const char* name) {
   const auto at = step.arguments.find(name);
   return at != step.arguments.end() && at->is_boolean() && at->get<bool>();
+}
+
+bool is_euclidean(const Step& step) {
+  const auto at = step.arguments.find("p");
+  return at == step.arguments.end() || at->is_null() || *at == 2 || *at == "fro";
 }
 
 double correction_of(const Step& step, const std::string& framework) {

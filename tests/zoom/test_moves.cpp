@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "zoom/einsum.h"
 #include "zoom/moves.h"
 #include "zoom/program.h"
@@ -47,6 +49,18 @@ TEST(Moves, SlicesAndJoinsOfOneValueAreFollowedToIt) {
   EXPECT_EQ(steps.size(), 1U);
   EXPECT_EQ(moved_from(side, joined, steps), -1);  // twice as many elements
   EXPECT_EQ(moved_from(side, both, steps), -1);    // two sources
+}
+
+TEST(Evaluate, ANormIsALengthUnlessItsPowerIsAnother) {
+  Program p("norm.py");
+  const int x = p.leaf(Origin::kInput, "x", {2, 3}, 1);
+  const int length = p.operation(1, "norm", {{"input", x}}, {{"dim", -1}});
+  const std::vector<float> of = p.numbers(x).values;
+  EXPECT_NEAR(p.numbers(length).values[0], std::sqrt(of[0] * of[0] + of[1] * of[1] + of[2] * of[2]), 1e-6);
+  Side side = p.result(length);
+  Step other = side.step(0);
+  other.arguments["p"] = 1;
+  EXPECT_FALSE(evaluate(side, other, length, [&](int value) { return side.numbers(value); }).has_value());
 }
 
 }  // namespace
