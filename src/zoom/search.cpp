@@ -58,6 +58,8 @@ class Search : public Transplants {
     if (by_factor(c0, r0)) return;
     if (by_parts(c0, r0)) return;
     if (by_transplant(c0, r0, user_c, user_r)) return;
+    // Before what moved them they may lie in ways that cannot be told from each other.
+    if ((c0 != c || r0 != r) && by_transplant(c, r, user_c, user_r)) return;
     blame_unmatched(c0, r0);
   }
 

@@ -34,6 +34,18 @@ std::vector<std::vector<int>> executions_of_lines(const Side& side, const std::v
   return out;
 }
 
+// Of a line that does the same operation several times in each of its executions: every so many-th result.
+std::vector<int> every(size_t times, size_t first, const std::vector<int>& values) {
+  std::vector<int> out;
+  for (size_t i = first; i < values.size(); i += times) out.push_back(values[i]);
+  return out;
+}
+
+int before_moves(const Side& side, int value) {
+  std::vector<int> moved;
+  return stripped(side, value, moved);
+}
+
 bool of_one_size(const Side& yours, const std::vector<int>& mine, const Side& reference,
                  const std::vector<int>& theirs) {
   return std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end(), [&](int c, int r) {
@@ -50,7 +62,10 @@ bool Transplants::by_transplant(int c, int r, int user_c, int user_r) {
   for (const int rk : theirs)
     for (const int cj : mine) {
       // Zeros prove nothing: the reference makes them of zeros in many a place.
-      if ((cj == c && rk == r) || tried_ > kMostTried || yours_.totals(cj).squares == 0) continue;
+      if (tried_ > kMostTried || yours_.totals(cj).squares == 0) continue;
+      if (before_moves(yours_, cj) == before_moves(yours_, c) &&
+          before_moves(reference_, rk) == before_moves(reference_, r))
+        continue;
       if (checked_numel(yours_.value(cj).shape) != checked_numel(reference_.value(rk).shape)) continue;
       ++tried_;
       if (!gives({{cj, rk}}, r, *result)) continue;
@@ -67,22 +82,34 @@ bool Transplants::by_transplant_of_all(int c, int r, int user_c, int user_r) {
   const auto result = yours_.numbers(c);
   const auto mine = executions_of_lines(yours_, unmatched_ancestors(yours_, c));
   const auto theirs = executions_of_lines(reference_, unmatched_ancestors(reference_, r));
-  for (const std::vector<int>& of_r : theirs)
-    for (const std::vector<int>& of_c : mine) {
-      if (!of_one_size(yours_, of_c, reference_, of_r) || ++tried_together_ > kMostTriedTogether) continue;
-      ValuePairs places;
-      for (size_t i = 0; i < of_c.size(); ++i) places.emplace_back(of_c[i], of_r[i]);
-      if (!gives(places, r, *result)) continue;
-      const bool before = proven_;
-      ValuePairs others(places.begin() + 1, places.end());
-      proven_ = true;
-      std::swap(others, other_executions_);
-      locate(of_c.front(), of_r.front(), user_c, user_r);
-      std::swap(others, other_executions_);
-      proven_ = before;
-      return true;
+  for (const std::vector<int>& all_r : theirs)
+    for (const std::vector<int>& all_c : mine) {
+      const size_t times_c = std::max<size_t>(1, all_c.size() / all_r.size()),
+                   times_r = std::max<size_t>(1, all_r.size() / all_c.size());
+      if (all_c.size() * times_r != all_r.size() * times_c) continue;
+      for (size_t first = 0; first < std::max(times_c, times_r); ++first) {
+        const std::vector<int> of_c = every(times_c, std::min(first, times_c - 1), all_c),
+                               of_r = every(times_r, std::min(first, times_r - 1), all_r);
+        if (of_c.size() > 1 && by_executions(of_c, of_r, r, *result, user_c, user_r)) return true;
+      }
     }
   return false;
+}
+
+bool Transplants::by_executions(const std::vector<int>& of_c, const std::vector<int>& of_r, int r,
+                                const Numbers& result, int user_c, int user_r) {
+  if (!of_one_size(yours_, of_c, reference_, of_r) || ++tried_together_ > kMostTriedTogether) return false;
+  ValuePairs places;
+  for (size_t i = 0; i < of_c.size(); ++i) places.emplace_back(of_c[i], of_r[i]);
+  if (!gives(places, r, result)) return false;
+  const bool before = proven_;
+  ValuePairs others(places.begin() + 1, places.end());
+  proven_ = true;
+  std::swap(others, other_executions_);
+  locate(of_c.front(), of_r.front(), user_c, user_r);
+  std::swap(others, other_executions_);
+  proven_ = before;
+  return true;
 }
 
 bool Transplants::may_replay(int r, const std::set<int>& from, int times) {

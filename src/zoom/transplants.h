@@ -25,6 +25,8 @@ class Transplants : public Unmatched {
   // A line that is wrong each time it is executed: the results of all its executions are put in the places of those of
   // one line of the reference, in order.
   bool by_transplant_of_all(int c, int r, int user_c, int user_r);
+  bool by_executions(const std::vector<int>& of_c, const std::vector<int>& of_r, int r, const Numbers& result,
+                     int user_c, int user_r);
   // Whether the reference makes `result` at r of your values in the places of its own, in one of the layouts they may
   // have.
   bool gives(const ValuePairs& places, int r, const Numbers& result);

@@ -63,5 +63,29 @@ TEST(Evaluate, ANormIsALengthUnlessItsPowerIsAnother) {
   EXPECT_FALSE(evaluate(side, other, length, [&](int value) { return side.numbers(value); }).has_value());
 }
 
+TEST(Evaluate, AnInfiniteArgumentIsAWord) {
+  Program p("mask.py");
+  const int x = p.leaf(Origin::kInput, "x", {3}, 1);
+  const int mask = p.result_of(1, "ge", {}, {{3}, {0, 1, 0}});
+  const std::vector<float> masked =
+      p.numbers(p.operation(2, "masked_fill", {{"input", x}, {"mask", mask}}, {{"value", "-inf"}})).values;
+  EXPECT_TRUE(std::isinf(masked[1]) && masked[1] < 0);
+  EXPECT_EQ(masked[2], p.numbers(x).values[2]);
+}
+
+// Rows taken by an index can be taken of other values, unless the index is what changed.
+TEST(Evaluate, RowsAreTakenByTheSameIndex) {
+  Program p("rows.py");
+  const int x = p.leaf(Origin::kInput, "x", {3, 2}, 1), index = p.result_of(1, "arange", {}, {{2}, {2, 0}});
+  const std::vector<float> of = p.numbers(x).values;
+  const int rows = p.result_of(2, "getitem", {{"input", x}, {"index", index}}, {{2, 2}, {of[4], of[5], of[0], of[1]}});
+  const Side side = p.result(rows);
+  const auto other = std::make_shared<Numbers>(Numbers{{3, 2}, {1, 2, 3, 4, 5, 6}});
+  const auto made = replay(side, rows, x, other);
+  ASSERT_TRUE(made.has_value());
+  EXPECT_EQ(made->values, (std::vector<float>{5, 6, 1, 2}));
+  EXPECT_FALSE(replay(side, rows, index, std::make_shared<Numbers>(Numbers{{2}, {1, 0}})).has_value());
+}
+
 }  // namespace
 }  // namespace lockstep::zoom
