@@ -52,6 +52,7 @@ class Search : public Transplants {
     if (is_amplified_rounding(c0, r0)) return;
     if (stands_elsewhere(c0, r0, user_c, user_r)) return;
     const int maker_c = yours_.value(c0).step, maker_r = reference_.value(r0).step;
+    if (maker_c >= 0 && maker_r < 0 && by_steps_behind(c0, r0)) return;
     if (maker_c < 0 || maker_r < 0) return blame_leaf(c0, r0, user_c, user_r);
     if (by_same_kind(c0, r0, maker_c, maker_r)) return;
     if (by_sources(c0, r0, maker_c, maker_r)) return;
@@ -81,6 +82,7 @@ class Search : public Transplants {
  private:
   // A value of yours that the reference has elsewhere, or the reverse.
   bool stands_elsewhere(int c, int r, int user_c, int user_r) {
+    if (is_one_line_of_both(c, r)) return false;
     if (!partners_.is_neutral(yours_, c)) {
       const std::vector<Match> elsewhere = partners_.of_yours(c);
       int latest = -1;  // the nearest of them: what lies between is what is missing
@@ -100,11 +102,22 @@ class Search : public Transplants {
     return false;
   }
 
+  // Both programs run the same line of the same file here: it is neither missing nor too much, whatever else its result
+  // agrees with. Something before it was done twice, or not at all.
+  bool is_one_line_of_both(int c, int r) const {
+    const int maker_c = yours_.value(c).step, maker_r = reference_.value(r).step;
+    if (maker_c < 0 || maker_r < 0) return false;
+    const Step &mine = yours_.step(maker_c), &theirs = reference_.step(maker_r);
+    return mine.kind == theirs.kind && !mine.where.empty() && !theirs.where.empty() &&
+           mine.where.front() == theirs.where.front() && argument_differences(mine, theirs).empty();
+  }
+
   // The same kind of step on both sides: its operands are paired, and those that differ are followed.
   bool by_same_kind(int c, int r, int maker_c, int maker_r) {
     const Step step_c = yours_.step(maker_c), step_r = reference_.step(maker_r);
-    if (is_sum(step_c) && is_sum(step_r)) return by_terms(c, r, maker_c, maker_r, true);
-    if (is_product(step_c) && is_product(step_r)) return by_terms(c, r, maker_c, maker_r, false);
+    const bool one_line = is_one_line_of_both(c, r);
+    if (is_sum(step_c) && is_sum(step_r) && !one_line) return by_terms(c, r, maker_c, maker_r, true);
+    if (is_product(step_c) && is_product(step_r) && !one_line) return by_terms(c, r, maker_c, maker_r, false);
     if (selects(step_c) && selects(step_r)) return by_selection(c, r, maker_c, maker_r);
     if (step_c.kind != step_r.kind || step_c.outputs.size() != step_r.outputs.size()) return false;
     std::vector<std::pair<int, int>> different;
@@ -271,6 +284,18 @@ class Search : public Transplants {
         if (by_same_kind(c, r, maker_c, maker_r)) return true;
       }
     return false;
+  }
+
+  // The reference has it from elsewhere (computed before the call), yours makes it here: in one of these steps.
+  bool by_steps_behind(int c, int r) {
+    if (reference_.value(r).origin != Origin::kConstant || partners_.is_neutral(reference_, r)) return false;
+    if (checked_numel(yours_.value(c).shape) != checked_numel(reference_.value(r).shape)) return false;
+    Region& region = add(Kind::kNotNarrowed, c, r);
+    for (const int value : unmatched_ancestors(yours_, c))
+      if (yours_.value(value).step >= 0) region.yours.push_back(yours_.value(value).step);
+    if (user_r_ >= 0) region.reference.push_back(user_r_);
+    region.note = "the reference was given this value, yours makes it here";
+    return true;
   }
 
   void blame_unmatched(int c, int r) {

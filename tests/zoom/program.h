@@ -22,6 +22,8 @@ class Program {
     return add({origin, std::move(name), Tensor::from<float>(shape, values), shape, -1, -1, false, false});
   }
 
+  // What follows is in another file.
+  void in_file(std::string file) { file_ = std::move(file); }
   // What follows happens in a function that was called in this line of `forward`; 0: in `forward` itself.
   void in_call_of(int line) { called_from_ = line; }
 

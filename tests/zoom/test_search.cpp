@@ -204,5 +204,36 @@ TEST(Zoom, HeadsThatShareAKeyNeedNoRepetition) {
   EXPECT_EQ(answer.regions[0].arguments[0].name, "scale");
 }
 
+// A time in thousands, made so before a function that does it again; that function is one file of both programs.
+Side timed(const std::string& file, const std::string& library, bool twice) {
+  Program p(file);
+  const int time = p.leaf(Origin::kInput, "time", {4, 8}, 1), w = p.leaf(Origin::kParameter, "w", {8, 8}, 2);
+  const int given = twice ? p.operation(2, "mul", {{"input", time}}, {{"other", 10.0}})
+                          : p.operation(2, "mul", {{"input", time}}, {{"other", 1.0}});
+  p.in_file(library);
+  const int scaled = p.operation(66, "mul", {{"input", p.operation(65, "neg", {{"input", given}})}}, {{"other", 10.0}});
+  p.in_file(file);
+  return p.result(p.operation(3, "linear", {{"input", scaled}, {"weight", w}}));
+}
+
+TEST(Zoom, ALineOfBothProgramsIsNotTooMuch) {
+  Side reference = timed("reference.py", "library.py", false), yours = timed("yours.py", "library.py", true);
+  EXPECT_EQ(lines_named_for(reference, yours), std::set<int>{2});
+}
+
+// A table that the reference made before the call; yours makes it in several steps.
+TEST(Zoom, WhatTheReferenceWasGivenIsMadeInOneOfYourSteps) {
+  const auto program = [](const std::string& file, bool given) {
+    Program p(file);
+    const int x = p.leaf(Origin::kInput, "x", {4, 8}, 1);
+    int table = p.leaf(given ? Origin::kConstant : Origin::kInput, "", {4, 8}, 2);
+    if (!given)
+      table = p.operation(3, "concatenate", {{"0", p.operation(2, "tanh", {{"input", table}})}}, {{"dim", 0}});
+    return p.result(p.operation(4, "mul", {{"input", x}, {"other", table}}));
+  };
+  Side reference = program("reference.py", true), yours = program("yours.py", false);
+  EXPECT_TRUE(lines_named_for(reference, yours).contains(2));
+}
+
 }  // namespace
 }  // namespace lockstep::zoom
