@@ -74,6 +74,18 @@ def figures(folder, name, *words):
     return json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
 
 
+def writing_secs(file, size):
+    """How long the system takes for it: most of what tracing adds."""
+    block = os.urandom(1 << 20)
+    started = time.monotonic()
+    with open(file, "wb") as out:
+        for _ in range(size >> 20):
+            out.write(block)
+    seconds = time.monotonic() - started
+    file.unlink()
+    return seconds
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=1024)
@@ -108,6 +120,7 @@ def main() -> int:
         show("tracing, memory beside the plain call's", (traced["peak"] - plain["peak"]) / 2**20, 2, "GiB")
         size = sum(file.stat().st_size for file in (folder / "home" / "latest" / "port").resolve().glob("operations.*"))
         print(f"{'operations on disk':<52} {size / 2**30:8.2f} GiB")
+        print(f"{'writing as many bytes to another file takes':<52} {writing_secs(folder / 'written', size):8.2f} s")
         started = time.monotonic()
         words = [
             BINARY,

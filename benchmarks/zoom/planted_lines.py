@@ -58,8 +58,11 @@ class Planted:
         if mine & self.lines or any(_inside(line, self.functions) for line in mine):
             return True
         # In a function that came with the fault, called by the changed one: official code has no line there.
-        called_from = {one["file"] for one in region["call_chain"]}
-        if called_from & {file for file, _ in self.lines} and any(Path(file).parent == FAULTS for file, _ in mine):
+        chain = [(one["file"], one["line"]) for one in region["call_chain"]]
+        called = {file for file, _ in chain} & {file for file, _ in self.lines} or any(
+            _inside(line, self.functions) for line in chain
+        )
+        if called and any(Path(file).parent == FAULTS for file, _ in mine):
             return True
         theirs = {(one["file"], one["line"]) for one in region["reference"]}
         if region["kind"] == "missing step" and (

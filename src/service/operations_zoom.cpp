@@ -49,6 +49,21 @@ bool is_pipeline(const RunView& run) {
                      [](const RecordedTensor& record) { return record.role == Role::kCheckpoint; });
 }
 
+// The candidate's module that answers a module of the reference: what its outputs are paired with, or, where these were
+// not recorded, as many parts above the candidate's tensor as the reference's module is above its own.
+std::string module_like(const CompareAnswer& answer, const std::string& module, const Pair& bad) {
+  for (const PairResult& result : answer.comparison.results) {
+    const RecordedTensor& left = answer.reference.records[result.pair.reference];
+    const RecordedTensor& right = answer.candidate.records[result.pair.candidate];
+    if (left.key.name == module && left.role == Role::kOutput && right.role == Role::kOutput) return right.key.name;
+  }
+  const std::string& name = answer.reference.records[bad.reference].key.name;
+  size_t parts = 0;
+  if (name.starts_with(module + "."))
+    for (size_t at = module.size(); at < name.size(); ++at) parts += name[at] == '.';
+  return without_last(answer.candidate.records[bad.candidate].key.name, parts);
+}
+
 // The call to look into is the first divergence's: the module itself, or the parent whose own code lies between
 // modules.
 ZoomTarget first_divergence(const CompareAnswer& answer) {
@@ -64,13 +79,9 @@ ZoomTarget first_divergence(const CompareAnswer& answer) {
   const std::string module = !glue                              ? comparison.first->stage
                              : comparison.first->parent.empty() ? "pipeline"
                                                                 : comparison.first->parent;
-  // The candidate's module is as many parts above its tensor as the reference's is.
-  size_t parts = 0;
-  if (left.key.name.starts_with(module + "."))
-    for (size_t at = module.size(); at < left.key.name.size(); ++at) parts += left.key.name[at] == '.';
   // The pipeline's own code is one call, whatever step shows its error.
   if (glue && module == "pipeline") return {{.module = module}, {.module = module}};
-  ZoomTarget target{call_of(left, module), call_of(right, without_last(right.key.name, parts))};
+  ZoomTarget target{call_of(left, module), call_of(right, module_like(answer, module, bad.pair))};
   // Hits of a parent are not those of the child that showed the error.
   if (glue) target.reference.hit = target.candidate.hit = -1;
   return target;

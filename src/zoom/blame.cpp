@@ -103,6 +103,7 @@ Region& Blame::add(Kind kind, int c, int r) {
   region.error =
       a && b && a->count() == b->count() ? relative_distance(a->values.data(), b->values.data(), a->count()) : 1;
   region.proven = proven_;
+  region.other_executions = other_executions_;
   region.reference_user = user_r_;
   regions_.push_back(std::move(region));
   return regions_.back();

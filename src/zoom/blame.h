@@ -50,8 +50,9 @@ class Blame {
   Side& reference_;
   Side& yours_;
   Partners partners_;
-  bool proven_ = false;  // everything after the pair at hand was replayed
-  int user_r_ = -1;      // the step of the reference that takes the pair at hand
+  bool proven_ = false;          // everything after the pair at hand was replayed
+  ValuePairs other_executions_;  // what the line made that the pair at hand comes from, the other times
+  int user_r_ = -1;              // the step of the reference that takes the pair at hand
 
  private:
   bool same_shapes(const Partner& partner) const;

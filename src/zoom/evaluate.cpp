@@ -60,6 +60,16 @@ const std::map<std::string_view, Binary> kBinary{
     {"ge", [](double x, double y) { return x >= y ? 1.0 : 0.0; }},
 };
 
+// A number among the arguments; JSON has no infinite ones, these are words.
+std::optional<double> number_in(const Step& step, const char* name) {
+  const auto at = step.arguments.find(name);
+  if (at == step.arguments.end()) return std::nullopt;
+  if (at->is_number()) return at->get<double>();
+  if (*at == "inf") return INFINITY;
+  if (*at == "-inf") return -INFINITY;
+  return std::nullopt;
+}
+
 class Evaluation {
  public:
   Evaluation(const Side& side, const Step& step, int output, const OperandSource& source)
@@ -101,6 +111,7 @@ class Evaluation {
       });
     if (kind == "where") return chosen();
     if (kind == "normalize") return unit_vectors();
+    if (kind == "norm" && is_euclidean(step_)) return lengths();
     if (kind == "concatenate" || kind == "stack") return joined(kind == "stack");
     return rearranged();
   }
@@ -116,8 +127,7 @@ class Evaluation {
 
   std::shared_ptr<const Numbers> need(const char* parameter) const {
     if (auto numbers = find(parameter)) return numbers;
-    if (const auto at = step_.arguments.find(parameter); at != step_.arguments.end() && at->is_number())
-      return std::make_shared<Numbers>(scalar(at->get<double>()));
+    if (const auto number = number_in(step_, parameter)) return std::make_shared<Numbers>(scalar(*number));
     fail(Code::kUnsupported, "zoom", "an operand is missing", {.expected = parameter});
   }
 
@@ -245,6 +255,12 @@ class Evaluation {
     return combine(*x, squares, [&](double v, double square) { return v / std::max(std::sqrt(square), eps); });
   }
 
+  Numbers lengths() const {
+    const Numbers squares =
+        reduce(map(*need("input"), kUnary.at("square")), axes_of(step_), flag_of(step_, "keepdim"), kBinary.at("add"));
+    return map(squares, kUnary.at("sqrt"));
+  }
+
   Numbers joined(bool stacked) const {
     std::vector<std::shared_ptr<const Numbers>> held;
     std::vector<Numbers> widened;
@@ -279,8 +295,18 @@ class Evaluation {
         kind == "reshape" || kind == "copy" || kind == "to" || kind == "unsqueeze" || kind == "squeeze";
     if (keeps_order && checked_numel(shape) == given->count()) return Numbers{shape, given->values};
     if (kind == "expand" && checked_numel(shape) >= given->count()) return broadcast(*given, shape);
-    if (step_.operands.size() == 1 && !step_.in_place) return moved(side_, step_, output_, *given);
+    if (!step_.in_place && (step_.operands.size() == 1 || takes_by_index()))
+      return moved(side_, step_, output_, *given);
     return std::nullopt;
+  }
+
+  // By indices that are what they were.
+  bool takes_by_index() const {
+    if (step_.kind != "getitem" && step_.kind != "index_select" && step_.kind != "gather") return false;
+    return std::all_of(step_.operands.begin() + 1, step_.operands.end(), [&](const Operand& operand) {
+      const auto given = source_(operand.value), recorded = side_.numbers(operand.value);
+      return given && recorded && given->values == recorded->values;
+    });
   }
 
   const Side& side_;
@@ -397,14 +423,17 @@ double replay_work(const Side& side, int value, const std::set<int>& given) {
 }
 
 double number_or(const Step& step, const char* name, double otherwise) {
-  const auto at = step.arguments.find(name);
-  if (at == step.arguments.end() || !at->is_number()) return otherwise;
-  return at->get<double>();
+  return number_in(step, name).value_or(otherwise);
 }
 
 bool flag_of(const Step& step, const char* name) {
   const auto at = step.arguments.find(name);
   return at != step.arguments.end() && at->is_boolean() && at->get<bool>();
+}
+
+bool is_euclidean(const Step& step) {
+  const auto at = step.arguments.find("p");
+  return at == step.arguments.end() || at->is_null() || *at == 2 || *at == "fro";
 }
 
 double correction_of(const Step& step, const std::string& framework) {

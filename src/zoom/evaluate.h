@@ -39,6 +39,9 @@ bool flag_of(const Step& step, const char* name);
 // What a variance divides by less than the count: 1 in torch unless told otherwise, 0 elsewhere.
 double correction_of(const Step& step, const std::string& framework);
 
+// Whether a norm is the root of a sum of squares.
+bool is_euclidean(const Step& step);
+
 // A step's axis or axes, whatever the framework called them.
 std::vector<int> axes_of(const Step& step);
 

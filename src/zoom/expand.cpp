@@ -209,6 +209,13 @@ void expand_normalize(Writer& write, const Step& step) {
   write.finish("div", {{"input", x}, {"other", write.make("sqrt", {{"input", squares}})}});
 }
 
+void expand_length(Writer& write, const Step& step) {
+  if (!is_euclidean(step)) return;
+  const Json along{{"dim", axes_of(step)}, {"keepdim", flag_of(step, "keepdim")}};
+  const int squares = write.make("square", {{"input", step.operand("input")}});
+  write.finish("sqrt", {{"input", write.make("sum", {{"input", squares}}, along)}});
+}
+
 void expand_variance(Writer& write, const Side& side, const Step& step) {
   const int x = step.operand("input");
   const Json kept{{"dim", axes_of(step)}, {"keepdim", true}};
@@ -297,6 +304,8 @@ bool expand(Side& side, int value, double tolerance) {
       expand_softmax(write, step);
     else if (step.kind == "normalize")
       expand_normalize(write, step);
+    else if (step.kind == "norm")
+      expand_length(write, step);
     else if (step.kind == "var")
       expand_variance(write, side, step);
     else if (step.kind == "addcmul" && !step.arguments.contains("value"))

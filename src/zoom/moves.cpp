@@ -84,6 +84,17 @@ bool moves_some_or_joins(const Step& step) {
   return kKinds.contains(step.kind) || only_moves(step);
 }
 
+int before_repetition(const Side& side, int value, int64_t count) {
+  static const std::set<std::string_view> kKinds{"reshape", "unsqueeze", "expand", "getitem",
+                                                 "copy",    "repeat",    "tile",   "repeat_interleave"};
+  for (int at = value;;) {
+    if (checked_numel(side.value(at).shape) == count) return at;
+    const int maker = side.value(at).step;
+    if (maker < 0 || !kKinds.contains(side.step(maker).kind) || side.step(maker).operands.size() != 1) return value;
+    at = side.step(maker).operands.front().value;
+  }
+}
+
 int moved_from(const Side& side, int value, std::vector<int>& steps) {
   std::vector<int> pending{value};
   std::set<int> sources, seen;

@@ -14,6 +14,10 @@ std::optional<Numbers> moved(const Side& side, const Step& step, int output, con
 bool only_moves(const Step& step);  // all of one
 bool moves_some_or_joins(const Step& step);
 
+// What `value` was with `count` elements, before steps that repeat it (heads that share a key); `value` where there is
+// no such.
+int before_repetition(const Side& side, int value, int64_t count);
+
 // The one value that all elements of `value` come from by such steps, each exactly once; `value` itself where there is
 // no such step, -1 where there are several. `steps` gets those in between.
 int moved_from(const Side& side, int value, std::vector<int>& steps);

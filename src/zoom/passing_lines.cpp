@@ -13,6 +13,7 @@ namespace lockstep::zoom {
 namespace {
 
 constexpr int kMostLinesBetween = 40;
+constexpr size_t kMostStepsOfNumbers = 4;  // of a region that is not narrowed, for its numbers to be asked after
 
 // A name at the start of `code`, which is taken off it; false without one.
 bool take_name(std::string_view& code) {
@@ -75,14 +76,42 @@ bool computes(const Side& yours, const Place& place) {
   });
 }
 
-// The numbers that a line was given, which no tensor tells of: where its function last set them, in each branch that
-// may have been taken.
-void add_lines_of_numbers(const Place& line, const Side& yours, Sources& sources, Region& region) {
+// The names between square brackets: what an index is made of. With `all`, also those between round ones.
+std::set<std::string> names_in_brackets(std::string_view code, bool all) {
+  std::set<std::string> out;
+  int depth = 0;
+  while (!code.empty()) {
+    const std::string_view before = code;
+    if (take_name(code)) {
+      if (depth > 0) out.emplace(before.substr(0, before.size() - code.size()));
+      continue;
+    }
+    if (code.front() == '[' || (all && code.front() == '(')) ++depth;
+    if (code.front() == ']' || (all && code.front() == ')')) --depth;
+    code.remove_prefix(1);
+  }
+  return out;
+}
+
+bool hold_one_of(const std::set<std::string>& names, const std::set<std::string>& others) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return others.contains(name); });
+}
+
+// The numbers that a step's line was given, which no tensor tells of: where its function last set them, in each branch
+// that may have been taken, or the call that the function was given them by.
+void add_lines_of_numbers(const Step& step, const Side& yours, Sources& sources, Region& region) {
+  const size_t frame = std::min(static_cast<size_t>(region.frame), step.where.size() - 1);
+  const Place& line = step.where[frame];
   std::set<std::string> wanted = names_in(sources.line(line));
+  const std::set<std::string> numbers = names_in_brackets(sources.line(line), step.operands.empty());
   for (Place at = line; at.line > std::max(1, line.line - kMostLinesBetween) && !wanted.empty();) {
     --at.line;
     const std::string code = sources.line(at);
-    if (code.starts_with("def ") || code.starts_with("async def ")) return;
+    if (code.starts_with("def ") || code.starts_with("async def ")) {
+      if (hold_one_of(names_in(code), numbers) && frame + 1 < step.where.size())
+        add_once(step.where[frame + 1], region);
+      return;
+    }
     const auto name = sets_one_of(code, wanted);
     if (!name) continue;
     if (sources.indentation(at) <= sources.indentation(line)) wanted.erase(*name);
@@ -91,15 +120,30 @@ void add_lines_of_numbers(const Place& line, const Side& yours, Sources& sources
 }
 
 bool selects_by_numbers(const Step& step) {
-  static const std::set<std::string_view> kKinds{"getitem", "narrow", "select", "split", "roll", "repeat", "expand"};
-  return kKinds.contains(step.kind);
+  static const std::set<std::string_view> kKinds{"getitem", "setitem", "narrow", "select", "split",
+                                                 "roll",    "repeat",  "expand", "pad"};
+  return kKinds.contains(step.kind) || step.operands.empty();
+}
+
+// Of another parameter: a function may have been given it, and then the call that names it is what is wrong.
+void move_to_the_line_that_names(const std::string& parameter, const Side& yours, Sources& sources, Region& region) {
+  static const std::set<std::string, std::less<>> kEveryLayer{"weight", "bias", "self"};
+  std::set<std::string> parts = names_in(parameter);
+  std::erase_if(parts, [](const std::string& part) { return kEveryLayer.contains(part); });
+  for (const int step : region.yours) {
+    const std::vector<Place>& chain = yours.step(step).where;
+    for (size_t frame = static_cast<size_t>(region.frame); frame < chain.size(); ++frame)
+      if (hold_one_of(names_in(sources.line(chain[frame])), parts)) {
+        region.frame = static_cast<int>(frame);
+        return;
+      }
+  }
 }
 
 // `kept = ...` or `h = kept = ...`, of one of these names.
 bool gives_a_name(std::string_view code, const std::set<std::string>& names) {
   const std::set<std::string> given = names_in(code.substr(0, code.rfind(" = ")));
-  return code.find(" = ") != std::string_view::npos &&
-         std::any_of(given.begin(), given.end(), [&](const std::string& name) { return names.contains(name); });
+  return code.find(" = ") != std::string_view::npos && hold_one_of(given, names);
 }
 
 // The value that one line makes and another takes by mistake: the name may have been given to it there, or in between.
@@ -122,12 +166,13 @@ void add_passing_lines(std::vector<Region>& regions, const Side& yours) {
   Sources sources;
   for (Region& region : regions) {
     if (region.kind == Kind::kWiring) add_names_of_what_is_taken(yours, sources, region);
-    if (region.kind == Kind::kOperation || region.kind == Kind::kArgument)
+    if (region.kind == Kind::kParameter && region.yours_value >= 0)
+      move_to_the_line_that_names(yours.value(region.yours_value).name, yours, sources, region);
+    const bool is_small = region.kind == Kind::kNotNarrowed && region.yours.size() <= kMostStepsOfNumbers;
+    if (region.kind == Kind::kOperation || region.kind == Kind::kArgument || is_small)
       for (const int step : region.yours)
-        if (const std::vector<Place>& where = yours.step(step).where;
-            !where.empty() && (region.kind == Kind::kArgument || selects_by_numbers(yours.step(step))))
-          add_lines_of_numbers(where[std::min(static_cast<size_t>(region.frame), where.size() - 1)], yours, sources,
-                               region);
+        if (!yours.step(step).where.empty() && (region.kind == Kind::kArgument || selects_by_numbers(yours.step(step))))
+          add_lines_of_numbers(yours.step(step), yours, sources, region);
     if (region.kind != Kind::kOperation && region.kind != Kind::kMissingStep) continue;
     for (const int step : region.yours)
       for (const Step& user : yours.tape().steps) {

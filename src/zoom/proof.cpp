@@ -20,12 +20,9 @@ class Proving {
   Proof of(const std::vector<Region>& regions) {
     std::vector<Place> places;
     for (const Region& region : regions) {
-      if (region.yours_value < 0 || region.reference_value < 0) return Proof::kOpen;
-      const auto mine = yours_.numbers(region.yours_value);
-      if (!mine) return Proof::kOpen;
-      places.push_back({region.reference_value, region.reference_user,
-                        forms_of(*mine, reference_.value(region.reference_value).shape)});
-      if (places.back().forms.empty()) return Proof::kOpen;
+      if (!add_place(region.yours_value, region.reference_value, region.reference_user, places)) return Proof::kOpen;
+      for (const auto& [mine, theirs] : region.other_executions)
+        if (!add_place(mine, theirs, -1, places)) return Proof::kOpen;
     }
     if (places.empty()) return Proof::kOpen;
     // In all uses of the reference's value, then in the one that was looked at: yours may use it rightly elsewhere.
@@ -44,6 +41,14 @@ class Proving {
     int value, user;
     std::vector<std::shared_ptr<const Numbers>> forms;
   };
+
+  bool add_place(int mine, int theirs, int user, std::vector<Place>& places) const {
+    if (mine < 0 || theirs < 0) return false;
+    const auto numbers = yours_.numbers(mine);
+    if (!numbers) return false;
+    places.push_back({theirs, user, forms_of(*numbers, reference_.value(theirs).shape)});
+    return !places.back().forms.empty();
+  }
 
   static size_t combinations(const std::vector<Place>& places) {
     size_t out = 1;

@@ -40,6 +40,8 @@ struct RegionCause {
   double residual = 0;  // what it leaves unexplained of your value, relative
 };
 
+using ValuePairs = std::vector<std::pair<int, int>>;  // yours, the reference's
+
 struct Region {
   Kind kind = Kind::kNotNarrowed;
   std::vector<int> yours, reference;  // steps, in order of execution
@@ -48,6 +50,7 @@ struct Region {
   int yours_value = -1, reference_value = -1;  // the first pair that differs
   int reference_user = -1;                     // the step of the reference that takes its value; -1: it is an output
   double error = 0;                            // its relative distance
+  ValuePairs other_executions;                 // of the lines that are wrong each time: what these made
   bool proven = false;                         // everything after it was replayed to your result
   bool same_function = false;  // both sides are told in the innermost function that is on both call chains
   // Of the call chains: 0 is the innermost line; more where that line is right elsewhere and its caller is not.

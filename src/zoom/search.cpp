@@ -7,26 +7,22 @@
 #include <map>
 #include <set>
 
-#include "zoom/evaluate.h"
 #include "zoom/expand.h"
-#include "zoom/forms.h"
 #include "zoom/partners.h"
 #include "zoom/passing_lines.h"
-#include "zoom/unmatched.h"
+#include "zoom/transplants.h"
 
 namespace lockstep::zoom {
 namespace {
 
-constexpr int kMostPairs = 400;        // looked at in one search
-constexpr int kMostTransplants = 300;  // replays tried in one search
-constexpr int kMostRoundings = 24;     // pairs asked whether rounding alone explains them
+constexpr int kMostPairs = 400;     // looked at in one search
+constexpr int kMostRoundings = 24;  // pairs asked whether rounding alone explains them
 constexpr double kLargestJump = 1e-2;
-constexpr double kClearly = 16;           // times the noise: a difference that is none
-constexpr double kSmallestJump = 6;       // tolerances
-constexpr double kMostReplayWork = 4e9;   // multiplications in one search
-constexpr double kMostProofWork = 2e9;    // and in proving its answer
-constexpr double kLeastProof = 1e-4;      // relative: replayed results round otherwise
-constexpr int64_t kMostReplay = 1 << 22;  // elements of a value that is put in another's place
+constexpr double kMostOutputNoise = 4e-6;  // relative
+constexpr double kClearly = 16;            // times the noise: a difference that is none
+constexpr double kSmallestJump = 6;        // tolerances
+constexpr double kMostProofWork = 2e9;     // and in proving its answer
+constexpr double kLeastProof = 1e-4;       // relative: replayed results round otherwise
 
 bool is_commutative(const Step& step) {
   return step.kind == "add" || step.kind == "mul" || step.kind == "maximum" || step.kind == "minimum";
@@ -39,10 +35,11 @@ bool selects(const Step& step) {
   return kKinds.contains(step.kind) && step.operand("input") >= 0;
 }
 
-class Search : public Unmatched {
+class Search : public Transplants {
  public:
-  using Unmatched::Unmatched;
+  using Transplants::Transplants;
   double roundoff = unit_roundoff(DType::kF32);  // of the coarser side
+  double output_noise = 0;                       // what the call's roundings may come to in its outputs
 
   // What made c differ from r. `user_c`, `user_r`: the steps that take them; -1: they are the call's outputs.
   void locate(int c, int r, int user_c, int user_r) override {
@@ -55,18 +52,23 @@ class Search : public Unmatched {
     if (is_amplified_rounding(c0, r0)) return;
     if (stands_elsewhere(c0, r0, user_c, user_r)) return;
     const int maker_c = yours_.value(c0).step, maker_r = reference_.value(r0).step;
+    if (maker_c >= 0 && maker_r < 0 && by_steps_behind(c0, r0)) return;
     if (maker_c < 0 || maker_r < 0) return blame_leaf(c0, r0, user_c, user_r);
     if (by_same_kind(c0, r0, maker_c, maker_r)) return;
     if (by_sources(c0, r0, maker_c, maker_r)) return;
     if (by_factor(c0, r0)) return;
     if (by_parts(c0, r0)) return;
     if (by_transplant(c0, r0, user_c, user_r)) return;
+    // Before what moved them they may lie in ways that cannot be told from each other.
+    if ((c0 != c || r0 != r) && by_transplant(c, r, user_c, user_r)) return;
     blame_unmatched(c0, r0);
   }
 
   // Whoever takes the call's result takes it as it lies: of one shape, it must lie as the reference's does.
   void look_at_output(int c, int r) {
-    const Agreement found = partners_.agreement(c, r);
+    Agreement found = partners_.agreement(c, r);
+    if (const auto mine = yours_.numbers(c), theirs = reference_.numbers(r); !found && mine && theirs)
+      found = agreement_of(*mine, *theirs, output_noise);
     if (!found) return locate(c, r, -1, -1);
     const bool moved = found.arrangement == Arrangement::kPermuted || found.arrangement == Arrangement::kReordered;
     if (!moved || yours_.value(c).shape != reference_.value(r).shape) return;
@@ -80,6 +82,7 @@ class Search : public Unmatched {
  private:
   // A value of yours that the reference has elsewhere, or the reverse.
   bool stands_elsewhere(int c, int r, int user_c, int user_r) {
+    if (is_one_line_of_both(c, r)) return false;
     if (!partners_.is_neutral(yours_, c)) {
       const std::vector<Match> elsewhere = partners_.of_yours(c);
       int latest = -1;  // the nearest of them: what lies between is what is missing
@@ -99,11 +102,22 @@ class Search : public Unmatched {
     return false;
   }
 
+  // Both programs run the same line of the same file here: it is neither missing nor too much, whatever else its result
+  // agrees with. Something before it was done twice, or not at all.
+  bool is_one_line_of_both(int c, int r) const {
+    const int maker_c = yours_.value(c).step, maker_r = reference_.value(r).step;
+    if (maker_c < 0 || maker_r < 0) return false;
+    const Step &mine = yours_.step(maker_c), &theirs = reference_.step(maker_r);
+    return mine.kind == theirs.kind && !mine.where.empty() && !theirs.where.empty() &&
+           mine.where.front() == theirs.where.front() && argument_differences(mine, theirs).empty();
+  }
+
   // The same kind of step on both sides: its operands are paired, and those that differ are followed.
   bool by_same_kind(int c, int r, int maker_c, int maker_r) {
     const Step step_c = yours_.step(maker_c), step_r = reference_.step(maker_r);
-    if (is_sum(step_c) && is_sum(step_r)) return by_terms(c, r, maker_c, maker_r, true);
-    if (is_product(step_c) && is_product(step_r)) return by_terms(c, r, maker_c, maker_r, false);
+    const bool one_line = is_one_line_of_both(c, r);
+    if (is_sum(step_c) && is_sum(step_r) && !one_line) return by_terms(c, r, maker_c, maker_r, true);
+    if (is_product(step_c) && is_product(step_r) && !one_line) return by_terms(c, r, maker_c, maker_r, false);
     if (selects(step_c) && selects(step_r)) return by_selection(c, r, maker_c, maker_r);
     if (step_c.kind != step_r.kind || step_c.outputs.size() != step_r.outputs.size()) return false;
     std::vector<std::pair<int, int>> different;
@@ -113,7 +127,13 @@ class Search : public Unmatched {
     if (left.size() == 2 && right.size() == 2 && are_crossed(step_c, left, right))
       std::swap(right[0].value, right[1].value);
     for (size_t i = 0; i < left.size(); ++i) {
-      const int other = operand_like(left[i], i, left.size(), right);
+      int other = operand_like(left[i], i, left.size(), right);
+      if (step_c.kind == "attention" && other >= 0) {
+        const int64_t mine = checked_numel(yours_.value(left[i].value).shape),
+                      theirs = checked_numel(reference_.value(other).shape);
+        if (mine < theirs) other = before_repetition(reference_, other, mine);
+        if (mine > theirs) left[i].value = before_repetition(yours_, left[i].value, theirs);
+      }
       partners.push_back({left[i].parameter, left[i].value, -1, {}});
       if (other < 0) {
         arguments.push_back({left[i].parameter, "given", "absent"});
@@ -250,15 +270,7 @@ class Search : public Unmatched {
     const auto other = replay(reference_, r, given);
     if (!other || other->count() != made->count()) return false;
     const double shift = relative_distance(other->values.data(), made->values.data(), made->count());
-    return shift > partners_.tolerance() && static_cast<bool>(agreement_of(*mine, *theirs, 4 * shift));
-  }
-
-  // Replaying a wide layer takes seconds: so much of it is done in one search, and no more.
-  bool may_replay(int r, const std::set<int>& from, int times = 1) {
-    const double work = times * replay_work(reference_, r, from);
-    if (work > replay_left_) return false;
-    replay_left_ -= work;
-    return true;
+    return static_cast<bool>(agreement_of(*mine, *theirs, 4 * shift));
   }
 
   // Fused on one side, written out on the other: the fused one is taken apart.
@@ -274,36 +286,16 @@ class Search : public Unmatched {
     return false;
   }
 
-  // Your value in the place of one of the reference's: if the reference then makes your result of it, everything after
-  // that place is proven right, and the search goes on before it.
-  bool by_transplant(int c, int r, int user_c, int user_r) {
-    const std::vector<int> mine = unmatched_ancestors(yours_, c), theirs = unmatched_ancestors(reference_, r);
-    const auto result = yours_.numbers(c);
-    if (!result || result->count() > kMostReplay) return false;
-    for (const int rk : theirs)
-      for (const int cj : mine) {
-        if (cj == c && rk == r) continue;
-        if (!gives(cj, rk, r, *result)) continue;
-        const bool before = proven_;
-        proven_ = true;
-        locate(cj, rk, user_c, user_r);
-        proven_ = before;
-        return true;
-      }
-    return false;
-  }
-
-  // Whether the reference makes `result` at r of your value in the place of rk, in one of the layouts it may have.
-  bool gives(int cj, int rk, int r, const Numbers& result) {
-    const auto mine = yours_.numbers(cj);
-    if (!mine) return false;
-    for (const auto& form : forms_of(*mine, reference_.value(rk).shape)) {
-      if (++transplants_ > kMostTransplants || !may_replay(r, {rk})) return false;
-      const auto made = replay(reference_, r, rk, form);
-      if (!made) return false;
-      if (agreement_of(result, *made, partners_.tolerance())) return true;
-    }
-    return false;
+  // The reference has it from elsewhere (computed before the call), yours makes it here: in one of these steps.
+  bool by_steps_behind(int c, int r) {
+    if (reference_.value(r).origin != Origin::kConstant || partners_.is_neutral(reference_, r)) return false;
+    if (checked_numel(yours_.value(c).shape) != checked_numel(reference_.value(r).shape)) return false;
+    Region& region = add(Kind::kNotNarrowed, c, r);
+    for (const int value : unmatched_ancestors(yours_, c))
+      if (yours_.value(value).step >= 0) region.yours.push_back(yours_.value(value).step);
+    if (user_r_ >= 0) region.reference.push_back(user_r_);
+    region.note = "the reference was given this value, yours makes it here";
+    return true;
   }
 
   void blame_unmatched(int c, int r) {
@@ -314,13 +306,13 @@ class Search : public Unmatched {
     for (const int value : unmatched_ancestors(reference_, r))
       if (reference_.value(value).step >= 0) region.reference.push_back(reference_.value(value).step);
     if (region.yours.size() == 1 && region.reference.size() <= 2) region.kind = Kind::kOperation;
+    add_makers_of_what_is_moved(region, c);
     add_idle_selections(region);
     add_rearranging_steps(region);
   }
 
   std::set<std::pair<int, int>> pairs_;
-  int transplants_ = 0, roundings_ = 0;
-  double replay_left_ = kMostReplayWork;
+  int roundings_ = 0;
 };
 
 double distance(const Side& a, int x, const Side& b, int y) {
@@ -346,6 +338,13 @@ double coarsest(const Side& side, bool all) {
 double roundoff_of(const Side& reference, const Side& yours) {
   const double between = std::min(coarsest(reference, true), coarsest(yours, true));
   return std::max({coarsest(reference, false), coarsest(yours, false), between});
+}
+
+// Roundings add up like the steps of a random walk. In a coarse format that is as much as many a mistake: there a
+// difference is looked into all the same.
+double noise_of_outputs(const Side& reference, const Side& yours, double roundoff) {
+  const size_t steps = std::max(reference.tape().steps.size(), yours.tape().steps.size());
+  return std::min(2 * roundoff * std::sqrt(static_cast<double>(steps)), kMostOutputNoise);
 }
 
 // (yours, the reference's) by their places. The code between modules passes on many tensors, one made of the other:
@@ -417,6 +416,7 @@ Answer search(Side& reference, Side& yours, double input_noise) {
   expand_complex_products(yours);
   Search searching(reference, yours, answer.tolerance);
   searching.roundoff = roundoff;
+  searching.output_noise = noise_of_outputs(reference, yours, roundoff);
   for (const auto& [c, r] : outputs) searching.look_at_output(c, r);
   answer.regions = searching.take_regions();
   tidy(answer.regions, reference, yours, searching.partners());

@@ -24,6 +24,29 @@ bool changes_nothing(const Side& side, int value, double tolerance) {
          });
 }
 
+// The term that holds one number in all its elements, and is as good as that number.
+std::vector<Term>::iterator uniform_term(const Side& side, Terms& terms) {
+  return std::find_if(terms.values.begin(), terms.values.end(), [&](const Term& term) {
+    return side.totals(term.value).uniform && side.numbers(term.value) != nullptr;
+  });
+}
+
+// Terms that are as good as numbers become numbers, until the two sides have as many terms. Returns what they were.
+std::vector<int> take_as_numbers(const Side& side, Terms& terms, size_t others, bool sum) {
+  std::vector<int> out;
+  for (auto at = uniform_term(side, terms); terms.values.size() > others && at != terms.values.end();
+       at = uniform_term(side, terms)) {
+    const double number = side.numbers(at->value)->values.front();
+    if (sum)
+      terms.number += at->inverse ? -number : number;
+    else
+      terms.number *= at->inverse ? 1 / number : number;
+    out.push_back(at->value);
+    terms.values.erase(at);
+  }
+  return out;
+}
+
 }  // namespace
 
 bool SumsAndProducts::by_terms(int c, int r, int maker_c, int maker_r, bool sum) {
@@ -36,11 +59,14 @@ bool SumsAndProducts::by_terms(int c, int r, int maker_c, int maker_r, bool sum)
   };
   Terms left = terms_of(yours_, maker_c, sum, open_c), right = terms_of(reference_, maker_r, sum, open_r);
   std::vector<Partner> partners;
-  do pair_terms(left, right, partners);
+  do pair_terms(left, right, partners, sum);
   while (sum && (open_a_bias(yours_, left, right) || open_a_bias(reference_, right, left)));
   if (blame_signs(c, r, left, right, partners, sum) && left.values.empty() && right.values.empty()) return true;
+  const std::vector<int> numbers_c = take_as_numbers(yours_, left, right.values.size(), sum),
+                         numbers_r = take_as_numbers(reference_, right, left.values.size(), sum);
+  const double precision = numbers_c.empty() && numbers_r.empty() ? 1e-6 : std::max(1e-6, partners_.tolerance());
   const bool same_number =
-      std::fabs(left.number - right.number) <= 1e-6 * std::max(std::fabs(left.number), std::fabs(right.number));
+      std::fabs(left.number - right.number) <= precision * std::max(std::fabs(left.number), std::fabs(right.number));
   if (left.values.size() == 1 && right.values.size() == 1) {
     locate(left.values[0].value, right.values[0].value, maker_c, maker_r);
     return true;
@@ -48,9 +74,12 @@ bool SumsAndProducts::by_terms(int c, int r, int maker_c, int maker_r, bool sum)
   if (left.values.empty() && right.values.empty()) {
     Region& region =
         blame_chain(same_number ? Kind::kOperation : Kind::kArgument, c, r, left, right, std::move(partners));
-    if (!same_number)
-      region.arguments.push_back(
-          {sum ? "number added" : "factor", fmt::format("{:.9g}", left.number), fmt::format("{:.9g}", right.number)});
+    if (same_number) return true;
+    region.arguments.push_back(
+        {sum ? "number added" : "factor", fmt::format("{:.9g}", left.number), fmt::format("{:.9g}", right.number)});
+    for (const int value : numbers_c)
+      if (const int maker = yours_.value(same_elements_before(yours_, value)).step; maker >= 0)
+        region.yours.push_back(maker);
     return true;
   }
   if (left.values.empty() || right.values.empty()) {
@@ -61,10 +90,11 @@ bool SumsAndProducts::by_terms(int c, int r, int maker_c, int maker_r, bool sum)
   return by_leftover_terms(c, r, left, right, partners, sum);
 }
 
-void SumsAndProducts::pair_terms(Terms& left, Terms& right, std::vector<Partner>& partners) {
+void SumsAndProducts::pair_terms(Terms& left, Terms& right, std::vector<Partner>& partners, bool sum) {
   for (auto mine = left.values.begin(); mine != left.values.end();) {
     const auto theirs = std::find_if(right.values.begin(), right.values.end(), [&](const Term& term) {
-      return term.inverse == mine->inverse && partners_.agree(mine->value, term.value);
+      if (term.inverse == mine->inverse) return partners_.agree(mine->value, term.value);
+      return sum && are_opposites(mine->value, term.value);
     });
     if (theirs == right.values.end()) {
       ++mine;
@@ -74,6 +104,19 @@ void SumsAndProducts::pair_terms(Terms& left, Terms& right, std::vector<Partner>
     mine = left.values.erase(mine);
     right.values.erase(theirs);
   }
+}
+
+// What is subtracted here and added there may be the same term.
+bool SumsAndProducts::are_opposites(int c, int r) {
+  if (partners_.is_neutral(yours_, c)) return false;
+  Totals negated = reference_.totals(r);
+  negated.sum = -negated.sum;
+  if (!may_agree(yours_.totals(c), negated, partners_.tolerance())) return false;
+  const auto mine = yours_.numbers(c), theirs = reference_.numbers(r);
+  if (!mine || !theirs) return false;
+  std::vector<float> opposite = theirs->values;
+  for (float& value : opposite) value = -value;
+  return relative_distance(mine->values.data(), opposite.data(), mine->count()) <= partners_.tolerance();
 }
 
 bool SumsAndProducts::open_a_bias(Side& side, Terms& of, const Terms& other) {

@@ -17,7 +17,8 @@ class SumsAndProducts : public Blame {
 
  private:
   // Terms that agree leave both lists.
-  void pair_terms(Terms& left, Terms& right, std::vector<Partner>& partners);
+  void pair_terms(Terms& left, Terms& right, std::vector<Partner>& partners, bool sum);
+  bool are_opposites(int c, int r);
   // A bias that one side adds by itself is inside the other side's layer: that one is taken apart.
   bool open_a_bias(Side& side, Terms& of, const Terms& other);
   // A term that both sides have, added by one and subtracted by the other: a mistake of its own beside any other.

@@ -18,11 +18,14 @@ struct Terms {
 bool is_sum(const Step& step);
 bool is_product(const Step& step);  // element by element
 
+// What a value was before steps that copy it, or that add or take axes of size 1: the same elements in the same places.
+int same_elements_before(const Side& side, int value);
+
 // One kind, or both products of matrices: a layer without its bias is one, however it was written.
 bool are_alike(std::string_view a, std::string_view b);
 
 // `step` made by additions and subtractions, or by multiplications and divisions. Inner steps of the same sort are
-// opened where `may_open` allows it for their result.
+// opened where `may_open` allows it for their result, also below a copy.
 template <typename MayOpen>
 Terms terms_of(const Side& side, int step, bool sum, MayOpen may_open);
 
@@ -35,7 +38,7 @@ void collect(const Side& side, int index, bool sum, bool inverse, const MayOpen&
   const auto take = [&](const char* parameter, bool is_inverse) {
     const int value = step.operand(parameter);
     if (value >= 0) {
-      const int maker = side.value(value).step;
+      const int maker = side.value(same_elements_before(side, value)).step;
       if (maker >= 0 && depth < 16 && (sum ? is_sum(side.step(maker)) : is_product(side.step(maker))) &&
           may_open(value))
         collect(side, maker, sum, is_inverse, may_open, depth + 1, out);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "zoom/factors.h"
+#include "zoom/moves.h"
 
 namespace lockstep::zoom {
 
@@ -97,6 +98,20 @@ bool Unmatched::by_doubled_values(int c, int r) {
       return true;
     }
   return false;
+}
+
+void Unmatched::add_makers_of_what_is_moved(Region& region, int c) {
+  const bool only_moved = std::all_of(region.yours.begin(), region.yours.end(), [&](int step) {
+    const Step& one = yours_.step(step);
+    return one.operands.empty() || one.kind == "setitem" || moves_some_or_joins(one);
+  });
+  if (!only_moved) return;
+  std::vector<int> makers;
+  for (const int value : frontier(yours_, unmatched_ancestors(yours_, c))) {
+    std::vector<int> moved;
+    if (const int maker = yours_.value(stripped(yours_, value, moved)).step; maker >= 0) makers.push_back(maker);
+  }
+  region.yours.insert(region.yours.end(), makers.begin(), makers.end());
 }
 
 bool Unmatched::by_factor(int c, int r) {

@@ -16,6 +16,9 @@ class Unmatched : public SumsAndProducts {
   // the reference's twice: one of the two is in the place of the one that is lacking.
   bool by_doubled_values(int c, int r);
 
+  // Where yours only moves elements, what it moves is wrong, though the reference has it too: before another step.
+  void add_makers_of_what_is_moved(Region& region, int c);
+
   // Yours is a multiple of the reference's: what first made it so is what differs.
   bool by_factor(int c, int r);
 

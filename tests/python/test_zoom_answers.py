@@ -77,3 +77,60 @@ def test_a_session_stops_where_zoom_points(place, tmp_path):
         assert stop["location"]["line"] == line_of(text, "mixed = ") and stop["location"]["file"].endswith("stopped.py")
     finally:
         home.close()
+
+
+NESTED = """
+import torch, torch.nn as nn, torch.nn.functional as F
+
+class Expand(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.proj = nn.Linear(width, 4 * width)
+
+    def forward(self, x):
+        return F.gelu(self.proj(x), approximate="tanh")
+
+class FeedForward(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.net = nn.ModuleList([Expand(width), nn.Identity(), nn.Linear(4 * width, width)])
+
+    def forward(self, x):
+        for layer in self.net:
+            x = layer(x)
+        return x
+
+class Flat(nn.Module):
+    def __init__(self, official):
+        super().__init__()
+        self.up, self.down = official.net[0].proj, official.net[2]
+
+    def forward(self, x):
+        return self.down(F.gelu(self.up(x)))
+
+class Block(nn.Module):
+    def __init__(self, width=16):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.mlp = FeedForward(width)
+
+    def forward(self, x):
+        return x + self.mlp(self.norm(x))
+
+torch.manual_seed(0)
+model = nn.ModuleDict({"block": Block()})
+if FLAT:
+    model.block.mlp = Flat(model.block.mlp)
+with torch.no_grad():
+    model.block(torch.randn(2, 6, 16))
+"""
+
+
+def test_a_module_answers_its_counterpart_though_its_parts_are_named_otherwise(place):
+    place.write("nested", NESTED.replace("FLAT", "False"))
+    text = place.write("flat", NESTED.replace("FLAT", "True"))
+    for name in ("nested", "flat"):
+        place.record(name)
+    answer = json.loads(place.run("--json", "zoom", "latest:nested", "latest:flat", status=1).stdout)
+    assert answer["call"]["yours"] == answer["call"]["reference"]
+    assert [lines(region) for region in answer["regions"]] == [[line_of(text, "self.down(F.gelu")]]

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "zoom/einsum.h"
 #include "zoom/moves.h"
 #include "zoom/program.h"
@@ -47,6 +49,42 @@ TEST(Moves, SlicesAndJoinsOfOneValueAreFollowedToIt) {
   EXPECT_EQ(steps.size(), 1U);
   EXPECT_EQ(moved_from(side, joined, steps), -1);  // twice as many elements
   EXPECT_EQ(moved_from(side, both, steps), -1);    // two sources
+}
+
+TEST(Evaluate, ANormIsALengthUnlessItsPowerIsAnother) {
+  Program p("norm.py");
+  const int x = p.leaf(Origin::kInput, "x", {2, 3}, 1);
+  const int length = p.operation(1, "norm", {{"input", x}}, {{"dim", -1}});
+  const std::vector<float> of = p.numbers(x).values;
+  EXPECT_NEAR(p.numbers(length).values[0], std::sqrt(of[0] * of[0] + of[1] * of[1] + of[2] * of[2]), 1e-6);
+  Side side = p.result(length);
+  Step other = side.step(0);
+  other.arguments["p"] = 1;
+  EXPECT_FALSE(evaluate(side, other, length, [&](int value) { return side.numbers(value); }).has_value());
+}
+
+TEST(Evaluate, AnInfiniteArgumentIsAWord) {
+  Program p("mask.py");
+  const int x = p.leaf(Origin::kInput, "x", {3}, 1);
+  const int mask = p.result_of(1, "ge", {}, {{3}, {0, 1, 0}});
+  const std::vector<float> masked =
+      p.numbers(p.operation(2, "masked_fill", {{"input", x}, {"mask", mask}}, {{"value", "-inf"}})).values;
+  EXPECT_TRUE(std::isinf(masked[1]) && masked[1] < 0);
+  EXPECT_EQ(masked[2], p.numbers(x).values[2]);
+}
+
+// Rows taken by an index can be taken of other values, unless the index is what changed.
+TEST(Evaluate, RowsAreTakenByTheSameIndex) {
+  Program p("rows.py");
+  const int x = p.leaf(Origin::kInput, "x", {3, 2}, 1), index = p.result_of(1, "arange", {}, {{2}, {2, 0}});
+  const std::vector<float> of = p.numbers(x).values;
+  const int rows = p.result_of(2, "getitem", {{"input", x}, {"index", index}}, {{2, 2}, {of[4], of[5], of[0], of[1]}});
+  const Side side = p.result(rows);
+  const auto other = std::make_shared<Numbers>(Numbers{{3, 2}, {1, 2, 3, 4, 5, 6}});
+  const auto made = replay(side, rows, x, other);
+  ASSERT_TRUE(made.has_value());
+  EXPECT_EQ(made->values, (std::vector<float>{5, 6, 1, 2}));
+  EXPECT_FALSE(replay(side, rows, index, std::make_shared<Numbers>(Numbers{{2}, {1, 0}})).has_value());
 }
 
 }  // namespace

@@ -158,5 +158,82 @@ TEST(Zoom, AnEpsTooSmallToShowInTheOutputIsAJump) {
   }
 }
 
+// A factor that rounds off by about 20 units, after so many steps that round nothing.
+Side almost_one(const std::string& file, int steps, double factor) {
+  Program p(file);
+  int x = p.leaf(Origin::kInput, "x", {8, 16}, 1);
+  for (int i = 0; i < steps; ++i) x = p.operation(1, "neg", {{"input", x}});
+  return p.result(p.operation(2, "mul", {{"input", x}}, {{"other", factor}}));
+}
+
+TEST(Zoom, RoundingsOfManyStepsAddUp) {
+  for (const int steps : {2, 400}) {
+    Side reference = almost_one("reference.py", steps, 1), yours = almost_one("yours.py", steps, 1 + 1.2e-6);
+    EXPECT_EQ(search(reference, yours).agrees, steps == 400);
+  }
+}
+
+// Attention whose keys and values are shared by two heads each: repeated for them, or by the operation itself.
+Side shared_heads(const std::string& file, bool repeated, double scale) {
+  Program p(file);
+  const int query = p.leaf(Origin::kInput, "query", {1, 4, 5, 8}, 1);
+  const auto for_each_head = [&](int line, int value) {
+    const Numbers few = p.numbers(value);
+    Numbers all{{1, 4, 5, 8}, {}};
+    for (const int head : {0, 0, 1, 1})
+      all.values.insert(all.values.end(), few.values.begin() + 40 * head, few.values.begin() + 40 * (head + 1));
+    return p.result_of(line, "repeat_interleave", {{"input", value}}, all);
+  };
+  const int key = p.leaf(Origin::kInput, "key", {1, 2, 5, 8}, 2),
+            value = p.leaf(Origin::kInput, "value", {1, 2, 5, 8}, 3);
+  if (repeated)
+    return p.result(p.operation(3, "attention",
+                                {{"query", query}, {"key", for_each_head(1, key)}, {"value", for_each_head(2, value)}},
+                                {{"scale", scale}}));
+  Side whole = shared_heads(file, true, scale);
+  return p.result(p.result_of(3, "attention", {{"query", query}, {"key", key}, {"value", value}},
+                              *whole.numbers(whole.tape().outputs[0].second), {{"scale", scale}}));
+}
+
+TEST(Zoom, HeadsThatShareAKeyNeedNoRepetition) {
+  Side reference = shared_heads("reference.py", true, 0.35), yours = shared_heads("yours.py", false, 0.5);
+  const Answer answer = search(reference, yours);
+  ASSERT_EQ(answer.regions.size(), 1U);
+  EXPECT_EQ(answer.regions[0].kind, Kind::kArgument);
+  ASSERT_EQ(answer.regions[0].arguments.size(), 1U);
+  EXPECT_EQ(answer.regions[0].arguments[0].name, "scale");
+}
+
+// A time in thousands, made so before a function that does it again; that function is one file of both programs.
+Side timed(const std::string& file, const std::string& library, bool twice) {
+  Program p(file);
+  const int time = p.leaf(Origin::kInput, "time", {4, 8}, 1), w = p.leaf(Origin::kParameter, "w", {8, 8}, 2);
+  const int given = twice ? p.operation(2, "mul", {{"input", time}}, {{"other", 10.0}})
+                          : p.operation(2, "mul", {{"input", time}}, {{"other", 1.0}});
+  p.in_file(library);
+  const int scaled = p.operation(66, "mul", {{"input", p.operation(65, "neg", {{"input", given}})}}, {{"other", 10.0}});
+  p.in_file(file);
+  return p.result(p.operation(3, "linear", {{"input", scaled}, {"weight", w}}));
+}
+
+TEST(Zoom, ALineOfBothProgramsIsNotTooMuch) {
+  Side reference = timed("reference.py", "library.py", false), yours = timed("yours.py", "library.py", true);
+  EXPECT_EQ(lines_named_for(reference, yours), std::set<int>{2});
+}
+
+// A table that the reference made before the call; yours makes it in several steps.
+TEST(Zoom, WhatTheReferenceWasGivenIsMadeInOneOfYourSteps) {
+  const auto program = [](const std::string& file, bool given) {
+    Program p(file);
+    const int x = p.leaf(Origin::kInput, "x", {4, 8}, 1);
+    int table = p.leaf(given ? Origin::kConstant : Origin::kInput, "", {4, 8}, 2);
+    if (!given)
+      table = p.operation(3, "concatenate", {{"0", p.operation(2, "tanh", {{"input", table}})}}, {{"dim", 0}});
+    return p.result(p.operation(4, "mul", {{"input", x}, {"other", table}}));
+  };
+  Side reference = program("reference.py", true), yours = program("yours.py", false);
+  EXPECT_TRUE(lines_named_for(reference, yours).contains(2));
+}
+
 }  // namespace
 }  // namespace lockstep::zoom

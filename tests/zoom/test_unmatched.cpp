@@ -128,5 +128,28 @@ TEST(ZoomFrames, TwoStepsMeetInOneExecutionOfAFunction) {
   EXPECT_FALSE(meeting_frames(norm, other));
 }
 
+// A step that changes nothing in this call, and is wrong for that: what it gives agrees with what goes into it.
+Side kept_rows(const std::string& file, bool wrong) {
+  Program p(file);
+  const int x = p.leaf(Origin::kInput, "x", {3, 8}, 1), y = p.leaf(Origin::kInput, "y", {2, 8}, 2);
+  const int row = p.operation(3, "tanh", {{"input", x}});
+  if (!wrong) {
+    const int turned = p.operation(4, "mul", {{"input", row}, {"other", p.leaf(Origin::kParameter, "s", {8}, 3)}});
+    return p.result(p.operation(5, "concatenate", {{"0", y}, {"1", turned}}, {{"dim", 0}}));
+  }
+  const int turned = p.operation(4, "add", {{"input", row}}, {{"other", 0.0}});
+  Numbers both{{5, 8}, p.numbers(y).values};
+  const std::vector<float> rest = p.numbers(turned).values;
+  both.values.insert(both.values.end(), rest.begin(), rest.end());
+  const int room = p.result_of(1, "zeros", {}, {{5, 8}, std::vector<float>(40)});
+  const int all = p.result_of(5, "setitem", {{"input", room}, {"value", turned}}, both);
+  return p.result(p.result_of(6, "getitem", {{"input", all}}, both));
+}
+
+TEST(ZoomUnmatched, WhatIsOnlyMovedWasMadeWrong) {
+  Side reference = kept_rows("reference.py", false), wrong = kept_rows("yours.py", true);
+  EXPECT_TRUE(lines_named_for(reference, wrong).contains(4));
+}
+
 }  // namespace
 }  // namespace lockstep::zoom

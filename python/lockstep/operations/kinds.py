@@ -35,6 +35,7 @@ PARAMETERS = {
     "addcmul": ("input", "tensor1", "tensor2"),
     "masked_fill": ("input", "mask", "value"),
     "normalize": ("input", "p", "dim", "eps"),
+    "norm": ("input", "p", "dim", "keepdim"),
     "cumsum": ("input", "dim"),
     "amax": ("input", "dim", "keepdim"),
     "amin": ("input", "dim", "keepdim"),
@@ -59,6 +60,7 @@ KEYWORDS = {
     "attn_mask": "mask",
     "is_causal": "causal",
     "dropout_p": "dropout",
+    "ord": "p",
     "axes": "dims",
 }
 
@@ -80,6 +82,7 @@ _SAME = {
     "astype": "to", "float": "to", "half": "to", "bfloat16": "to", "double": "to", "type": "to", "type_as": "to", "int": "to", "long": "to",
     "contiguous": "copy", "clone": "copy", "detach": "copy", "array": "copy", "asarray": "copy", "cpu": "copy", "stop_gradient": "copy",
     "conv1d": "conv", "conv2d": "conv", "conv3d": "conv", "conv_general": "conv",
+    "vector_norm": "norm",
     "clip": "clamp", "clamp_": "clamp",
     "take": "embedding",
     "absolute": "abs", "expit": "sigmoid", "sine": "sin", "cosine": "cos",
