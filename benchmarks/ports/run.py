@@ -144,6 +144,15 @@ def record_native(port, folder, model, work, name, mistake=None, as_official=Tru
     return run
 
 
+# stable-diffusion.cpp has no hand-named tensors: these nodes of its graph take names that a porter would give them.
+NATIVE_BY_HAND = {
+    "dit.txt_in": "text",
+    "ggml_runner_cut:qwen_image.transformer_blocks.0|img": "first_block",
+    "ggml_runner_cut:qwen_image.transformer_blocks.5|img": "last_block",
+    "dit.proj_out": "predicted_noise",
+}
+
+
 def only(run: Path, mode: str, folder: Path) -> Path:
     """What `record --inputs`, `record`, or the hand-named checkpoints alone would have kept of a run."""
     roles = {"inputs": {"output", "input", "variable"}, "outputs": {"output", "variable"}, "by_hand": {"checkpoint"}}[
@@ -157,6 +166,8 @@ def only(run: Path, mode: str, folder: Path) -> Path:
     kept = []
     for line in (run / "records.jsonl").read_text().splitlines():
         record = json.loads(line)
+        if mode == "by_hand" and record["role"] == "output" and record["name"] in NATIVE_BY_HAND:
+            record |= {"name": NATIVE_BY_HAND[record["name"]], "role": "checkpoint"}
         if record["role"] in roles:
             kept.append(record | {"seq": len(kept)})
             if record["file"] and not (folder / record["file"]).exists():
@@ -198,12 +209,10 @@ def chosen_ports(options):
     return [port for name, port in PORTS.items() if options.port in ("all", name)]
 
 
-def compare(port, reference, candidate, report: Path) -> dict:
-    # What is the transformer alone says so: of the reference it holds a part.
-    given = ["--partial"] if port.name == NATIVE else []
+def compare(reference, candidate, report: Path) -> dict:
     before = seconds_of_children()
     try:
-        done = lockstep("compare", reference, candidate, "--json", *given, timeout=300)
+        done = lockstep("compare", reference, candidate, "--json", timeout=300)
     except subprocess.TimeoutExpired:
         return {"verdict": "timeout", "first_divergence": None, "causes": [], "seconds": math.inf}
     seconds = seconds_of_children() - before
@@ -271,7 +280,7 @@ def score(options) -> int:
                     continue
                 run = only(options.work / port.name / name, mode, options.work / "seen" / f"{port.name}-{mode}")
                 result = compare(
-                    port, options.work / port.name / f"reference-{other}", run, reports / f"{port.name}-{name}-{mode}.json"
+                    options.work / port.name / f"reference-{other}", run, reports / f"{port.name}-{name}-{mode}.json"
                 )
                 first = result.get("first_divergence")
                 clean_rows.append(
@@ -296,7 +305,7 @@ def score(options) -> int:
                     continue
                 run = only(options.work / port.name / mistake.id, mode, options.work / "seen" / f"{port.name}-{mode}")
                 row = score_one(
-                    mistake, port, mode, compare(port, reference, run, reports / f"{port.name}-{mistake.id}-{mode}.json")
+                    mistake, port, mode, compare(reference, run, reports / f"{port.name}-{mistake.id}-{mode}.json")
                 )
                 rows.append(row)
                 mark = lambda ok: "yes" if ok else "NO"  # noqa: E731
@@ -324,10 +333,12 @@ def score(options) -> int:
         Path(options.json).write_text(json.dumps({"table": table, "clean": clean_rows}, indent=1))
     total = sum(row[2] for row in table)
     good = sum(row[3] for row in table) >= 0.95 * total and sum(row[4] for row in table) >= 0.8 * total
+    # The transformer alone is no match of a pipeline, and is told to be a part of it.
+    clean = {name: "partial" if name == NATIVE else "match" for name in PORTS}
     return (
         0
         if good
-        and all(row[3] == "match" for row in clean_rows if row[1] == "clean-f32")
+        and all(row[3] == clean[row[0]] for row in clean_rows if row[1] == "clean-f32")
         and not any(row[7] for row in clean_rows)
         else 1
     )
