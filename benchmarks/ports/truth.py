@@ -157,7 +157,7 @@ def false_sentences(reference_folder, candidate_folder, answer) -> list[str]:
             before = [one for one in bad if tensors.index(one) < tensors.index(own)]
             notes = " ".join(answer["notes"])
             for one in before:
-                claim(one["name"] in notes or one["partner"] == own["partner"] or one["partner"] != own["partner"] and tensors.index(own) > tensors.index(one) and _is_given_later(tensors, one, own),
+                claim(one["name"] in notes or one["partner"] != own["partner"] and tensors.index(own) > tensors.index(one) and _is_given_later(tensors, one, own),
                       f"{one['role']}:{one['name']} differs before the first divergence, and nothing is said of it")  # fmt: skip
         for name in first["good_inputs"] + first["between"]["starts"]:
             role = "input" if name.startswith("input ") else None
