@@ -1,5 +1,5 @@
-// Runs of programs that have a graph and no modules (ggml): layers come in any order, and what lies between them was not
-// recorded.
+// Runs of programs that have a graph and no modules (ggml): layers come in any order, and what lies between them was
+// not recorded.
 #include <gtest/gtest.h>
 
 #include <cmath>
