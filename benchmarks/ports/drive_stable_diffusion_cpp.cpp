@@ -7,6 +7,7 @@
 
 #include <lockstep/ggml.hpp>
 
+#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -16,6 +17,18 @@ static ggml_status recorded_compute(ggml_backend_t backend, ggml_cgraph* graph) 
   return recorder.compute(backend, graph);
 }
 #define ggml_backend_graph_compute recorded_compute  // the headers below compute through this
+
+#ifdef LOCKSTEP_AS_OFFICIAL
+// ggml looks this function up in a table of f16; the official model computes it.
+static void gelu_of_part(ggml_tensor* out, const ggml_tensor* x, int thread, int threads, void*) {
+  const float* from = static_cast<const float*>(x->data);
+  float* to = static_cast<float*>(out->data);
+  const int64_t count = ggml_nelements(x);
+  for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; ++i)
+    to[i] = 0.5f * from[i] * (1 + std::tanh(0.79788456f * from[i] * (1 + 0.044715f * from[i] * from[i])));
+}
+#define ggml_gelu_inplace(context, x) ggml_map_custom1_inplace(context, x, gelu_of_part, GGML_N_TASKS_MAX, nullptr)
+#endif
 
 #include "rope.hpp"
 #ifdef LOCKSTEP_AS_OFFICIAL

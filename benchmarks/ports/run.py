@@ -144,6 +144,15 @@ def record_native(port, folder, model, work, name, mistake=None, as_official=Tru
     return run
 
 
+# stable-diffusion.cpp has no hand-named tensors: these nodes of its graph take names that a porter would give them.
+NATIVE_BY_HAND = {
+    "dit.txt_in": "text",
+    "ggml_runner_cut:qwen_image.transformer_blocks.0|img": "first_block",
+    "ggml_runner_cut:qwen_image.transformer_blocks.5|img": "last_block",
+    "dit.proj_out": "predicted_noise",
+}
+
+
 def only(run: Path, mode: str, folder: Path) -> Path:
     """What `record --inputs`, `record`, or the hand-named checkpoints alone would have kept of a run."""
     roles = {"inputs": {"output", "input", "variable"}, "outputs": {"output", "variable"}, "by_hand": {"checkpoint"}}[
@@ -157,6 +166,8 @@ def only(run: Path, mode: str, folder: Path) -> Path:
     kept = []
     for line in (run / "records.jsonl").read_text().splitlines():
         record = json.loads(line)
+        if mode == "by_hand" and record["role"] == "output" and record["name"] in NATIVE_BY_HAND:
+            record |= {"name": NATIVE_BY_HAND[record["name"]], "role": "checkpoint"}
         if record["role"] in roles:
             kept.append(record | {"seq": len(kept)})
             if record["file"] and not (folder / record["file"]).exists():
@@ -322,10 +333,12 @@ def score(options) -> int:
         Path(options.json).write_text(json.dumps({"table": table, "clean": clean_rows}, indent=1))
     total = sum(row[2] for row in table)
     good = sum(row[3] for row in table) >= 0.95 * total and sum(row[4] for row in table) >= 0.8 * total
+    # The transformer alone is no match of a pipeline, and is told to be a part of it.
+    clean = {name: "partial" if name == NATIVE else "match" for name in PORTS}
     return (
         0
         if good
-        and all(row[3] == "match" for row in clean_rows if row[1] == "clean-f32")
+        and all(row[3] == clean[row[0]] for row in clean_rows if row[1] == "clean-f32")
         and not any(row[7] for row in clean_rows)
         else 1
     )

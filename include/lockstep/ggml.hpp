@@ -88,7 +88,7 @@ class GgmlRecorder {
     GgmlRecorder& self = *static_cast<GgmlRecorder*>(recorder);
     if (!self.run_) return !ask;
     const std::string prefix = self.prefix_of(node);
-    const bool named = prefix.empty() && node->name[0] != '\0' && std::strncmp(node->name, "node_", 5) != 0;
+    const bool named = prefix.empty() && is_named(node);
     if (ask) return !prefix.empty() || named;
     if (!prefix.empty() && self.inputs_ && node->op == GGML_OP_MUL_MAT)
       self.offer(prefix, before_scaling(node->src[1]), LOCKSTEP_INPUT);
@@ -118,9 +118,18 @@ class GgmlRecorder {
     }
   }
 
+  // By the program: ggml numbers all others, and calls a view of one without a name " (view)".
+  static bool is_named(const ggml_tensor* node) {
+    return node->name[0] != '\0' && node->name[0] != ' ' && std::strncmp(node->name, "node_", 5) != 0;
+  }
+
   // Some programs scale down what goes into a product and up what comes out, against overflow.
   static const ggml_tensor* before_scaling(const ggml_tensor* tensor) {
     while (tensor && tensor->op == GGML_OP_SCALE) tensor = tensor->src[0];
+    return tensor;
+  }
+  static const ggml_tensor* first_scaling(const ggml_tensor* tensor) {
+    while (tensor->src[0]->op == GGML_OP_SCALE) tensor = tensor->src[0];
     return tensor;
   }
 
@@ -186,7 +195,8 @@ class GgmlRecorder {
       } else if (inputs_ && given) {
         const bool norm = node->op == GGML_OP_MUL && (given->op == GGML_OP_RMS_NORM || given->op == GGML_OP_NORM);
         const ggml_tensor* input = before_scaling(norm ? given->src[0] : given);
-        const ggml_tensor* first = norm ? given : node;  // what is read before this is computed
+        // Read before this is computed: what is scaled is often scaled in place.
+        const ggml_tensor* first = norm ? given : input != given ? first_scaling(given) : node;
         if (input) before_[first].push_back({prefix, input});
       }
       carries[node] = prefix;
@@ -194,7 +204,7 @@ class GgmlRecorder {
     }
     for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
       const ggml_tensor* node = ggml_graph_node(graph, i);
-      if (node->name[0] != '\0' && !moves_only(node) && !after_.count(node)) after_[node].push_back(node->name);
+      if (is_named(node) && !moves_only(node) && !after_.count(node)) after_[node].push_back(node->name);
     }
   }
 

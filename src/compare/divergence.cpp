@@ -69,20 +69,28 @@ bool nothing_follows(const RunView& reference, const Structure& structure,
 }
 
 // Two steps of one call may have changed places: then what yours was given first is where it went wrong, though the
-// reference comes to it later.
+// reference comes to it later. Steps of another stream (of text, with other tokens) and layers that are given one
+// tensor come in any order.
 size_t first_in_candidate(const RunView& reference, const Structure& structure, const Comparison& out, size_t chosen) {
   const auto record = [&](size_t i) { return out.results[i].pair.reference; };
   const auto is_given = [&](size_t i) { return reference.records[record(i)].role == Role::kInput; };
+  const auto size = [&](size_t i) { return checked_numel(reference.records[record(i)].shape); };
   const std::string scope = parent_of(structure.site(record(chosen)).module);
   if (!is_given(chosen) || scope.empty()) return chosen;
-  size_t first = chosen;
+  std::vector<size_t> steps;
+  size_t earliest = out.results[chosen].pair.candidate;
   for (size_t i = chosen + 1; i < out.results.size(); ++i) {
     const std::string& module = structure.site(record(i)).module;
     if (!same_call(reference, record(i), record(chosen)) || (module != scope && !is_inside(module, scope))) break;
-    if (is_given(i) && out.results[i].state == PairState::kBad && parent_of(module) == scope &&
-        out.results[i].pair.candidate < out.results[first].pair.candidate)
-      first = i;
+    if (is_same_tensor(reference, record(i), record(chosen)))
+      earliest = std::min(earliest, out.results[i].pair.candidate);
+    else if (is_given(i) && out.results[i].state == PairState::kBad && parent_of(module) == scope &&
+             size(i) == size(chosen))
+      steps.push_back(i);
   }
+  size_t first = chosen;
+  for (const size_t i : steps)
+    if (out.results[i].pair.candidate < earliest) first = i, earliest = out.results[i].pair.candidate;
   return first;
 }
 

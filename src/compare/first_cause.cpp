@@ -162,6 +162,7 @@ class FirstBad {
       list_what_was_not_recorded();
     }
     if (!replayed.finding) return;
+    if (replayed.finding->blame == Blame::kWeights) out_.first->stage = replayed.finding->look_at;
     out_.causes.insert(out_.causes.begin(), std::move(*replayed.finding));
     if (out_.causes.size() > kMostCauses) out_.causes.pop_back();
   }

@@ -16,12 +16,16 @@ bool is_of_floats(const RecordedTensor& record) {
   return record.load && is_floating(record.dtype) && !record.shape.empty();
 }
 
-// What the tensor may be: as many elements, made after the last tensor that is known, each content once.
-std::vector<size_t> possible_partners(const RunView& reference, size_t after, int64_t elements) {
+// What the tensor may be: as many elements, made after the last tensor that is known, each content once. What the model
+// makes in its next call comes after it where there is one in this: replayed together, the later would take all there
+// is.
+std::vector<size_t> possible_partners(const RunView& reference, const Structure& structure, size_t after,
+                                      int64_t elements) {
   std::vector<size_t> out;
   std::set<std::string> seen;
   for (size_t i = after; i < reference.records.size() && out.size() < kMostTargets; ++i) {
     const RecordedTensor& record = reference.records[i];
+    if (!out.empty() && !structure.site(i).module.empty() && !same_call(reference, i, out[0])) break;
     if (!is_of_floats(record) || checked_numel(record.shape) != elements) continue;
     if (record.checksum.empty() || seen.insert(record.checksum).second) out.push_back(i);
   }
@@ -62,7 +66,7 @@ ReplayedPairing pair_by_replay(const RunView& reference, const RunView& candidat
   const int64_t elements = checked_numel(tensor.shape);
   if (elements > kMostReplayedElements) return out;
   if (partner != SIZE_MAX && checked_numel(reference.records[partner].shape) != elements) partner = SIZE_MAX;
-  const std::vector<size_t> targets = possible_partners(reference, after, elements);
+  const std::vector<size_t> targets = possible_partners(reference, structure, after, elements);
   if (targets.empty()) return out;
   Case asked(reference, candidate, structure, partner == SIZE_MAX ? targets[0] : partner, unknown);
   asked.partner = [&](size_t i) {

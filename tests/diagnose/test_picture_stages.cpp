@@ -65,6 +65,15 @@ TEST(PictureStages, MemoryOfAKernel) {
   EXPECT_EQ(conv.cause(read), "convolution.kernel_axes");
 }
 
+// A model trained on single frames: nothing ever met its older taps. They give what a weight that was never loaded
+// gives.
+TEST(PictureStages, ATapOfZeros) {
+  Convolved conv;
+  for (size_t i = 0; i < conv.w.v.size(); ++i)
+    if (i / 9 % 3 != 2) conv.w.v[i] = 0;
+  EXPECT_EQ(conv.cause(conv.w, conv.x, {.taps = {1}}), "convolution.temporal_tap");
+}
+
 TEST(PictureStages, TapsAndTilesOfAConvolution) {
   const Convolved conv;
   EXPECT_EQ(conv.cause(conv.w, conv.x, {.taps = {0, 2}}), "convolution.temporal_tap");

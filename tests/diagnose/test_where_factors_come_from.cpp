@@ -206,6 +206,23 @@ TEST(FactorOrigins, PartsOfAModulationReadAlongAnotherAxis) {
             "affine.channel_scale_offset");
 }
 
+// The norm before it was not recorded: only what the modulation gave is known.
+TEST(FactorOrigins, ShiftAndScaleExchangedBehindANormThatIsNotThere) {
+  constexpr int64_t kTokens = 24;
+  const Values normal = noise({kTokens, 32}, 1), vector = noise({1, 64}, 2, 0.4f);
+  const auto modulated = [&](size_t scale, size_t shift) {
+    Values out = normal;
+    for (int64_t t = 0; t < kTokens; ++t)
+      for (size_t c = 0; c < 32; ++c)
+        out.row(t)[c] = normal.row(t)[c] * (1 + vector.v[scale * 32 + c]) + vector.v[shift * 32 + c];
+    return out;
+  };
+  RunMaker a, b;
+  a.add("net.vector", vector).in("net.out", modulated(0, 1)).add("net.out", modulated(0, 1));
+  b.add("net.vector", vector).in("net.out", modulated(1, 0)).add("net.out", modulated(1, 0));
+  EXPECT_EQ(first_cause(a, b), "modulate.shift_scale_exchanged");
+}
+
 // One vector a step: a single step fits anything.
 TEST(Conditioning, TheSameVectorInAllSteps) {
   const auto cause = [](const std::function<double(double value, size_t channel, int step)>& change) {

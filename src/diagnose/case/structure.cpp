@@ -133,14 +133,36 @@ bool is_same_tensor(const RunView& run, size_t a, size_t b) {
   return a == b || (!x.checksum.empty() && x.checksum == y.checksum && x.dtype == y.dtype);
 }
 
-size_t first_with_these_values(const RunView& run, size_t record) {
+namespace {
+
+// Earlier records with the same values, the latest first, for as long as `visit` says.
+template <typename Visit>
+void visit_same_values(const RunView& run, size_t record, Visit visit) {
   constexpr size_t kNearRecords = 64;  // looked through: a value is handed on at once
-  size_t out = record;
-  if (run.records[record].checksum.empty()) return out;
+  if (run.records[record].checksum.empty()) return;
   for (size_t i = record, seen = 0; i-- > 0 && seen < kNearRecords; ++seen)
     if (run.records[i].checksum == run.records[record].checksum &&
         (same_call(run, i, record) || run.records[i].role == Role::kCheckpoint))  // a stage of the step before
-      out = i;
+      if (!visit(i)) return;
+}
+
+}  // namespace
+
+size_t first_with_these_values(const RunView& run, size_t record) {
+  size_t out = record;
+  visit_same_values(run, record, [&](size_t i) {
+    out = i;
+    return true;
+  });
+  return out;
+}
+
+size_t last_with_these_values(const RunView& run, size_t record) {
+  size_t out = record;
+  visit_same_values(run, record, [&](size_t i) {
+    out = i;
+    return false;
+  });
   return out;
 }
 

@@ -45,5 +45,7 @@ bool is_same_tensor(const RunView& run, size_t a, size_t b);
 
 // The earliest record of the reference with the very same values: `attn` hands on what `attn.to_out.0` gave.
 size_t first_with_these_values(const RunView& run, size_t record);
+// The latest before this one; the record itself where there is none.
+size_t last_with_these_values(const RunView& run, size_t record);
 
 }  // namespace lockstep

@@ -262,9 +262,20 @@ bool search_nothing_but_bias(Case& failing, const ConvProbe& probe, const ConvPa
   const double tt = squared_norm(mine.v), left = tt > 0 ? probe.measure(true, r, {nullptr, &zeros, nullptr}) : 0;
   if (!failing.explains_candidate(left) || !failing.is_better(left, probe.measure(true, r))) return false;
   const double xx = squared_norm(right.v), related = tt > 0 && xx > 0 ? correlation(mine.v, right.v) : 0;
-  if (std::fabs(related) < kUnrelated)
+  if (std::fabs(related) < kUnrelated) {
+    // Where an older tap of time holds zeros, to take that one gives the same, and is the likelier mistake.
+    for (int64_t tap = 0; tap + 1 < probe.geometry().taps && r.taps == 0; ++tap) {
+      ConvParams other = r;
+      other.taps = 1u << tap;
+      if (const double of_tap = probe.measure(true, other); failing.explains_candidate(of_tap)) {
+        report.add({"convolution.temporal_tap", "for one frame use the newest (last) temporal tap of the kernel alone"},
+                   formula(other, probe) + ", which is zeros", of_tap, 0.6);
+        break;
+      }
+    }
     return report.add({"convolution.zero_weight", "the weight is zeros: it was never loaded", Blame::kWeights},
                       "b alone", left, 0.7);
+  }
   LineFit products;
   for (size_t i = 0; i < mine.v.size(); ++i) products.add(right.v[i], mine.v[i]);
   const double factor = products.factor(0);

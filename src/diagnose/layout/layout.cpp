@@ -122,7 +122,10 @@ void search_order_of_masks(Case& failing, Findings& out) {
 bool search_packing(Case& failing, Findings& out) {
   const Values &r = failing.r, &c = failing.c;
   const RunView& run = failing.reference_run();
-  if ((!failing.module.empty() && (failing.role != Role::kInput || failing.module.find('.') != std::string::npos)) ||
+  // Between the pipeline's stages, or at the place of what a model was given and handed on.
+  const size_t made = first_with_these_values(run, failing.reference_record());
+  const std::string& module = failing.structure().site(made).module;
+  if ((!module.empty() && (run.records[made].role != Role::kInput || module.find('.') != std::string::npos)) ||
       r.rank() < 2 || r.rank() > 3 || r.last() % 4 || r.last() < 8 || r.v.size() != c.v.size() || r.v.size() < 64)
     return false;
   const auto is_latents = [&](const RecordedTensor& record) {

@@ -283,6 +283,13 @@ Cause name_of(const Difference& difference) {
   return is_bias(any) ? Cause("linear.other_bias") : Cause("affine.channel_offset");
 }
 
+// y (1 + scale) + shift with the two in each other's place.
+bool is_exchange(const Ratio& ratio, const Difference& difference) {
+  return ratio.over && ratio.under && difference.added && difference.taken && ratio.over_form == VectorForm::kOnePlus &&
+         ratio.under_form == VectorForm::kOnePlus && ratio.over->name == difference.taken->name &&
+         ratio.under->name == difference.added->name;
+}
+
 std::string formula_of(const Ratio& ratio, const Difference& difference) {
   std::string out = "y";
   if (ratio.over || ratio.under) {
@@ -319,6 +326,14 @@ std::optional<Finding> origin_of(Case& failing, const ChannelRelation& relation)
   const bool factor = relation.has_factor;
   const Cause cause = factor ? name_of(ratio) : name_of(difference);
   if (cause.is_effect()) return std::nullopt;
+  if (is_exchange(ratio, difference))
+    return Finding{
+        .cause = "modulate.shift_scale_exchanged",
+        .explanation = fmt::format("reference: y; yours, channel by channel: {}", formula_of(ratio, difference)),
+        .fix = fmt::format("exchange shift and scale: multiply by (1 + {}) and add {}", ratio.under->name,
+                           difference.taken->name),
+        .residual = relation.residual,
+        .complexity = 1.6};
   // The factor and the offset of one place moved alike.
   if (factor && relation.has_offset && cause == "norm.other_weight" && !(difference.added && difference.taken))
     return std::nullopt;

@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kMostAttentionWork = int64_t{1} << 26;
-constexpr int64_t kSlower = 8;  // a multiplication here takes as long as so many of a linear layer's
+constexpr int64_t kSlower = 5;  // a multiplication here takes as long as so many of a linear layer's
 
 // One call of the attention with its recorded inputs, some of which are put in place by others.
 class AttentionCall {

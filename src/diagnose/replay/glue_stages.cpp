@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 
@@ -228,7 +229,7 @@ Stage gated_stage(const StageSources& in, size_t gate, size_t up, size_t f, int6
             .place = "",
             .formula = right,
             .apply = combined(f, activated_product),
-            .work = 20 * size};
+            .work = kFunctionWork * size};
   const auto add = [&](Cause cause, std::string yours, double complexity, size_t function, Combine combine) {
     out.edits.push_back({cause, std::move(yours), "compute " + right, complexity, combined(function, combine)});
   };
@@ -284,7 +285,7 @@ std::optional<Stage> find_modulation(StageSources& in, size_t record) {
               .formula = fmt::format("{} * (1 + part {} of {}) + part {} of {}", in.name(source), scale.part + 1,
                                      scale.parts, shift.part + 1, scale.parts),
               .apply = own,
-              .work = 2 * in.size(record),
+              .work = 2 * kElementWork * in.size(record),
               .edits = modulation_edits(own, scale.parts, in.name(source))};
     add_other_vectors(in, record, scale, 1, "modulate.other_part", own, out);
     return out;
@@ -325,7 +326,11 @@ std::optional<Stage> find_sum(StageSources& in, size_t record) {
         given.push_back(&in.values(gate.record));
         if (!in.explains(flat_distance(own(given), y))) continue;
       }
-      Stage out{.from = {stream, branch}, .kind = "sum", .place = "", .apply = own, .work = 2 * in.size(record)};
+      Stage out{.from = {stream, branch},
+                .kind = "sum",
+                .place = "",
+                .apply = own,
+                .work = 2 * kElementWork * in.size(record)};
       if (gate) out.from.push_back(gate.record);
       const std::string a = in.name(stream), b = in.name(branch);
       out.formula = fmt::format("{} + {}{}", a,
@@ -416,7 +421,7 @@ Stage handed_stage(StageSources& in, size_t record) {
             .place = place_of_code(name),
             .formula = name + " as it is",
             .apply = [values](Sources) { return *values; },
-            .work = in.size(record),
+            .work = kElementWork * in.size(record),
             .is_recorded = true};
   const int64_t width = in.width(record);
   const double root = std::sqrt(static_cast<double>(width));
@@ -451,6 +456,18 @@ Stage given_stage(StageSources& in, size_t record) {
       [](const float* x, size_t i, size_t n) { return x[i / 2 + i % 2 * (n / 2)]; });
   add("layout.reversed", name + " in reverse", "turn it round",
       [](const float* x, size_t i, size_t n) { return x[n - 1 - i]; });
+  // Latents in patches of 2 x 2: a token holds channels, rows and columns, in this order.
+  if (name.find("latents") != std::string::npos && width % 4 == 0 && width > 4) {
+    const std::array<size_t, 3> sizes{width / 4, 2, 2}, strides{4, 2, 1};
+    const char* const axes[] = {"channel", "row", "column"};
+    for (std::array<size_t, 3> order{0, 1, 2}; std::next_permutation(order.begin(), order.end());)
+      add("layout.packing", fmt::format("tokens packed by {}, {}, {}", axes[order[0]], axes[order[1]], axes[order[2]]),
+          "pack each token by channel, row, column", [=](const float* x, size_t i, size_t) {
+            const size_t inner = sizes[order[2]], middle = sizes[order[1]];
+            return x[i % inner * strides[order[2]] + i / inner % middle * strides[order[1]] +
+                     i / (inner * middle) * strides[order[0]]];
+          });
+  }
   for (const float by : {-1.0F, 2.0F, 0.5F, 1000.0F, 0.001F})
     add("affine.scale", fmt::format("{} times {:g}", name, by), fmt::format("divide by {:g}", by),
         [by](const float* x, size_t i, size_t) { return by * x[i]; });

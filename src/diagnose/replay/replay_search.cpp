@@ -13,11 +13,12 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostWork = int64_t{24} << 30;  // multiplications
+constexpr int64_t kMostWork = int64_t{24} << 30;  // two or three seconds, whatever the stages are
 constexpr size_t kFewEdits = 200;
-constexpr double kUsual = 0.8;  // complexity of what ports often get wrong
-constexpr double kRare = 0.92;  // and of edits that are tried where no other fits
-constexpr double kAlike = 1.5;  // residuals that tell no two explanations apart
+constexpr double kUsual = 0.8;     // complexity of what ports often get wrong
+constexpr double kRare = 0.92;     // and of edits that are tried where no other fits
+constexpr double kLastDigits = 5;  // of a tensor that it need not be: an explanation by chance leaves much more
+constexpr double kAlike = 1.5;     // residuals that tell no two explanations apart
 
 // Stages that are one code: a mistake in it is made in each of them.
 using Group = std::vector<size_t>;
@@ -161,7 +162,7 @@ class Search {
   }
 
   void take(const Explained& found) {
-    const bool fits = found.target != likely_ ? found.residual <= 2 * failing_.tolerance
+    const bool fits = found.target != likely_ ? found.residual <= kLastDigits * failing_.tolerance
                                               : failing_.explains_candidate(found.residual) &&
                                                     failing_.is_better(found.residual, failing_.error);
     if (!fits) return;

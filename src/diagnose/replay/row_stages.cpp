@@ -241,7 +241,7 @@ std::optional<Stage> find_norm(StageSources& in, size_t record) {
                 .place = "",
                 .formula = fmt::format("{}(x)", kind_name(kind)),
                 .apply = norm,
-                .work = 8 * in.size(record)};
+                .work = 8 * kElementWork * in.size(record)};
       add_norm_edits(module, norm, out.edits);
       if (!norm.weight.empty())
         for (const std::string& name : weights_beside(in, module, {last}))
@@ -287,7 +287,7 @@ std::optional<Stage> find_function(StageSources& in, size_t record) {
             .place = "",
             .formula = fmt::format("{} with x = {}", functions[f].name, in.name(found->source)),
             .apply = each_element(f),
-            .work = 20 * in.size(record)};
+            .work = kFunctionWork * in.size(record)};
   for (size_t g = 0; g < functions.size(); ++g)
     if (g != f && (g == 0 || functions[g].is_activation))
       out.edits.push_back({g == 0 ? Cause("activation.missing") : Cause("activation.kind"), functions[g].name,

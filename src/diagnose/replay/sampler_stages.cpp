@@ -28,16 +28,17 @@ struct TimeFeatures {
   float factor = 1000;  // of the time
   bool cos_first = true;
   float sine = 1, times = 1;  // times: what yours multiplies the time with
+  double theta = 1e4;
+  bool to_the_last = false;  // the last frequency is 1 / theta, not the one that would come next
 
   Flat operator()(Sources from) const {
-    constexpr double kTheta = 1e4;
+    const double steps = static_cast<double>(half) - (to_the_last ? 1 : 0);
     Flat out;
     for (const float t : *from[0]) {
       const size_t at = out.size();
       out.resize(at + 2 * half);
       for (size_t i = 0; i < half; ++i) {
-        const float slower =
-            static_cast<float>(std::exp(-std::log(kTheta) * static_cast<double>(i) / static_cast<double>(half)));
+        const float slower = static_cast<float>(std::exp(-std::log(theta) * static_cast<double>(i) / steps));
         const float angle = times * t * slower * factor;  // as programs do it: in f32
         out[at + i + (cos_first ? 0 : half)] = std::cos(angle);
         out[at + i + (cos_first ? half : 0)] = sine * std::sin(angle);
@@ -76,7 +77,7 @@ std::optional<Stage> find_time_features(StageSources& in, size_t record) {
                         made[i] += values[i] - ours[i];
                       return made;
                     },
-                .work = 40 * in.size(record)};
+                .work = kFunctionWork * in.size(record)};
       const auto add = [&](Cause cause, std::string yours, std::string fix, auto&& change) {
         TimeFeatures other = own;
         change(other);
@@ -86,6 +87,11 @@ std::optional<Stage> find_time_features(StageSources& in, size_t record) {
           [](TimeFeatures& f) { f.cos_first = !f.cos_first; });
       add("timestep.sign", "the sines negated", "turn the sign of the sines", [](TimeFeatures& f) { f.sine = -1; });
       add("timestep.sign", "the time negated", "use the time as it is", [](TimeFeatures& f) { f.times = -1; });
+      for (const double theta : {1e3, 1e5, 1e2, 1e6})
+        add("timestep.theta", fmt::format("theta {:g}", theta), fmt::format("use theta {:g}", own.theta),
+            [=](TimeFeatures& f) { f.theta = theta; });
+      add("timestep.theta", "frequencies that end at 1 / theta", "divide by the number of frequencies, not by one less",
+          [](TimeFeatures& f) { f.to_the_last = true; });
       for (const float by : {1000.0F, 0.001F})
         add(scaled, fmt::format("the time multiplied with {:g}", by), "use the time as it is",
             [by](TimeFeatures& f) { f.times = by; });
@@ -122,7 +128,7 @@ std::optional<Stage> find_guidance(StageSources& in, size_t record) {
                   .place = "",
                   .formula = formula(own.params),
                   .apply = own,
-                  .work = 8 * in.size(record)};
+                  .work = 8 * kElementWork * in.size(record)};
         const auto add = [&](Cause cause, std::string fix, auto&& change) {
           Guided other = own;
           change(other);

@@ -11,6 +11,10 @@
 
 namespace lockstep {
 
+// Work is counted in multiplications of a linear layer, of which ten take a nanosecond. So many of them take as long as
+// one element that is read, added to and written; and as one whose exponential is taken.
+inline constexpr int64_t kElementWork = 10, kFunctionWork = 200;
+
 using Flat = std::vector<float>;  // the elements of a recorded tensor, in order
 using Sources = std::span<const Flat* const>;
 
@@ -38,7 +42,7 @@ struct Stage {
   std::string place{};            // of that code, with layers counted as #
   std::string formula{};          // in words
   std::function<Flat(Sources)> apply{};
-  int64_t work = 0;  // multiplications
+  int64_t work = 0;
   std::vector<StageEdit> edits = {};
   std::vector<StageNumber> numbers = {};
   bool is_recorded = false;  // by the candidate too: the stage is what happens to it afterwards

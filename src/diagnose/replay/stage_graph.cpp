@@ -91,9 +91,20 @@ int64_t StageSources::size(size_t record) const {
   return size <= kMostElements ? size : 0;
 }
 
+// A module that was given something else made these values itself, although another may have made the same before: two
+// of a block may start with the same activation of one tensor, and a port may leave out one of them.
+bool StageSources::is_made_at(size_t record) const {
+  const Structure& structure = failing_.structure();
+  const std::string& module = structure.site(record).module;
+  if (run().records[record].role != Role::kOutput || module.empty() || structure.is_container(module)) return false;
+  const std::vector<size_t> given = structure.records_of(module, Role::kInput, record);
+  return !given.empty() &&
+         std::none_of(given.begin(), given.end(), [&](size_t i) { return is_same_tensor(run(), i, record); });
+}
+
 size_t StageSources::origin(size_t record) const {
   for (size_t at = record;;) {
-    const size_t earlier = first_with_these_values(run(), at);
+    const size_t earlier = is_made_at(at) ? at : last_with_these_values(run(), at);
     if (earlier == at) return at;
     at = earlier;
   }
@@ -163,7 +174,7 @@ std::optional<Stage> find_stage(StageSources& in, size_t record) {
       stage->record = record;
       if (stage->place.empty())
         stage->place = place_of_code((tensor.role == Role::kInput ? "input " : "") + tensor.key.name);
-      if (stage->work == 0) stage->work = in.size(record);
+      if (stage->work == 0) stage->work = kElementWork * in.size(record);
       return stage;
     }
   return std::nullopt;

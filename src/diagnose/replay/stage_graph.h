@@ -27,7 +27,7 @@ class StageSources {
   std::shared_ptr<const Values> weight(const std::string& name);  // null: there is none
   int64_t size(size_t record) const;                              // 0: not a tensor of floats whose values were kept
   int64_t width(size_t record) const { return run().records[record].shape.back(); }
-  size_t origin(size_t record) const;  // the earliest record of the same values
+  size_t origin(size_t record) const;  // where a tensor that was handed on was made
   std::string name(size_t record) const;
   // What a module was given; for what lies between modules, everything made before it in the same call, latest first.
   std::vector<size_t> near(size_t record, int64_t size) const;
@@ -38,6 +38,7 @@ class StageSources {
 
  private:
   bool has_tokens(const RecordedTensor& tensor) const;
+  bool is_made_at(size_t record) const;
 
   Case& failing_;
   double tolerance_ = kFit;
