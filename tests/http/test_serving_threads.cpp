@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <memory>
 #include <thread>
 
 namespace lockstep {
@@ -17,9 +18,9 @@ void wait_until_all_are_free(const Load& load) {
 }
 
 std::thread::id server_of_next_job(ServingThreads& threads) {
-  std::promise<std::thread::id> served;
-  threads.enqueue([&] { served.set_value(std::this_thread::get_id()); });
-  return served.get_future().get();
+  const auto served = std::make_shared<std::promise<std::thread::id>>();  // the thread may still be about to leave it
+  threads.enqueue([served] { served->set_value(std::this_thread::get_id()); });
+  return served->get_future().get();
 }
 
 TEST(ServingThreads, TheOneThatCameFreeLastServesNext) {
@@ -45,12 +46,11 @@ TEST(ServingThreads, EachJobIsServedOnceHoweverManyCome) {
 }
 
 TEST(ServingThreads, AllServeAtOnce) {
-  Load load;
-  ServingThreads threads(kThreads, load);
-  std::promise<void> all_here;
-  std::promise<void> let_go;
+  std::promise<void> all_here, let_go;  // before the threads, which may still look at them when the test is done
   const std::shared_future<void> gone = let_go.get_future().share();
   std::atomic<int> here{0};
+  Load load;
+  ServingThreads threads(kThreads, load);
   for (int i = 0; i < kThreads; ++i)
     threads.enqueue([&] {
       if (++here == kThreads) all_here.set_value();
