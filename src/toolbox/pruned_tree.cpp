@@ -32,21 +32,24 @@ std::string unfinished_prefix(const fs::path& destination) {
   return fmt::format(".{}{}", destination.filename().string(), kMark);
 }
 
-// What a killed prune has left beside this destination: folders of its name that no living one holds locked.
+// What a killed prune has left beside this destination: folders of its name that no living one holds locked, and the
+// lists of files that belong to them, half-written ones too.
 void remove_left_behind(const fs::path& destination) {
   const std::string start = unfinished_prefix(destination);
   std::error_code error;
-  std::vector<fs::path> found;
+  std::vector<fs::path> found, lists;
   for (const fs::directory_entry& entry : fs::directory_iterator(destination.parent_path(), error)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(start) && name.size() == start.size() + kRandomLetters) found.push_back(entry.path());
+    if (!name.starts_with(start)) continue;
+    (name.size() == start.size() + kRandomLetters ? found : lists).push_back(entry.path());
   }
   for (const fs::path& path : found) {
     const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     struct stat info {};
     if (folder < 0) continue;
     if (::fstat(folder, &info) == 0 && info.st_uid == ::geteuid() && ::flock(folder, LOCK_EX | LOCK_NB) == 0) {
-      fs::remove(path.string() + ".json", error);
+      for (const fs::path& list : lists)
+        if (list.string().starts_with(path.string() + ".json")) fs::remove(list, error);
       fs::remove_all(path, error);
     }
     ::close(folder);

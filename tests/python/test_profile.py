@@ -125,7 +125,7 @@ def test_time_and_memory_land_on_their_module(home):
 def test_which_stage_of_the_port_is_slower_and_larger(home):
     pytest.importorskip("torch")
     profile(home, torch_program(), name="reference")
-    profile(home, torch_program(work=160, megabytes=256), name="candidate")
+    profile(home, torch_program(work=400, megabytes=256), name="candidate")
     document = json.loads(home.run("--json", "profile", "compare", "latest:reference", "latest:candidate").stdout)
     stages = {stage["name"]: stage for stage in document["stages"]}
     assert stages["transformer"]["time_ratio"] > 1.5 and stages["vae"]["peak_ratio"] > 1.5

@@ -332,6 +332,8 @@ def test_kill_in_the_middle_loses_nothing(home):
     assert not (home.folder / "pruned").exists() and fingerprint(home.folder / "lib") == before
     left = list(home.folder.glob(".pruned.pruning-*"))
     assert len(left) == 2, "the unfinished copy and what describes it"
+    (copy,) = (path for path in left if path.is_dir())
+    copy.with_name(f"{copy.name}.json.tmp-1-2").write_text("{")  # as a kill in the middle of writing leaves it
     mine = home.folder / ".pruned.pruning-notes"  # somebody's own
     mine.mkdir()
     home.write("port.py", SCRIPT)
