@@ -32,6 +32,10 @@
 namespace lockstep {
 namespace {
 
+int output_of(const RecordRequest& request) {
+  return request.output_to_stderr ? STDERR_FILENO : STDOUT_FILENO;
+}
+
 // Without a run nothing is recorded; what is to be substituted still is.
 Environment environment_for(const RecordRequest& request, const fs::path& run, const std::string& name) {
   Environment variables = request.environment.empty() ? current_environment() : request.environment;
@@ -67,8 +71,9 @@ Environment environment_for(const RecordRequest& request, const fs::path& run, c
   const std::string before = variables["PYTHONPATH"];
   const fs::path inject = python_package_folder() / "lockstep" / "inject";
   set("PYTHONPATH", inject.string() + (before.empty() ? "" : ":" + before));
-  // Its output goes through a pipe, where Python would otherwise hold it back until the end.
-  if (!variables.contains("PYTHONUNBUFFERED")) set("PYTHONUNBUFFERED", "1");
+  // Python writes each line to a terminal at once, and holds back what goes into a pipe or a file until the end. Our pipe
+  // must not change that: only where it stands in for a terminal, or for nothing that the caller gave, is it told not to.
+  if (request.quiet || ::isatty(output_of(request))) variables.try_emplace("PYTHONUNBUFFERED", "1");
   return variables;
 }
 
@@ -137,9 +142,8 @@ void remember_process(const fs::path& run, pid_t pid) {
 int follow(pid_t pid, Pipe& out, Pipe& err, int log, RankWatch* ranks, const RecordRequest& request) {
   out.close_write();
   err.close_write();
-  const int out_to = request.output_to_stderr ? STDERR_FILENO : STDOUT_FILENO;
   std::vector<pollfd> watched{{out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}};
-  const int targets[] = {out_to, STDERR_FILENO};
+  const int targets[] = {output_of(request), STDERR_FILENO};
   int status = 0;
   bool ended = false;
   int told_to_end = 0;

@@ -143,8 +143,10 @@ ENDLESS = {
 }
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("program", ENDLESS)
-def test_a_recorded_program_meets_the_closed_pipe_itself(home, program):
+def test_a_recorded_program_meets_the_closed_pipe_itself(home, program, unbuffered):
+    home.environment["PYTHONUNBUFFERED"] = unbuffered  # Python takes an empty one for none
     plain = in_a_closed_pipe(home, *ENDLESS[program])
     status, words = in_a_closed_pipe(home, PROGRAM, "record", "--", *ENDLESS[program])
     words = b"".join(line for line in words.splitlines(keepends=True) if not line.startswith(b"lockstep: "))

@@ -16,6 +16,8 @@ TIMES = 5  # each: what depends on the order of threads or on a signal's moment 
 
 PROGRAMS = {
     "nothing": "",
+    "what Python is told of buffering": "import os, sys; print(os.environ.get('PYTHONUNBUFFERED'), sys.stdout.write_through)",
+    "prints that are lost": "import os; print('held back'); os._exit(0)",
     "prints": "print('hello'); print('world')",
     "prints without a line's end": "print('hello', end='')",
     "to stderr": "import sys; sys.stderr.write('oops\\n')",
@@ -69,6 +71,7 @@ WITH_TORCH = {
 
 def outcome(words, folder):
     environment = {**os.environ, "LOCKSTEP_HOME": str(folder / "home"), "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONUNBUFFERED", None)  # most callers do not set it
     done = subprocess.run(words, cwd=folder, env=environment, input=b"typed\n", capture_output=True, timeout=120)
     stderr = b"".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith(b"lockstep: "))
     status = done.returncode if done.returncode >= 0 else 128 - done.returncode  # as a shell says it
