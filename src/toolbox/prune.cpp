@@ -106,6 +106,7 @@ class Pruning {
       tree_->write(place(name), text);
       file.lines_after = file.lines_before;
       file.bodies_cut = 0;
+      gone_.erase(name);
       if (!request_.functions || !file.code || whole_.contains(name)) continue;
       Json keep = Json::array();
       for (const auto& [line, function] : plan_->functions_run[name]) keep.push_back({line, function});
@@ -152,7 +153,10 @@ class Pruning {
       }
     } removed{description};
     for (int round = 0; round < kMostRounds; ++round) {
-      request_.tell(fmt::format("running it on the copy ({} files restored so far)", report_.restored.size()));
+      const std::vector<std::string>& restored = report_.restored;
+      request_.tell(restored.empty() ? "running it on the copy"
+                                     : fmt::format("running it on the copy ({} restored so far, {} last)",
+                                                   restored.size(), restored.back()));
       const RecordOutcome outcome = record(description.string(), "prune on the copy");
       ++report_.rounds;
       report_.candidate_run = outcome.id;

@@ -177,6 +177,22 @@ def test_what_is_still_needed_is_restored(home):
     assert document["output_equal"] and document["rounds"] > 1
 
 
+def test_a_file_that_is_restored_whole_has_no_bodies_missing(home):
+    # The copy fails where a checker's imports run, and is given the whole file back. What was cut from it before stood in
+    # other lines, and `used` now stands in one of them.
+    home.write(
+        "lib/reference/models/checked.py",
+        "import typing\nif typing.TYPE_CHECKING:\n    import json\n    import math\n    import re\n"
+        "def used():\n    return 0.25\ndef never():\n    a = 1\n    return a\n",
+    )
+    source = SCRIPT + (
+        "import typing\ntyping.TYPE_CHECKING = True\nimport reference.models.checked as checked\n"
+        "print(checked.used())\n"
+    )
+    document = prune(home, source, "--into", home.folder / "pruned", "--functions")
+    assert document["restored"] == ["reference/models/checked.py"] and document["rounds"] == 2
+
+
 @pytest.mark.parametrize("framework", ["torch", "mlx"])
 def test_proven_tensor_by_tensor(home, framework):
     pytest.importorskip(framework)
