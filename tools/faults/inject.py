@@ -97,6 +97,14 @@ def comparable(key, content):
     return steady(content.decode("utf-8", "replace"))
 
 
+def as_compared(state):
+    """Of several runs that one command made, which have no names of their own, the contents in an order of their own."""
+    contents = collections.defaultdict(list)
+    for key, content in state.items():
+        contents[steady(key)].append(comparable(key, content))
+    return {key: of[0] if len(of) == 1 else sorted(of, key=repr) for key, of in contents.items()}
+
+
 PIECE_SECS = 20
 
 
@@ -116,7 +124,7 @@ class Bench:
         if command.prepare:
             command.prepare(self.folder)
         self.before = state_of(self.folder)
-        self.known = {key: comparable(key, content) for key, content in self.before.items()}
+        self.known = as_compared(self.before)
         self.server = ForkServer(shim, command.words, self.folder, self.out)
         if command.stdin:
             shutil.copy(original / command.stdin, self.out / "stdin")
@@ -140,7 +148,7 @@ class Bench:
                 raise Unsteady(
                     f"{self.command.name}: ends with {outcome.status} where nothing fails: {outcome.wrong} {outcome.stderr}"
                 )
-            seen.append((steady(outcome.stdout), {steady(key): comparable(key, made[key]) for key in made}))
+            seen.append((steady(outcome.stdout), as_compared(made)))
         if seen[1:] != seen[:-1]:
             changed = [key for key in set(seen[0][1]) | set(seen[-1][1]) if seen[0][1].get(key) != seen[-1][1].get(key)]
             raise Unsteady(
@@ -223,7 +231,7 @@ class Bench:
     def wrong_files(self, kind, outcome, made):
         """Whether a file is neither as before nor as usual; where the status is the usual one, as usual, or words say why not."""
         said = re.search("^lockstep: .*(" + WORDS[kind] + ")", outcome.stderr, re.MULTILINE)
-        now = {steady(key): comparable(key, content) for key, content in made.items()}
+        now = as_compared(made)
         if outcome.status == self.command.status and now == self.usual_made:
             return None
         runs = {key.split("/")[2] for key in made if key.startswith(("home/runs/", "home/archive/"))} - {"good"}
