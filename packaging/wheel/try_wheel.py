@@ -1,8 +1,9 @@
 """Installs a wheel into an empty environment, draws, records, debugs, answers an agent, and removes it again.
 
-    python3 try_wheel.py lockstep-*.whl
+    python3 try_wheel.py lockstep-*.whl [--libraries FOLDER]
 
-Needs nothing but Python and its venv: it is run in bare systems too.
+Needs nothing but Python and its venv: it is run in bare systems too. FOLDER holds torch for one version of Python; a Python
+of that version records a torch program as well.
 """
 
 import json
@@ -18,6 +19,11 @@ import lockstep
 x = memoryview(array.array("f", [1, 2, 3]))
 lockstep.checkpoint("x", x)
 print(lockstep.__file__)
+"""
+MODEL = """import torch
+torch.manual_seed(1)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+print(model(torch.ones(1, 4)).shape)
 """
 REQUESTS = [
     {
@@ -107,7 +113,20 @@ def use(trial, python, began):
     return began["native"]
 
 
+def record_torch(trial, python, libraries):
+    if not list(pathlib.Path(libraries).glob(f"torch/_C.cpython-3{sys.version_info[1]}-*.so")):
+        print("  no torch for this Python: no torch program was recorded", flush=True)
+        return
+    (trial.folder / "model.py").write_text(MODEL)
+    trial.environment["PYTHONPATH"] = libraries
+    trial.run("lockstep", "record", "--name", "torch", "--", python, "model.py")
+    del trial.environment["PYTHONPATH"]
+    tensors = list((trial.folder / "home/latest/torch/tensors").glob("*.npy"))
+    check(len(tensors) >= 3, f"record kept {len(tensors)} tensors of a torch program")
+
+
 def main():
+    libraries = sys.argv[sys.argv.index("--libraries") + 1] if "--libraries" in sys.argv else ""
     wheel = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory(prefix="try wheel ") as folder:  # a blank in a path is found here or by a user
         trial = Trial(pathlib.Path(folder))
@@ -119,6 +138,8 @@ def main():
         print(f"installed in {time.monotonic() - began:.1f} s", flush=True)
         trial.run("lockstep", "--version")
         native = use(trial, python, began)
+        if libraries:
+            record_torch(trial, python, libraries)
         trial.run(python, "-m", "pip", "uninstall", "-y", "lockstep")
         left = files_under(trial.folder / "venv") - before
         check(not left, f"removed, {len(left)} files left" + "".join(f"\n{path}" for path in sorted(left)[:10]))

@@ -9,4 +9,6 @@ bare_tree "$1" "$tree" python3-venv  # nothing but Debian's base and a Python th
 rm -rf "$tree/try"
 mkdir "$tree/try"
 cp dist/lockstep-*.whl packaging/wheel/try_wheel.py "$tree/try/"
-in_bare_tree "$tree" "python3 /try/try_wheel.py /try/lockstep-*.whl"
+# torch is taken from the reference libraries, where the tree's Python is of their version.
+libraries=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+in_bare_tree "$tree" "python3 /try/try_wheel.py /try/lockstep-*.whl --libraries /shared" "$libraries"

@@ -6,6 +6,7 @@ JOBS=${LOCKSTEP_JOBS:-$(cores)}
 PYTHON=.venv/bin/python
 
 source tools/dev/progress.sh
+source tools/dev/python_headers.sh
 
 say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
 
@@ -201,14 +202,18 @@ cmd_tsan() {
 }
 
 # wheel [--try [SUITE...]]: build the wheel into dist/, and check its size and what it needs
-#   --try   also install and use it in a bare Debian, made with debootstrap (default: bookworm trixie); needs root
+#   With the debugger's extension for each Python here, and for those of newer Debians, whose headers are fetched.
+#   --try   also install and use it in a bare Debian, made with debootstrap (default: bookworm trixie forky); needs root
 cmd_wheel() {
   cmd_setup
+  local headers
+  headers=$(python_headers trixie 3.13 || true; python_headers forky 3.14 || true)
+  cmake --preset release "-DLOCKSTEP_PYTHON_HEADERS=$(echo $headers | tr ' ' ';')" >/dev/null
   cmd_build lockstep >&2
   tools/dev/wheel.sh
   [ "${1:-}" = --try ] || return 0
   shift
-  [ $# -gt 0 ] || set -- bookworm trixie
+  [ $# -gt 0 ] || set -- bookworm trixie forky
   command -v debootstrap >/dev/null || install_packages packages-bare.txt
   local suite
   for suite in "$@"; do
