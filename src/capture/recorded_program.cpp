@@ -71,8 +71,9 @@ Environment environment_for(const RecordRequest& request, const fs::path& run, c
   const std::string before = variables["PYTHONPATH"];
   const fs::path inject = python_package_folder() / "lockstep" / "inject";
   set("PYTHONPATH", inject.string() + (before.empty() ? "" : ":" + before));
-  // Python writes each line to a terminal at once, and holds back what goes into a pipe or a file until the end. Our pipe
-  // must not change that: only where it stands in for a terminal, or for nothing that the caller gave, is it told not to.
+  // Python writes each line to a terminal at once, and holds back what goes into a pipe or a file until the end. Our
+  // pipe must not change that: only where it stands in for a terminal, or for nothing that the caller gave, is it told
+  // not to.
   if (request.quiet || ::isatty(output_of(request))) variables.try_emplace("PYTHONUNBUFFERED", "1");
   return variables;
 }
