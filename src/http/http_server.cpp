@@ -316,7 +316,8 @@ HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler, B
     // Answers are whole: the library would cut a refusal into the pieces that a client without a token asks for, and
     // thousands of them fit into a head.
     const_cast<httplib::Request&>(from).ranges.clear();
-    if (const auto refused = guard(request_from(from))) {
+    const HttpRequest request = request_from(from);
+    if (const auto refused = guard(request)) {
       answer_with(*refused, to);
       to.set_header("Connection", "close");
       return httplib::Server::HandlerResponse::Handled;
@@ -327,7 +328,7 @@ HttpServer::HttpServer(const HttpLimits& limits, Guard guard, Handler handler, B
                                   : 0;
       served_connection->allow(length, limits.large_request_secs);
       SocketBody body(*served_connection, length);
-      if (const auto answer = body_handler(request_from(from), body)) {
+      if (const auto answer = body_handler(request, body)) {
         served_whole = body.left() == 0;
         answer_with(*answer, to);
         if (!served_whole) to.set_header("Connection", "close");

@@ -1,5 +1,7 @@
 #include "pipeline/model_folder.h"
 
+#include <mutex>
+
 #include "base/error.h"
 #include "base/platform/executable.h"
 #include "io/checkpoint.h"
@@ -56,6 +58,11 @@ ModelDefaults read_model_defaults(const fs::path& model) {
   return defaults;
 }
 
+struct ModelFolder::ReadOnce {
+  std::once_flag asked;
+  SchedulerConfig scheduler;
+};
+
 ModelFolder ModelFolder::open(const fs::path& path) {
   if (!fs::is_directory(path))
     fail(Code::kNotFound, "model", path.string() + " is no folder",
@@ -77,6 +84,7 @@ ModelFolder ModelFolder::open(const fs::path& path) {
       fail(Code::kNotFound, "model", (path / component).string() + " is missing");
   ModelFolder folder;
   folder.path_ = path;
+  folder.read_once_ = std::make_shared<ReadOnce>();
   folder.mflux_ = mflux;
   folder.pipeline_ = pipeline;
   folder.defaults_ = read_model_defaults(path);
@@ -93,8 +101,12 @@ nn::WeightOptions ModelFolder::weight_options(DType dtype, nn::LoadProgress prog
 Tokenizer ModelFolder::tokenizer() const {
   return Tokenizer::load(path_ / "tokenizer");
 }
-SchedulerConfig ModelFolder::scheduler() const {
-  return config_or(path_ / "scheduler/scheduler_config.json", mflux_, read_scheduler_config, released::scheduler());
+const SchedulerConfig& ModelFolder::scheduler() const {
+  std::call_once(read_once_->asked, [this] {
+    read_once_->scheduler =
+        config_or(path_ / "scheduler/scheduler_config.json", mflux_, read_scheduler_config, released::scheduler());
+  });
+  return read_once_->scheduler;
 }
 models::VaeConfig ModelFolder::vae_config() const {
   return config_or(path_ / "vae/config.json", mflux_, models::read_vae_config, released::vae());

@@ -55,12 +55,15 @@ class ModelFolder {
   models::VaeConfig vae_config() const;
   models::VaeDecoder vae_decoder(Backend& backend, DType dtype, nn::LoadProgress progress = {}) const;
   models::VaeEncoder vae_encoder(Backend& backend, DType dtype, nn::LoadProgress progress = {}) const;
-  SchedulerConfig scheduler() const;
+  const SchedulerConfig& scheduler() const;  // read once: a server asks for it with each request
 
  private:
   nn::WeightOptions weight_options(DType dtype, nn::LoadProgress progress) const;
 
+  struct ReadOnce;
+
   fs::path path_;
+  std::shared_ptr<ReadOnce> read_once_;
   bool mflux_ = false;
   const Pipeline* pipeline_ = nullptr;
   ModelDefaults defaults_;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "base/base64.h"
 #include "base/shown_json.h"
 #include "rest/event_stream.h"
@@ -57,7 +59,7 @@ void ImageAnswer::queued(const std::shared_ptr<Job>& job) {
   Json told = facts(*job, nullptr);
   told["type"] = event_name("partial_image");
   told.erase("created_at");
-  preview_facts_ = shown_json(told);
+  preview_facts_ = "event: " + event_name("partial_image") + "\ndata: " + shown_json(told);
   preview_facts_.pop_back();  // each preview goes on behind them
   connection_->send(event_stream_head());
 }
@@ -84,11 +86,20 @@ void ImageAnswer::send_event(const std::string& kind, const Json& data, const st
 void ImageAnswer::previewed(const Preview& preview) {
   const auto job = job_.lock();
   if (!job || !form_.stream) return;
-  connection_->send(fmt::format(
-      "event: {}\ndata: {},\"created_at\":{},\"partial_image_index\":{},\"image_index\":{},\"step\":{},\"steps\":{},"
-      "\"b64_json\":\"{}\"}}\n\n",
-      event_name("partial_image"), preview_facts_, static_cast<int64_t>(wall_secs()), partials_[preview.index]++,
-      preview.index, preview.step, preview.steps, preview.base64));
+  std::string event;  // pieced together: a format that is read takes longer than the picture
+  event.reserve(preview_facts_.size() + preview.base64.size() + 200);
+  const auto number = [&event](const char* name, int64_t value) {
+    char digits[24];
+    event.append(name).append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+  };
+  event += preview_facts_;
+  number(",\"created_at\":", static_cast<int64_t>(wall_secs()));
+  number(",\"partial_image_index\":", partials_[preview.index]++);
+  number(",\"image_index\":", preview.index);
+  number(",\"step\":", preview.step);
+  number(",\"steps\":", preview.steps);
+  event.append(",\"b64_json\":\"").append(preview.base64).append("\"}\n\n");
+  connection_->send(event);
 }
 
 void ImageAnswer::drawn(size_t index) {
@@ -113,10 +124,7 @@ void ImageAnswer::ended() {
     const HttpResponse failed = failure_of(*job);
     return connection_->finish(form_.stream ? "event: error\ndata: " + failed.body + "\n\n" : http_text(failed));
   }
-  if (form_.stream) {
-    connection_->finish();
-    return studio_.forget(*job);
-  }
+  if (form_.stream) return connection_->finish();
   const std::vector<DrawnPicture> pictures = studio_.pictures_of(*job);
   Json data = Json::array();
   std::vector<std::string> texts;
@@ -140,7 +148,6 @@ void ImageAnswer::ended() {
   HttpResponse response = json_response(200, nullptr);
   response.body = json_with_pictures(body, texts);
   connection_->finish(http_text(response));
-  studio_.forget(*job);
 }
 
 }  // namespace lockstep

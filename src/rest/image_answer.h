@@ -32,7 +32,7 @@ class ImageAnswer : public JobFollower {
   AnswerForm form_;
   std::string origin_;  // "http://127.0.0.1:8700"
   std::weak_ptr<Job> job_;
-  std::string preview_facts_;    // what all previews say alike: the beginning of an object
+  std::string preview_facts_;    // what all previews say alike: the beginning of an event
   std::map<int, int> partials_;  // previews sent, by picture
 };
 

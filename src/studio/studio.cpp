@@ -322,6 +322,12 @@ Json Studio::cancel(const std::string& id) {
 
 void Studio::end_job(const std::shared_ptr<Job>& job, JobState state, const std::string& code,
                      const std::string& message) {
+  settle_job(job, state, code, message);
+  tell_of_end(*job);
+}
+
+void Studio::settle_job(const std::shared_ptr<Job>& job, JobState state, const std::string& code,
+                        const std::string& message) {
   if (job->state == JobState::kRunning && running_ > 0) --running_;
   job->state = state;
   job->finished = wall_secs();
@@ -330,15 +336,20 @@ void Studio::end_job(const std::shared_ptr<Job>& job, JobState state, const std:
   job->timings.total_s = job->finished - job->created;
   if (job->waited_for && state != JobState::kCompleted) job->pictures.clear();
   metrics_.ended(state_name(state));
-  Json facts{{"id", job->id}};
-  if (state == JobState::kCompleted) {
-    facts["images"] = told(*job)["images"];
-    facts["timings"] = timings_json(job->timings);
-  } else if (!code.empty()) {
-    facts["error"] = {{"code", code}, {"message", message}};
-  }
-  events_.add(std::string("job.") + state_name(state), facts);
   save(*job);
+}
+
+void Studio::tell_of_end(const Job& job) {
+  Json facts{{"id", job.id}};
+  if (job.state == JobState::kCompleted) {
+    Json images = Json::array();
+    for (const DrawnPicture& picture : job.pictures) images.push_back(picture_json(picture));
+    facts["images"] = job.keep_files ? with_links(std::move(images)) : std::move(images);
+    facts["timings"] = timings_json(job.timings);
+  } else if (!job.error_code.empty()) {
+    facts["error"] = {{"code", job.error_code}, {"message", job.error_message}};
+  }
+  events_.add(std::string("job.") + state_name(job.state), facts);
   prune();
 }
 
@@ -399,14 +410,6 @@ StoredPicture Studio::picture(const std::string& picture_id) const {
 std::vector<DrawnPicture> Studio::pictures_of(const Job& job) const {
   const std::lock_guard lock(mutex_);
   return job.pictures;
-}
-
-void Studio::forget(const Job& job) {
-  const std::lock_guard lock(mutex_);
-  const auto found = jobs_.find(job.id);
-  if (found == jobs_.end() || found->second->keep_files) return;
-  for (DrawnPicture& picture : found->second->pictures) picture.bytes = {};
-  found->second->pictures.clear();
 }
 
 size_t Studio::running() const {

@@ -60,9 +60,7 @@ class Studio {
   // Until the job has ended, `stop` says so, or the time is over.
   void wait(const std::string& id, double secs, const std::function<bool()>& stop);
   StoredPicture picture(const std::string& picture_id) const;  // Error{kNotFound}
-  // Of a job that somebody waited for: who has the answer needs it no more.
   std::vector<DrawnPicture> pictures_of(const Job& job) const;
-  void forget(const Job& job);
 
   EventLog& events() { return events_; }
   SignedLinks& links() { return links_; }
@@ -94,7 +92,10 @@ class Studio {
   Json with_links(Json images) const;
   std::shared_ptr<Job> find(const std::string& id) const;  // under the lock
   void end_job(const std::shared_ptr<Job>& job, JobState state, const std::string& code = {},
-               const std::string& message = {});  // under the lock
+               const std::string& message = {});  // under the lock; both of these:
+  void settle_job(const std::shared_ptr<Job>& job, JobState state, const std::string& code = {},
+                  const std::string& message = {});
+  void tell_of_end(const Job& job);
   void save(const Job& job) const;
   void prune();                          // under the lock
   void release_uploads(Job& job) const;  // under the lock: of one that has ended and is not on disk

@@ -1,7 +1,9 @@
 // The schedule, bit for bit, and the Euler step in f32 and bf16.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "pipeline/model_folder.h"
 #include "pipeline/scheduler.h"
 #include "support/golden_recording.h"
 
@@ -68,6 +70,19 @@ TEST(Scheduler, OneStepIsRefusedWithAReason) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("--steps 2"), std::string::npos) << error.what();
   }
+}
+
+TEST(Scheduler, OfAModelIsReadOnce) {
+  const fs::path tiny = fs::path(LOCKSTEP_SOURCE_DIR) / "models/tiny",
+                 folder = fs::temp_directory_path() / ("scheduler-" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  for (const auto& entry : fs::directory_iterator(tiny))
+    if (entry.path().filename() != "scheduler") fs::create_symlink(entry.path(), folder / entry.path().filename());
+  fs::copy(tiny / "scheduler", folder / "scheduler");
+  const ModelFolder model = ModelFolder::open(folder);
+  const double shift = model.scheduler().base_shift;
+  fs::remove_all(folder);
+  EXPECT_EQ(ModelFolder(model).scheduler().base_shift, shift);
 }
 
 }  // namespace

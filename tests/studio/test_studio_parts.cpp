@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <limits>
+
 #include "base/error.h"
 #include "io/image.h"
 #include "pipeline/pipeline.h"
@@ -214,6 +216,17 @@ TEST(Preview, MapsThePredictedCleanLatentToColours) {
   const uint8_t expected[] = {110, 50, 7, 110, 50, 7, 0, 150, 7, 10, 100, 7};
   for (size_t i = 0; i < 12; ++i) EXPECT_EQ(pixels.data<uint8_t>()[i], expected[i]) << i;
   EXPECT_EQ(latents.data<float>()[0], 1.5f);
+}
+
+TEST(Preview, ShowsWhatIsNoColourAsTheNearest) {
+  const float none = std::numeric_limits<float>::quiet_NaN(), most = std::numeric_limits<float>::infinity();
+  const Tensor latents = Tensor::from<float>({1, 1, 4}, {none, most, -most, 254.4f}),
+               velocity = Tensor::from<float>({1, 1, 4}, {0.0f, 0.0f, 0.0f, 0.0f});
+  const WatchedStep step{
+      .request = 0, .step = 1, .steps = 2, .latents = latents, .velocity = velocity, .sigma = 0.5f, .grid = {1, 1, 1}};
+  const Tensor pixels = preview_pixels(step, {{{1.0f, 1.0f, 1.0f}}, {0.0f, 0.2f, 0.0f}});
+  const uint8_t expected[] = {0, 0, 0, 255, 255, 255, 0, 0, 0, 254, 255, 254};
+  for (size_t i = 0; i < 12; ++i) EXPECT_EQ(pixels.data<uint8_t>()[i], expected[i]) << i;
 }
 
 TEST(Preview, StoredPicturesAreReadAsTheyWere) {
