@@ -16,6 +16,7 @@ namespace {
 // Strengths, in the unit of a name's last word that is the same (1.5).
 constexpr double kContent = 9, kContentDigits = 4;  // equal; and more the more digits agree
 constexpr double kSimilarContent = 4, kOtherContent = -1;
+constexpr double kSameSize = 1, kSizesApart = 0.1;  // a norm of a tensor is like it, and of another size
 constexpr double kAlikeContent = 0.7;   // farther apart than this there is no likeness
 constexpr double kMoved = -0.5;         // equal in another order of axes
 constexpr double kEqualElsewhere = -3;  // these differ, and one of them is equal to another
@@ -217,6 +218,7 @@ class Matcher {
       // The angle between the two counts where their sizes differ.
       const double apart = std::min(best.error, std::sqrt(2 * std::max(0.0, 1 - best.correlation)));
       sum += best.weight * (apart < kAlikeContent ? kSimilarContent * (1 - apart) : apart > 1.1 ? kOtherContent : 0);
+      if (b.by_hand && apart < kAlikeContent && std::fabs(best.size - 1) < kSizesApart) sum += best.weight * kSameSize;
     }
     thought.known = known > 0;
     thought.equal = known > 0 && equal == known;

@@ -73,16 +73,17 @@ TEST(RefutedPairs, ALayerWithWeightsIsNoneWithout) {
   EXPECT_EQ(partners.at("Net.blocks.#.attn.out"), "model.layers.#.self_attn.out");
 }
 
-// A block adds to its stream, and the norm behind it keeps the direction: what was named by hand is the stream.
-TEST(RefutedPairs, WhatABlockGivesIsNoNormOfIt) {
+// A block adds to its stream, and the norm behind it keeps the direction, by `spread` more or less, and changes its size:
+// what was named by hand is the stream.
+std::string partner_of_the_stream(float size, float spread) {
   RunMaker reference, port;
   Values stream = noise({6, 32}, 1);
   for (int block = 0; block < 3; ++block) {
     const std::string of = "model.layers." + std::to_string(block);
     const Values branch = noise({6, 32}, 10u + static_cast<unsigned>(block));
+    const Values weight = noise({32}, 50u + static_cast<unsigned>(block), spread);
     Values normed = stream;
-    const Values weight = noise({32}, 50u + static_cast<unsigned>(block), 0.4f);
-    for (size_t i = 0; i < normed.v.size(); ++i) normed.v[i] *= 1 + weight.v[i % 32];
+    for (size_t i = 0; i < normed.v.size(); ++i) normed.v[i] *= size * (1 + weight.v[i % 32]);
     reference.in(of, stream).in(of + ".norm", stream).add(of + ".norm", normed);
     reference.in(of + ".mlp", normed).add(of + ".mlp", branch);
     for (size_t i = 0; i < stream.v.size(); ++i) stream.v[i] += branch.v[i];
@@ -95,7 +96,12 @@ TEST(RefutedPairs, WhatABlockGivesIsNoNormOfIt) {
   }
   port.add("last", stream, Role::kCheckpoint);
   add_checksums(reference), add_checksums(port);
-  EXPECT_EQ(partners_of(reference, port)["first"], "model.layers.0");
+  return partners_of(reference, port)["first"];
+}
+
+TEST(RefutedPairs, WhatABlockGivesIsNoNormOfIt) {
+  EXPECT_EQ(partner_of_the_stream(1, 0.4f), "model.layers.0");
+  EXPECT_EQ(partner_of_the_stream(0.7f, 0.02f), "model.layers.0");
 }
 
 // What both programs return is not the same, and all before it is.
