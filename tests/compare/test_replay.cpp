@@ -192,5 +192,23 @@ TEST_F(Replay, WhatLiesBetweenIsToldWhereNothingExplainsIt) {
   EXPECT_EQ(result.first->starts, std::vector<std::string>{"words"});
 }
 
+// A code that is not replayed makes what the layers start from, and nothing before the bad tensor agrees: it is no less
+// suspect than the layers.
+TEST_F(Replay, WhatTheReplayStartsFromMayBeWrongToo) {
+  RunMaker reference;
+  reference.in("net.conv", noise({5}, 1)).add("net.conv", noise({5}, 2));
+  RunView right = run({}, true), wrong = run({}, false, 95);
+  right.records.erase(right.records.begin());  // "words" is named by neither
+  right.records.insert(right.records.begin(), reference.run.records.begin(), reference.run.records.end());
+  wrong.records.erase(wrong.records.begin());
+  CompareOptions options;
+  options.weights_reference = weights_;
+  const Comparison result = compare_runs(right, wrong, options);
+  ASSERT_TRUE(result.first.has_value());
+  EXPECT_EQ(first_cause(result), "");
+  const std::vector<std::string>& between = result.first->stages_between;
+  EXPECT_NE(std::find(between.begin(), between.end(), "net.conv"), between.end());
+}
+
 }  // namespace
 }  // namespace lockstep
