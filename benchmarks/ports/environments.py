@@ -95,7 +95,16 @@ PORTS = {
             "mlx_whisper",
             # It asks for torch, to convert checkpoints: it is not needed here.
             (
-                ("mlx[cpu]==0.32.4", "numpy", "tqdm", "more-itertools", "tiktoken", "scipy", "numba", "huggingface_hub"),
+                (
+                    "mlx[cpu]==0.32.4",
+                    "numpy",
+                    "tqdm",
+                    "more-itertools",
+                    "tiktoken",
+                    "scipy",
+                    "numba",
+                    "huggingface_hub",
+                ),
                 ("--no-deps", "mlx-whisper==0.4.3"),
             ),
             "mlx_whisper",
@@ -123,7 +132,11 @@ PORTS = {
                 "picture_first": ("output:*vision_model.encoder.layers.0", "input:*vision_model.encoder.layers.1*"),
                 "picture_last": ("output:*vision_model.encoder.layers.3", "output:*vision_model.encoder"),
                 "text_first": ("output:*text_model.encoder.layers.0", "input:*text_model.encoder.layers.1*"),
-                "text_last": ("output:*text_model.encoder.layers.2", "output:*text_model.encoder", "input:*final_layer_norm"),
+                "text_last": (
+                    "output:*text_model.encoder.layers.2",
+                    "output:*text_model.encoder",
+                    "input:*final_layer_norm",
+                ),
                 "logits": ("output:*logits_per_image", "output:CLIPModel"),
             },
             "drive_transformers_clip.py",

@@ -99,12 +99,22 @@ def main():
 
     port = options.folder / "open_clip"
     port.mkdir(exist_ok=True)
-    save_file(converted({name: one for name, one in model.state_dict().items() if "position_ids" not in name}), port / "tiny-clip.safetensors")
+    save_file(
+        converted({name: one for name, one in model.state_dict().items() if "position_ids" not in name}),
+        port / "tiny-clip.safetensors",
+    )
     sizes = {
         "embed_dim": 48,
         "quick_gelu": True,
         # Its vision tower with attention of its own, its text tower with torch's.
-        "vision_cfg": {"image_size": 40, "layers": 4, "width": 96, "head_width": 24, "patch_size": 8, "block_type": "custom"},
+        "vision_cfg": {
+            "image_size": 40,
+            "layers": 4,
+            "width": 96,
+            "head_width": 24,
+            "patch_size": 8,
+            "block_type": "custom",
+        },
         "text_cfg": {"context_length": 20, "vocab_size": 120, "width": 64, "heads": 4, "layers": 3},
     }
     (port / "tiny-clip.json").write_text(json.dumps(sizes))

@@ -85,7 +85,9 @@ def main():
     for name, weight in model.state_dict().items():
         if name != "proj_out.weight" and name != "model.encoder.embed_positions.weight":
             # MLX keeps channels last: [out, kernel, in].
-            weights[renamed(name)] = (weight.permute(0, 2, 1) if ".conv" in name and weight.ndim == 3 else weight).contiguous()
+            weights[renamed(name)] = (
+                weight.permute(0, 2, 1) if ".conv" in name and weight.ndim == 3 else weight
+            ).contiguous()
     save_file(weights, port / "weights.safetensors")
     sizes = {
         "n_mels": config.num_mel_bins,

@@ -94,7 +94,8 @@ std::optional<AxisOrder> likeliest_order(const Values& candidate, const Values& 
       next = std::min(next, error);
   } while (std::next_permutation(axes.begin(), axes.end()));
   if (fitting && least < kAlike && least < 0.5 * next) return AxisOrder{best, "recognised by likeness"};
-  if (fitting == 1 && (axes.size() > 2 || batched) && moves_channels(best)) return AxisOrder{best, "by its sizes alone"};
+  if (fitting == 1 && (axes.size() > 2 || batched) && moves_channels(best))
+    return AxisOrder{best, "by its sizes alone"};
   return std::nullopt;
 }
 

@@ -63,7 +63,8 @@ std::vector<size_t> last_results(const RunView& run) {
   const Structure structure(run);
   for (size_t i = run.records.size(); i-- > 0;) {
     if (run.records[i].role != Role::kOutput) continue;
-    if (!out.empty() && !(same_call(run, out[0], i) && structure.site(out[0]).module == structure.site(i).module)) break;
+    if (!out.empty() && !(same_call(run, out[0], i) && structure.site(out[0]).module == structure.site(i).module))
+      break;
     out.push_back(i);
   }
   return out;

@@ -17,9 +17,9 @@ namespace {
 constexpr double kContent = 9, kContentDigits = 4;  // equal; and more the more digits agree
 constexpr double kSimilarContent = 4, kOtherContent = -1;
 constexpr double kSameSize = 1, kSizesApart = 0.1;  // a norm of a tensor is like it, and of another size
-constexpr double kAlikeContent = 0.7;   // farther apart than this there is no likeness
-constexpr double kMoved = -0.5;         // equal in another order of axes
-constexpr double kEqualElsewhere = -3;  // these differ, and one of them is equal to another
+constexpr double kAlikeContent = 0.7;               // farther apart than this there is no likeness
+constexpr double kMoved = -0.5;                     // equal in another order of axes
+constexpr double kEqualElsewhere = -3;              // these differ, and one of them is equal to another
 constexpr double kWeights = 7, kOtherWeights = -3;
 constexpr double kTwin = 5, kOtherTwin = -4;  // the other side of the same call
 constexpr double kTwinContent = 2;            // what goes into both is equal, or it is not
@@ -152,7 +152,8 @@ class Matcher {
         }
         // A tensor that was named by hand is what a call makes itself, not what its parents hand on.
         if (!a.by_hand)
-          thought.fixed += (b.by_hand ? !hands_on(r) : a.children.empty() == b.children.empty()) ? kSameHeight : -kSameHeight;
+          thought.fixed +=
+              (b.by_hand ? !hands_on(r) : a.children.empty() == b.children.empty()) ? kSameHeight : -kSameHeight;
         if (thought.fixed < kLeastStatic) continue;
         if (thoughts_.size() >= kMostPairs) return;
         thoughts_.push_back(thought);

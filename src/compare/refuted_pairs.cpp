@@ -39,10 +39,10 @@ bool are_inside_one_of(const Nodes& calls, const std::vector<size_t>& above_r, c
 
 }  // namespace
 
-// Two layers that have nothing in common are no pair, whatever place and order say, where one of them is known elsewhere
-// by its values, or where one has weights and the other none. Neither are two that are not much alike in a call that
-// gives the same on both sides: what differs in it would show. Calls that hold others may hand on the wrong tensor; so
-// may a layer that is known by its weights, its name or by what it is given.
+// Two layers that have nothing in common are no pair, whatever place and order say, where one of them is known
+// elsewhere by its values, or where one has weights and the other none. Neither are two that are not much alike in a
+// call that gives the same on both sides: what differs in it would show. Calls that hold others may hand on the wrong
+// tensor; so may a layer that is known by its weights, its name or by what it is given.
 void forget_refuted(std::vector<Thought>& thoughts, const PairingGraph& reference, const PairingGraph& candidate) {
   std::vector<double> best_r(reference.nodes.size()), best_c(candidate.nodes.size());
   for (const Thought& thought : thoughts) {

@@ -8,7 +8,7 @@ namespace lockstep {
 
 // That one tensor is the other, and what speaks for it.
 struct Thought {
-  size_t r = 0, c = 0;           // nodes
+  size_t r = 0, c = 0;            // nodes
   double content = 0, fixed = 0;  // fixed: content, weights, names
   bool equal = false, known = false, same_given = false;
   bool lacks_weights = false;  // a layer of the reference with weights, and one of yours without

@@ -150,7 +150,8 @@ TEST(Recognition, AKernelOfAnotherFrameworkIsNoRearrangedWeight) {
   for (const bool other_shape : {true, false}) {
     RunMaker a, b;
     a.add("net.conv", noise({1, 8, 6}, 3)), b.add("net.conv", noise({1, 8, 6}, 4));
-    a.run.header = header({8, 5, 3}, "abc"), b.run.header = header(other_shape ? Shape{8, 3, 5} : Shape{8, 5, 3}, "def");
+    a.run.header = header({8, 5, 3}, "abc"),
+    b.run.header = header(other_shape ? Shape{8, 3, 5} : Shape{8, 5, 3}, "def");
     EXPECT_EQ(first_cause(compared(a, b)) == "weights.rearranged", !other_shape);
   }
 }

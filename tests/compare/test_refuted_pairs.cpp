@@ -73,8 +73,8 @@ TEST(RefutedPairs, ALayerWithWeightsIsNoneWithout) {
   EXPECT_EQ(partners.at("Net.blocks.#.attn.out"), "model.layers.#.self_attn.out");
 }
 
-// A block adds to its stream, and the norm behind it keeps the direction, by `spread` more or less, and changes its size:
-// what was named by hand is the stream.
+// A block adds to its stream, and the norm behind it keeps the direction, by `spread` more or less, and changes its
+// size: what was named by hand is the stream.
 std::string partner_of_the_stream(float size, float spread) {
   RunMaker reference, port;
   Values stream = noise({6, 32}, 1);
@@ -112,7 +112,8 @@ TEST(RefutedPairs, AResultWithoutAPartnerIsNoMatch) {
       const std::string root = run == &reference ? "Model" : "Net";
       run->in(root + ".picture", noise({3, 4}, 90)).in(root + ".text", noise({5, 4}, 91));
       for (unsigned k = 0; k < 6; ++k)
-        run->in(root + ".layer" + std::to_string(k), noise({7, 8}, k)).add(root + ".layer" + std::to_string(k), noise({7, 8}, k + 1));
+        run->in(root + ".layer" + std::to_string(k), noise({7, 8}, k))
+            .add(root + ".layer" + std::to_string(k), noise({7, 8}, k + 1));
     }
     reference.add("Model.pictures", noise({2, 9}, 70)).add("Model.texts", noise({3, 9}, 71));
     reference.add("Model.pooled.first", noise({3, 9}, 72));

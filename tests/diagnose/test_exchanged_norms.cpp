@@ -16,8 +16,8 @@ Values layer_normed(const Values& x, const Values& weight, const Values& bias) {
     for (const float v : x.row(row)) sum += v;
     for (const float v : x.row(row)) squares += (v - sum / n) * (v - sum / n);
     for (size_t i = 0; i < out.row(row).size(); ++i)
-      out.row(row)[i] = static_cast<float>((x.row(row)[i] - sum / n) / std::sqrt(squares / n + 1e-5) * weight.v[i] +
-                                           bias.v[i]);
+      out.row(row)[i] =
+          static_cast<float>((x.row(row)[i] - sum / n) / std::sqrt(squares / n + 1e-5) * weight.v[i] + bias.v[i]);
   }
   return out;
 }
@@ -35,7 +35,8 @@ TEST(ExchangedNorms, AnotherNormsWeightIsFoundWithItsBias) {
     candidate.in("net.norm1", x).add("net.norm1", wrong);
     return compared(reference, candidate, weights);
   };
-  for (const Values& bias : {b, other_b}) EXPECT_EQ(first_cause(result(layer_normed(x, other_w, bias))), "norm.other_weight");
+  for (const Values& bias : {b, other_b})
+    EXPECT_EQ(first_cause(result(layer_normed(x, other_w, bias))), "norm.other_weight");
   const Comparison both = result(layer_normed(x, other_w, other_b));
   ASSERT_FALSE(both.causes.empty());
   EXPECT_NE(both.causes[0].fix.find("net.norm2.weight and its bias"), std::string::npos) << both.causes[0].fix;

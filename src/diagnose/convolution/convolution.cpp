@@ -344,10 +344,9 @@ void search_convolution(Case& failing, Findings& out) {
     const auto measure_r = [&](const ConvParams& p) { return probe.measure(false, p); };
     const auto measure_c = [&](const ConvParams& p) { return probe.measure(true, p); };
     const auto glance = [&](const ConvParams& p) { return probe.measure(true, p, {}, true); };
-    const auto fitted =
-        fit_reference(conv_forms(probe, as_picture(failing.reference_of(*input), one_axis),
-                                 as_picture(failing.r, one_axis)),
-                      measure_r, failing.tolerance);
+    const auto fitted = fit_reference(
+        conv_forms(probe, as_picture(failing.reference_of(*input), one_axis), as_picture(failing.r, one_axis)),
+        measure_r, failing.tolerance);
     if (!failing.explains(fitted.residual)) continue;
     const ConvParams& r = fitted.form;
     const double with_reference = measure_c(r);

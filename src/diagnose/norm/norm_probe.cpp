@@ -206,9 +206,10 @@ EditedForm<NormParams> NormProbe::with_other_weight(const NormParams& r) const {
     };
     take(left_with(*other, bias_c_), "");
     // With its bias, as where two norms were exchanged as a whole.
-    const auto its_bias = r.bias && name.ends_with(".weight") ? vector_of(failing_.weight_r(parent_of(name) + ".bias"))
-                                                              : std::nullopt;
-    if (its_bias && static_cast<int64_t>(its_bias->size()) == channels_) take(left_with(*other, its_bias), " and its bias");
+    const auto its_bias =
+        r.bias && name.ends_with(".weight") ? vector_of(failing_.weight_r(parent_of(name) + ".bias")) : std::nullopt;
+    if (its_bias && static_cast<int64_t>(its_bias->size()) == channels_)
+      take(left_with(*other, its_bias), " and its bias");
   }
   out.names = {{"norm.other_weight", "load this norm's own weight; yours holds " + out.form.weight + with_bias,
                 Blame::kWeights}};

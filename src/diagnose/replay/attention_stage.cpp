@@ -38,9 +38,8 @@ class AttentionCall {
       const EditedForm<AttentionFormula> found = reference_formula(*inputs_, attention, failing_.tolerance);
       if (!failing_.explains(found.residual)) continue;
       head_size_ = d, own_ = found.form;
-      work_ = attention.work() *
-              std::max<int64_t>(1, failing_.r.size() / (std::min<int64_t>(8, item_.rows()) * d *
-                                                        std::min<int64_t>(4, item_.last() / d)));
+      work_ = attention.work() * std::max<int64_t>(1, failing_.r.size() / (std::min<int64_t>(8, item_.rows()) * d *
+                                                                           std::min<int64_t>(4, item_.last() / d)));
       return work_ <= kMostAttentionWork;
     }
     return false;
