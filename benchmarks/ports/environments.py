@@ -24,6 +24,8 @@ class Port:
     arguments: tuple[str, ...]
     own_dtype: str  # of the reference that the port's own precision is compared with
     checkpoints: dict[str, tuple[str, ...]]  # hand-named → what the reference calls that tensor
+    reference: str = ""  # the driver of what it ports; none: the official pipeline, on models/tiny
+    maker: str = ""  # the script that makes its model, make_NAME.py
 
 
 # Where the stages of a Qwen-Image port are looked for, by the reference's names.
@@ -86,6 +88,59 @@ PORTS = {
                 "normed": ("output:*model.norm", "input:*lm_head"),
                 "logits": ("output:*lm_head", "output:*logits"),
             },
+            "drive_transformers.py",
+            "make_qwen3.py",
+        ),
+        Port(
+            "mlx_whisper",
+            # It asks for torch, to convert checkpoints: it is not needed here.
+            (
+                (
+                    "mlx[cpu]==0.32.4",
+                    "numpy",
+                    "tqdm",
+                    "more-itertools",
+                    "tiktoken",
+                    "scipy",
+                    "numba",
+                    "huggingface_hub",
+                ),
+                ("--no-deps", "mlx-whisper==0.4.3"),
+            ),
+            "mlx_whisper",
+            "drive_mlx_whisper.py",
+            (),
+            "bf16",
+            {
+                "heard_first": ("output:*encoder.layers.0", "output:*encoder.layers.0.0", "input:*encoder.layers.1*"),
+                "heard": ("output:*encoder.layer_norm", "output:*encoder", "output:*encoder.last_hidden_state"),
+                "read_first": ("output:*decoder.layers.0", "output:*decoder.layers.0.0", "input:*decoder.layers.1*"),
+                "read_last": ("output:*decoder.layers.2", "output:*decoder.layers.2.0", "input:*decoder.layer_norm"),
+                "logits": ("output:*proj_out", "output:*logits"),
+            },
+            "drive_transformers_whisper.py",
+            "make_whisper.py",
+        ),
+        Port(
+            "open_clip",
+            (("torch==2.13.0",), ("open_clip_torch==3.3.0", "torch==2.13.0")),
+            "open_clip",
+            "drive_open_clip.py",
+            (),
+            "bf16",
+            {
+                "picture_first": ("output:*vision_model.encoder.layers.0", "input:*vision_model.encoder.layers.1*"),
+                "picture_last": ("output:*vision_model.encoder.layers.3", "output:*vision_model.encoder"),
+                "text_first": ("output:*text_model.encoder.layers.0", "input:*text_model.encoder.layers.1*"),
+                "text_last": (
+                    "output:*text_model.encoder.layers.2",
+                    "output:*text_model.encoder",
+                    "input:*final_layer_norm",
+                ),
+                "logits": ("output:*logits_per_image", "output:CLIPModel"),
+            },
+            "drive_transformers_clip.py",
+            "make_clip.py",
         ),
     )
 }
@@ -126,11 +181,11 @@ def planted_copy(port: Port, source: Path, mistake, folder: Path) -> Path:
 
 
 def model_of(port: Port, folder: Path) -> Path:
-    if port.name != "mlx_lm":
+    if not port.maker:
         return ROOT / "models" / "tiny"
-    made = folder / "qwen3"
+    made = folder / port.maker.removeprefix("make_").removesuffix(".py")
     if not (made / "config.json").exists():
-        subprocess.run([sys.executable, str(HERE / "make_qwen3.py"), str(made)], check=True)
+        subprocess.run([sys.executable, str(HERE / port.maker), str(made)], check=True)
     return made
 
 

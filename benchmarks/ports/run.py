@@ -33,7 +33,8 @@ MODES = ("inputs", "outputs", "by_hand")
 
 def mistakes_of(port, half):
     files = {"blind_a": ("mistakes",), "blind_b": ("held_out",), "both": ("mistakes", "held_out")}[half]
-    return [one for file in files for one in importlib.import_module(f"{file}_{port.name}").MISTAKES]
+    names = [name for name in (f"{file}_{port.name}" for file in files) if (HERE / f"{name}.py").exists()]
+    return [one for name in names for one in importlib.import_module(name).MISTAKES]
 
 
 def lockstep(*arguments, **more):
@@ -54,7 +55,7 @@ def record_reference(port, model, work, dtype):
     if folder.exists():
         return folder
     home = work / "homes" / port.name
-    if port.name == "mlx_lm":
+    if port.reference:
         done = lockstep(
             "--home",
             home,
@@ -64,7 +65,7 @@ def record_reference(port, model, work, dtype):
             "reference",
             "--",
             sys.executable,
-            HERE / "drive_transformers.py",
+            HERE / port.reference,
             "--model",
             model,
             "--dtype",

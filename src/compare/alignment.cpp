@@ -72,8 +72,9 @@ struct AxisOrder {
 };
 
 // Values that differ still have an order of axes: the one in which they are by far most alike, or the only one that
-// their sizes allow between channels first and channels last. Both without axes of 1.
-std::optional<AxisOrder> likeliest_order(const Values& candidate, const Values& reference) {
+// their sizes allow between channels first and channels last. Both without axes of 1; `batched`: they had one. Two axes
+// alone may be a matrix that is transposed by mistake.
+std::optional<AxisOrder> likeliest_order(const Values& candidate, const Values& reference, bool batched) {
   std::vector<int> axes(candidate.rank());
   std::iota(axes.begin(), axes.end(), 0);
   if (candidate.rank() != reference.rank() || axes.size() < 2 || axes.size() > 5) return std::nullopt;
@@ -93,8 +94,26 @@ std::optional<AxisOrder> likeliest_order(const Values& candidate, const Values& 
       next = std::min(next, error);
   } while (std::next_permutation(axes.begin(), axes.end()));
   if (fitting && least < kAlike && least < 0.5 * next) return AxisOrder{best, "recognised by likeness"};
-  if (fitting == 1 && axes.size() > 2 && moves_channels(best)) return AxisOrder{best, "by its sizes alone"};
+  if (fitting == 1 && (axes.size() > 2 || batched) && moves_channels(best))
+    return AxisOrder{best, "by its sizes alone"};
   return std::nullopt;
+}
+
+// Tokens of heads beside heads of tokens: [.., heads, tokens, size] is [.., tokens, heads * size] where that makes them
+// alike.
+std::optional<Values> heads_joined(const Values& candidate, const Values& reference) {
+  const size_t rank = candidate.rank();
+  if (rank < 3 || rank != reference.rank() + 1) return std::nullopt;
+  const int64_t heads = candidate.shape[rank - 3], tokens = candidate.shape[rank - 2], size = candidate.shape[rank - 1];
+  Shape joined(candidate.shape.begin(), candidate.shape.end() - 3);
+  joined.insert(joined.end(), {tokens, heads * size});
+  if (joined != reference.shape) return std::nullopt;
+  std::vector<int> axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  std::swap(axes[rank - 3], axes[rank - 2]);
+  Values out = reshaped(permuted(candidate, axes), joined);
+  if (!(relative_error(out.v, reference.v) < kAlike)) return std::nullopt;
+  return out;
 }
 
 // Latents as tokens beside latents as a picture: values that differ are packed in the usual order where they are much
@@ -182,7 +201,8 @@ Alignment align(std::string_view name, const Tensor& candidate, const Tensor& re
         return {true, candidate.contiguous().reshape(reference.shape()), "same values in another shape: " + shapes};
     }
     const Values own = without_unit_axes(c), expected = without_unit_axes(r);
-    if (const auto order = likeliest_order(own, expected)) {
+    const bool batched = c.rank() > own.rank() && r.rank() > expected.rank();
+    if (const auto order = likeliest_order(own, expected, batched)) {
       const Values moved = permuted(own, order->axes);
       return {true, Tensor::from<float>(reference.shape(), moved.v),
               fmt::format("other layout, {}: {}; axes of {} taken in the order {}", order->how, shapes,
@@ -191,6 +211,9 @@ Alignment align(std::string_view name, const Tensor& candidate, const Tensor& re
     if (const auto packed = likeliest_packing(c, r))
       return {true, Tensor::from<float>(reference.shape(), packed->v),
               "other layout, recognised by likeness: " + shapes + "; patches of 2 x 2 are tokens in one of them"};
+    if (const auto joined = heads_joined(c, r))
+      return {true, Tensor::from<float>(reference.shape(), joined->v),
+              "other layout, recognised by likeness: " + shapes + "; heads before tokens in yours"};
   }
   const std::string part = part_words(name, c, r, tolerance);
   return {false, {}, "shapes differ: " + shapes + (part.empty() ? "" : "; " + part)};

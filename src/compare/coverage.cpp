@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "diagnose/case/structure.h"
+
 namespace lockstep {
 namespace {
 
@@ -37,6 +39,37 @@ std::string failure_of(const RunView& run) {
   return status == "failed" ? "failed" + rank : "";
 }
 
+bool is_a_result(const RecordedTensor& record) {
+  return record.role == Role::kOutput && is_floating(record.dtype) && checked_numel(record.shape) > 1;
+}
+
+// What the reference returns at its end and that was compared under no name, by its number of elements.
+std::set<int64_t> open_ends(const RunView& reference, const std::vector<size_t>& left) {
+  std::set<std::string> compared;
+  for (size_t i = 0; i < reference.records.size(); ++i)
+    if (!std::binary_search(left.begin(), left.end(), i)) compared.insert(reference.records[i].checksum);
+  std::set<int64_t> out;
+  for (size_t i = reference.records.size(); i-- > 0 && reference.records[i].role != Role::kInput;) {
+    const RecordedTensor& record = reference.records[i];
+    if (is_a_result(record) && !record.checksum.empty() && !compared.contains(record.checksum))
+      out.insert(checked_numel(record.shape));
+  }
+  return out;
+}
+
+// What the candidate's last call returned.
+std::vector<size_t> last_results(const RunView& run) {
+  std::vector<size_t> out;
+  const Structure structure(run);
+  for (size_t i = run.records.size(); i-- > 0;) {
+    if (run.records[i].role != Role::kOutput) continue;
+    if (!out.empty() && !(same_call(run, out[0], i) && structure.site(out[0]).module == structure.site(i).module))
+      break;
+    out.push_back(i);
+  }
+  return out;
+}
+
 }  // namespace
 
 Coverage coverage_of(const RunView& reference, const RunView& candidate, const Comparison& comparison) {
@@ -64,6 +97,14 @@ Coverage coverage_of(const RunView& reference, const RunView& candidate, const C
     const RecordedTensor& own = candidate.records[i];
     const bool may_be_one = own.role == Role::kCheckpoint && sizes.contains(checked_numel(own.shape));
     if (((by_hand && renamed) || may_be_one) && !paired.contains(own.key.name)) open.insert(own.key.name);
+  }
+  // So may what a program returns: a match of all before it is no match.
+  const std::set<int64_t> ends = open_ends(reference, comparison.only_reference);
+  for (const size_t i : last_results(candidate)) {
+    const RecordedTensor& own = candidate.records[i];
+    if (std::binary_search(comparison.only_candidate.begin(), comparison.only_candidate.end(), i) && is_a_result(own) &&
+        ends.contains(checked_numel(own.shape)))
+      open.insert(own.key.name);
   }
   out.left_out = open.size();
   out.is_low = out.share() < kMostOfIt;

@@ -155,16 +155,26 @@ class FirstBad {
     const bool searched = before.candidate == result_.pair.candidate && before.search.target != SIZE_MAX &&
                           is_same_tensor(reference_, before.search.target, record_);
     Replayed replayed = searched ? before.search : search_stages_between(*bad_);
-    if (replayed.is_replayed && out_.first->input_unknown) {
+    const bool named = by_hand_ && bad_->candidate_run().records[result_.pair.candidate].role == Role::kCheckpoint;
+    // What was replayed starts from tensors that are taken to be right. Where nothing agrees before the bad tensor and
+    // nothing explains it either, the mistake may as well lie before them.
+    const bool is_proven = replayed.finding || !named || has_a_partner_before();
+    if (replayed.is_replayed && out_.first->input_unknown && is_proven) {
       out_.first->stages_between = std::move(replayed.stages);
       out_.first->starts = std::move(replayed.starts);
-    } else if (by_hand_ && bad_->candidate_run().records[result_.pair.candidate].role == Role::kCheckpoint) {
+    } else if (named) {
       list_what_was_not_recorded();
     }
     if (!replayed.finding) return;
     if (replayed.finding->blame == Blame::kWeights) out_.first->stage = replayed.finding->look_at;
     out_.causes.insert(out_.causes.begin(), std::move(*replayed.finding));
     if (out_.causes.size() > kMostCauses) out_.causes.pop_back();
+  }
+
+  bool has_a_partner_before() const {
+    for (size_t i = 0; i < record_; ++i)
+      if (partner_(i) != SIZE_MAX) return true;
+    return false;
   }
 
   // Where the stages cannot be replayed, all that may be at fault is told: what ran since the last tensor that both

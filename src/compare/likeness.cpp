@@ -136,6 +136,7 @@ Likeness LikenessOracle::of(size_t reference_record, size_t candidate_record) {
   }
   out.known = true;
   const double scale = std::max(expected.rms, own.rms);
+  if (expected.rms > 0) out.size = own.rms / expected.rms;
   const double spread = std::max(expected.high - expected.low, own.high - own.low);
   // Chance: two tensors of three elements are often alike, and all constants are.
   out.weight = !(spread > 1e-9 * scale) ? 0.1 : std::min(1.0, std::log2(1.0 + static_cast<double>(own.count)) / 6);

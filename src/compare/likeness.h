@@ -15,6 +15,7 @@ struct Likeness {
   double correlation = 0;  // of the sample
   double weight = 0;       // how much equality means: little for few elements, nothing for a constant
   bool moved = false;      // equal or nearly so, in another order of axes
+  double size = 1;         // of the candidate's values: its rms to the reference's
 };
 
 class LikenessOracle {

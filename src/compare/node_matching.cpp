@@ -7,6 +7,7 @@
 
 #include "base/interrupt.h"
 #include "compare/name_evidence.h"
+#include "compare/refuted_pairs.h"
 #include "diagnose/case/structure.h"
 
 namespace lockstep {
@@ -15,10 +16,10 @@ namespace {
 // Strengths, in the unit of a name's last word that is the same (1.5).
 constexpr double kContent = 9, kContentDigits = 4;  // equal; and more the more digits agree
 constexpr double kSimilarContent = 4, kOtherContent = -1;
-constexpr double kKnownContent = 3;     // alike enough to know a tensor by
-constexpr double kAlikeContent = 0.7;   // farther apart than this there is no likeness
-constexpr double kMoved = -0.5;         // equal in another order of axes
-constexpr double kEqualElsewhere = -3;  // these differ, and one of them is equal to another
+constexpr double kSameSize = 1, kSizesApart = 0.1;  // a norm of a tensor is like it, and of another size
+constexpr double kAlikeContent = 0.7;               // farther apart than this there is no likeness
+constexpr double kMoved = -0.5;                     // equal in another order of axes
+constexpr double kEqualElsewhere = -3;              // these differ, and one of them is equal to another
 constexpr double kWeights = 7, kOtherWeights = -3;
 constexpr double kTwin = 5, kOtherTwin = -4;  // the other side of the same call
 constexpr double kTwinContent = 2;            // what goes into both is equal, or it is not
@@ -39,14 +40,6 @@ constexpr double kLeastStatic = -1.5;  // a pair below is not thought of again
 constexpr size_t kMostPairs = 3000000;
 constexpr size_t kMostCalls = 4;  // of the candidate that one call of the reference is looked for in
 constexpr double kWorthSaying = 3.5;
-
-struct Thought {
-  size_t r = 0, c = 0;
-  double content = 0, fixed = 0;  // fixed: content, weights, names
-  bool equal = false, known = false, same_given = false;
-  double weights = -1;
-  double total = 0;
-};
 
 double equal_limit(const RecordedTensor& a, const RecordedTensor& b) {
   const auto coarse = [](DType dtype) { return is_floating(dtype) && unit_roundoff(dtype) > 1e-4; };
@@ -140,24 +133,27 @@ class Matcher {
         if (!may_be_one(a, b) || !shapes_may_agree(reference_.records[a.first], candidate_.records[b.first])) continue;
         Thought thought;
         thought.r = r, thought.c = c;
+        thought.same_shape = same_size_shape(reference_.records[a.first].shape, candidate_.records[b.first].shape);
         weigh_content(a, b, thought);
         thought.fixed = thought.content + name_likeness(a, b);
         if (a.input != b.input) {  // a tensor named by hand is an input of something where it has its very values
           if (!thought.equal) continue;
           thought.fixed -= 2;
         }
+        const auto *of_r = weights_of(weights_r, a), *of_c = weights_of(weights_c, b);
+        thought.lacks_weights = of_r && !of_c && !weights_c.empty() && !b.by_hand && b.children.empty();
         if (!a.input && !b.input) {
-          const auto *of_r = weights_of(weights_r, a), *of_c = weights_of(weights_c, b);
           if (of_r && of_c) {
             thought.weights = same_weights(*of_r, *of_c);
             thought.fixed += thought.weights > 0 ? kWeights * thought.weights : kOtherWeights;
-          } else if (of_r && !weights_c.empty() && !b.by_hand && b.children.empty() && !thought.equal) {
+          } else if (thought.lacks_weights && !thought.equal) {
             thought.fixed += kOtherWeights;  // a layer with weights is none without
           }
         }
-        // A tensor that was named by hand is the layer's own result, not that of the parents that hand it on.
+        // A tensor that was named by hand is what a call makes itself, not what its parents hand on.
         if (!a.by_hand)
-          thought.fixed += a.children.empty() == (b.by_hand || b.children.empty()) ? kSameHeight : -kSameHeight;
+          thought.fixed +=
+              (b.by_hand ? !hands_on(r) : a.children.empty() == b.children.empty()) ? kSameHeight : -kSameHeight;
         if (thought.fixed < kLeastStatic) continue;
         if (thoughts_.size() >= kMostPairs) return;
         thoughts_.push_back(thought);
@@ -170,30 +166,14 @@ class Matcher {
     for (Thought& thought : thoughts_)
       if (thought.known && !thought.equal && (equal_r[thought.r] || equal_c[thought.c]))
         thought.fixed += kEqualElsewhere;
-    forget_what_content_refutes();
+    forget_refuted(thoughts_, r_, c_);
   }
 
-  // Two layers that have nothing in common, one of which is known elsewhere by its values, are no pair, whatever place
-  // and order say. Calls that hold others may hand on the wrong tensor; so may a layer that is known by its weights,
-  // its name or by what it is given.
-  void forget_what_content_refutes() {
-    std::vector<double> best_r(r_.nodes.size()), best_c(c_.nodes.size());
-    for (const Thought& thought : thoughts_) {
-      best_r[thought.r] = std::max(best_r[thought.r], thought.content);
-      best_c[thought.c] = std::max(best_c[thought.c], thought.content);
-    }
-    std::erase_if(thoughts_, [&](const Thought& thought) {
-      const PairingNode &a = r_.nodes[thought.r], &b = c_.nodes[thought.c];
-      if (thought.content > 0 || std::max(best_r[thought.r], best_c[thought.c]) < kKnownContent) return false;
-      if (!a.children.empty() && !b.children.empty()) return false;
-      return !thought.same_given && thought.weights <= 0 && a.segments.back() != b.segments.back();
-    });
-    // What goes into two calls whose results cannot be one is no pair either, unless it is equal.
-    std::set<std::pair<size_t, size_t>> left;
-    for (const Thought& thought : thoughts_) left.insert({thought.r, thought.c});
-    std::erase_if(thoughts_, [&](const Thought& thought) {
-      const PairingNode &a = r_.nodes[thought.r], &b = c_.nodes[thought.c];
-      return a.input && !thought.equal && a.twin != SIZE_MAX && b.twin != SIZE_MAX && !left.contains({a.twin, b.twin});
+  // A call that gives what one inside it gave; a block that adds to its stream makes a tensor of its own.
+  bool hands_on(size_t r) const {
+    const std::vector<size_t>& inside = r_.nodes[r].children;
+    return std::any_of(inside.begin(), inside.end(), [&](size_t part) {
+      return r_.nodes[part].input == r_.nodes[r].input && class_r_[part] == class_r_[r];
     });
   }
 
@@ -239,6 +219,7 @@ class Matcher {
       // The angle between the two counts where their sizes differ.
       const double apart = std::min(best.error, std::sqrt(2 * std::max(0.0, 1 - best.correlation)));
       sum += best.weight * (apart < kAlikeContent ? kSimilarContent * (1 - apart) : apart > 1.1 ? kOtherContent : 0);
+      if (b.by_hand && apart < kAlikeContent && std::fabs(best.size - 1) < kSizesApart) sum += best.weight * kSameSize;
     }
     thought.known = known > 0;
     thought.equal = known > 0 && equal == known;

@@ -67,6 +67,16 @@ PairingGraph pairing_graph(const RunView& run, const std::vector<size_t>& record
     if (run.records[i].role == Role::kInput) is_given.insert(site.slot.empty() ? run.records[i].key.name : site.module);
     if (run.records[i].role == Role::kOutput) gives.insert(site.module);
   }
+  // What is given to a module that is known by its parameters alone.
+  const auto is_a_parameter = [&](const std::string& module) {
+    const std::string above = parent_of(module);
+    // A module of its own that gives something is no parameter.
+    return !gives.contains(module) && !above.empty() && inputs_below[above] > 1;
+  };
+  for (const size_t i : records)
+    if (const Site& site = structure.site(i); run.records[i].role == Role::kInput && site.slot.empty() &&
+                                              !structure.is_container(site.module) && is_a_parameter(site.module))
+      is_given.insert(parent_of(site.module));
   PairingGraph graph;
   std::map<std::pair<std::string, bool>, size_t> of_name;
   for (const size_t i : records) {
@@ -74,11 +84,8 @@ PairingGraph pairing_graph(const RunView& run, const std::vector<size_t>& record
     const Site& site = structure.site(i);
     std::string module = site.module.empty() ? record.key.name : site.module, slot = site.slot;
     const bool input = record.role == Role::kInput;
-    if (input && slot.empty() && !structure.is_container(module) && module == record.key.name) {
-      const std::string above = parent_of(module);
-      // A module of its own that gives something is no parameter.
-      if (!gives.contains(module) && !above.empty() && inputs_below[above] > 1) slot = leaf_of(module), module = above;
-    }
+    if (input && slot.empty() && !structure.is_container(module) && module == record.key.name && is_a_parameter(module))
+      slot = leaf_of(module), module = parent_of(module);
     if (apart && !input) module = record.key.name, slot.clear();
     // One of several named results of a call (a dataclass) has no inputs of its own where its call has some.
     if (!apart && record.role == Role::kOutput && slot.empty() && !structure.is_container(module)) {

@@ -115,6 +115,47 @@ TEST(Recognition, ChannelsLastAgainstChannelsFirst) {
   EXPECT_NE(all_notes(result).find("recognised by content"), std::string::npos) << all_notes(result);
 }
 
+// A sequence with its channels last, and heads before tokens, are compared where their values differ too.
+TEST(Recognition, LayoutsOfTensorsThatDiffer) {
+  const auto result = [](const Values& theirs, const Values& own) {
+    RunMaker a, b;
+    a.add("net.layer", theirs), b.add("net.layer", own);
+    return compared(a, b).results[0];
+  };
+  const PairResult last = result(noise({1, 8, 6}, 3), noise({1, 6, 8}, 4));
+  EXPECT_EQ(last.state, PairState::kBad);
+  EXPECT_NE(last.note.find("by its sizes alone"), std::string::npos) << last.note;
+  // Two axes may be a matrix that is transposed by mistake.
+  EXPECT_EQ(result(noise({8, 6}, 3), noise({6, 8}, 4)).state, PairState::kIncomparable);
+  const Values heads = noise({2, 4, 6, 2}, 5);
+  const auto joined = [&](float by) {
+    return mapped(reshaped(permuted(heads, {0, 2, 1, 3}), {2, 6, 8}), [=](double v) { return v + by; });
+  };
+  EXPECT_EQ(result(joined(0.3f), heads).state, PairState::kBad);
+  EXPECT_EQ(result(noise({2, 6, 8}, 6), heads).state, PairState::kIncomparable);
+}
+
+// Kernels lie in memory as their framework wants them: that is no mistake of the layer that computes something else.
+TEST(Recognition, AKernelOfAnotherFrameworkIsNoRearrangedWeight) {
+  const auto header = [](const Shape& kernel, const char* checksum) {
+    Json out = Json::object();
+    const auto add = [&](const char* module, const Shape& shape, const char* sum) {
+      out["modules"][module]["weights"]["weight"] = {{"shape", shape}, {"rms", 1.5}, {"mean", 0.1},
+                                                     {"min", -3.0},    {"max", 3.5}, {"checksum", sum}};
+    };
+    add("net.conv", kernel, checksum);
+    for (const char* module : {"net.one", "net.two", "net.three"}) add(module, {4, 4}, module);
+    return out;
+  };
+  for (const bool other_shape : {true, false}) {
+    RunMaker a, b;
+    a.add("net.conv", noise({1, 8, 6}, 3)), b.add("net.conv", noise({1, 8, 6}, 4));
+    a.run.header = header({8, 5, 3}, "abc"),
+    b.run.header = header(other_shape ? Shape{8, 3, 5} : Shape{8, 5, 3}, "def");
+    EXPECT_EQ(first_cause(compared(a, b)) == "weights.rearranged", !other_shape);
+  }
+}
+
 TEST(Recognition, LeadingAxesOfOne) {
   RunMaker a, b;
   const Values x = noise({1, 8, 6}, 3);

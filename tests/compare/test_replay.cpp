@@ -82,7 +82,7 @@ class Replay : public ::testing::Test {
     }
   }
 
-  RunView run(const ReplayMistake& mistake, bool all) const {
+  RunView run(const ReplayMistake& mistake, bool all, unsigned seed = 90) const {
     RunMaker maker;
     const auto given = [&](const std::string& name, const Values& x) {
       if (all) maker.in(name, x);
@@ -95,7 +95,7 @@ class Replay : public ::testing::Test {
       given(name, x);
       return gives(name, matrix_product(x, *weights_->find(from + ".weight")));
     };
-    Values h = noise({kReplayTokens, kReplayWidth}, 90, 0.02f);  // small: an eps counts
+    Values h = noise({kReplayTokens, kReplayWidth}, seed, 0.02f);  // small: an eps counts
     maker.add("words", h, Role::kCheckpoint);
     for (const std::string at : {"net.layers.0", "net.layers.1"}) {
       const ReplayMistake here = mistake.only_last_layer && at == "net.layers.0" ? ReplayMistake{} : mistake;
@@ -126,6 +126,23 @@ class Replay : public ::testing::Test {
     return maker.run;
   }
 
+  // Two items of one batch: the records of two runs, one behind the other.
+  RunView batch_of_two(const ReplayMistake& mistake, bool all) const {
+    RunView out = run(mistake, all);
+    const RunView second = run(mistake, all, 91);
+    for (size_t i = 0; i < out.records.size(); ++i) {
+      RecordedTensor& record = out.records[i];
+      Values both = values_from(record.load());
+      const Values other = values_from(second.records[i].load());
+      both.v.insert(both.v.end(), other.v.begin(), other.v.end());
+      both.shape.insert(both.shape.begin(), 2);
+      const Tensor joined = Tensor::from<float>(both.shape, both.v);
+      record.shape = both.shape, record.load = [joined] { return joined; };
+      if (all) record.checksum = checksum_text(joined.contiguous_bytes());
+    }
+    return out;
+  }
+
   Comparison compared(const ReplayMistake& mistake) const {
     CompareOptions options;
     options.weights_reference = weights_;
@@ -146,6 +163,17 @@ TEST_F(Replay, AMistakeInEveryLayerIsNamedFromTheLastTensorAlone) {
   EXPECT_EQ(cause({.o_from_q = true}), "linear.other_weight");
 }
 
+TEST_F(Replay, EachItemOfABatchAttendsToItself) {
+  CompareOptions options;
+  options.weights_reference = weights_;
+  const auto cause = [&](const ReplayMistake& mistake) {
+    return first_cause(compare_runs(batch_of_two({}, true), batch_of_two(mistake, false), options));
+  };
+  EXPECT_EQ(cause({.scores_unscaled = true}), "attention.scale");
+  EXPECT_EQ(cause({.no_mask = true}), "attention.mask_missing");
+  EXPECT_EQ(cause({.exchanged = true}), "activation.gate_up_exchanged");  // behind an attention
+}
+
 TEST_F(Replay, AWeightOfOneLayerAlone) {
   const Comparison result = compared({.o_from_q = true, .only_last_layer = true});
   EXPECT_EQ(first_cause(result), "linear.other_weight");
@@ -162,6 +190,24 @@ TEST_F(Replay, WhatLiesBetweenIsToldWhereNothingExplainsIt) {
   EXPECT_TRUE(has("net.layers.0.self_attn.q_proj"));
   EXPECT_TRUE(has("input net.layers.1.mlp.down_proj"));
   EXPECT_EQ(result.first->starts, std::vector<std::string>{"words"});
+}
+
+// A code that is not replayed makes what the layers start from, and nothing before the bad tensor agrees: it is no less
+// suspect than the layers.
+TEST_F(Replay, WhatTheReplayStartsFromMayBeWrongToo) {
+  RunMaker reference;
+  reference.in("net.conv", noise({5}, 1)).add("net.conv", noise({5}, 2));
+  RunView right = run({}, true), wrong = run({}, false, 95);
+  right.records.erase(right.records.begin());  // "words" is named by neither
+  right.records.insert(right.records.begin(), reference.run.records.begin(), reference.run.records.end());
+  wrong.records.erase(wrong.records.begin());
+  CompareOptions options;
+  options.weights_reference = weights_;
+  const Comparison result = compare_runs(right, wrong, options);
+  ASSERT_TRUE(result.first.has_value());
+  EXPECT_EQ(first_cause(result), "");
+  const std::vector<std::string>& between = result.first->stages_between;
+  EXPECT_NE(std::find(between.begin(), between.end(), "net.conv"), between.end());
 }
 
 }  // namespace

@@ -152,6 +152,37 @@ TEST(Attention, HeadsCutOtherwise) {
   EXPECT_EQ(written.cause({.late = 1}), "layout.rolled");
 }
 
+// As small vision transformers and SigLIP have them.
+TEST(Attention, HeadsOfUnusualSizes) {
+  for (const size_t size : {size_t{24}, size_t{72}}) {
+    const int64_t tokens = 9, width = static_cast<int64_t>(2 * size);
+    const Values q = noise({1, tokens, width}, 1), k = noise({1, tokens, width}, 2), v = noise({1, tokens, width}, 3);
+    const auto attended = [&](const Values& a, const Values& b) {
+      Values out = make_values(q.shape);
+      for (int64_t t = 0; t < tokens; ++t)
+        for (size_t first = 0; first < 2 * size; first += size) {
+          Scores scores(static_cast<size_t>(tokens));
+          double total = 0;
+          for (int64_t key = 0; key < tokens; ++key) {
+            double& score = scores[static_cast<size_t>(key)];
+            for (size_t j = first; j < first + size; ++j) score += static_cast<double>(a.row(t)[j]) * b.row(key)[j];
+            total += score = std::exp(score / std::sqrt(static_cast<double>(size)));
+          }
+          for (size_t j = first; j < first + size; ++j)
+            for (int64_t key = 0; key < tokens; ++key)
+              out.row(t)[j] += static_cast<float>(scores[static_cast<size_t>(key)] / total * v.row(key)[j]);
+        }
+      return out;
+    };
+    const auto run = [&](const Values& result) {
+      RunMaker out;
+      out.add("net.attn.to_q", q).add("net.attn.to_k", k).add("net.attn.to_v", v);
+      return out.in("net.attn.to_out", result).add("net.attn.to_out", result);
+    };
+    EXPECT_EQ(first_cause(run(attended(q, k)), run(attended(k, q))), "attention.qkv_exchanged") << size;
+  }
+}
+
 TEST(Attention, SomeHeadsAlone) {
   const Written written;
   EXPECT_EQ(written.cause({.scale = [](int64_t h) { return (h == 2 ? 0.7 : 1) / std::sqrt(8.0); }}), "attention.scale");

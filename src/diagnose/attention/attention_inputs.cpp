@@ -355,7 +355,7 @@ std::vector<int64_t> AttentionInputs::head_sizes(int64_t width) const {
   for (const AttentionStream& stream : streams)
     if (stream.table.rows) add(2 * stream.table.pairs);
   if (picture) add(width);
-  for (const int64_t d : {128, 64, 80, 32, 16, 8, 40, 96, 256}) add(d);
+  for (const int64_t d : {128, 64, 80, 32, 16, 8, 40, 96, 256, 72, 48, 24, 88, 104, 112, 160, 192}) add(d);
   add(width);
   return out;
 }

@@ -52,13 +52,18 @@ std::string formula(const ConvParams& p, const ConvProbe& probe) {
 std::vector<ConvParams> conv_forms(const ConvProbe& probe, const Values& x, const Values& y) {
   std::vector<ConvParams> out;
   const ConvProbe::Geometry& g = probe.geometry();
+  const auto add = [&](int64_t stride, int64_t top, int64_t left) {
+    if (y.dim(-2) > (x.dim(-2) + 2 * top) / stride + 1) return;
+    ConvParams& p = out.emplace_back();
+    p.stride = stride, p.top = top, p.left = left;
+    p.bias = probe.bias().empty() ? 0 : 1;
+  };
   for (const int64_t stride : {1, 2})
-    for (int64_t top = 0; top <= g.rows / 2; ++top) {
-      if (y.dim(-2) > (x.dim(-2) + 2 * top) / stride + 1) continue;
-      ConvParams& p = out.emplace_back();
-      p.stride = stride, p.top = top, p.left = g.columns == g.rows ? top : g.columns / 2;
-      p.bias = probe.bias().empty() ? 0 : 1;
-    }
+    for (int64_t top = 0; top <= g.rows / 2; ++top) add(stride, top, g.columns == g.rows ? top : g.columns / 2);
+  if (g.columns > 2) add(g.columns, 0, 0);  // patches that do not overlap
+  if (g.rows == 1 && g.columns > 1)         // a sequence: without a border, or the past alone
+    for (const int64_t stride : {1, 2})
+      for (const int64_t left : {int64_t{0}, g.columns - 1}) add(stride, 0, left);
   return out;
 }
 
@@ -327,9 +332,11 @@ bool search_products(Case& failing, const ConvProbe& probe, const ConvParams& r,
 }  // namespace
 
 void search_convolution(Case& failing, Findings& out) {
-  if (failing.role == Role::kInput || !failing.weights_r || failing.r.rank() < 4) return;
+  if (failing.role == Role::kInput || !failing.weights_r || failing.r.rank() < 3) return;
   const auto weight = failing.weight_r(failing.module + ".weight");
-  if (!weight || weight->rank() < 4 || weight->rank() > 5) return;
+  if (!weight || weight->rank() < 3 || weight->rank() > 5) return;
+  const bool one_axis = weight->rank() == 3;
+  if (one_axis != (failing.r.rank() == 3)) return;
   for (const Item* input : input_items(failing, 0)) {
     if (input->shape.size() != failing.r.rank()) continue;
     const ConvProbe probe(failing, *input, *weight);
@@ -337,8 +344,9 @@ void search_convolution(Case& failing, Findings& out) {
     const auto measure_r = [&](const ConvParams& p) { return probe.measure(false, p); };
     const auto measure_c = [&](const ConvParams& p) { return probe.measure(true, p); };
     const auto glance = [&](const ConvParams& p) { return probe.measure(true, p, {}, true); };
-    const auto fitted =
-        fit_reference(conv_forms(probe, failing.reference_of(*input), failing.r), measure_r, failing.tolerance);
+    const auto fitted = fit_reference(
+        conv_forms(probe, as_picture(failing.reference_of(*input), one_axis), as_picture(failing.r, one_axis)),
+        measure_r, failing.tolerance);
     if (!failing.explains(fitted.residual)) continue;
     const ConvParams& r = fitted.form;
     const double with_reference = measure_c(r);

@@ -63,12 +63,20 @@ std::string KernelMemory::words() const {
   return read ? "W's memory taken for " + out + "]" : "W laid down as " + out + "] and read as if it were not";
 }
 
-ConvProbe::ConvProbe(Case& failing, const Item& input, const Values& w) : w_(w), tolerance_(failing.tolerance) {
+Values as_picture(const Values& x, bool one_axis) {
+  if (!one_axis) return x;
+  Shape shape = x.shape;
+  shape.insert(shape.end() - 1, 1);
+  return reshaped(x, shape);
+}
+
+ConvProbe::ConvProbe(Case& failing, const Item& input, const Values& w)
+    : w_(as_picture(w, w.rank() == 3)), tolerance_(failing.tolerance) {
   const int64_t batch = failing.r.shape[0], worst = worst_item(failing);
-  x_[0] = batch_item(failing.reference_of(input), worst, batch);
-  x_[1] = batch_item(failing.candidate_of(input), worst, batch);
-  y_[0] = batch_item(failing.r, worst, batch), y_[1] = batch_item(failing.c, worst, batch);
-  g_ = {w.shape[1], w.shape[0], w.rank() == 5 ? w.shape[2] : 1, w.dim(-2), w.dim(-1)};
+  const auto item = [&](const Values& of) { return as_picture(batch_item(of, worst, batch), w.rank() == 3); };
+  x_[0] = item(failing.reference_of(input)), x_[1] = item(failing.candidate_of(input));
+  y_[0] = item(failing.r), y_[1] = item(failing.c);
+  g_ = {w_.shape[1], w_.shape[0], w_.rank() == 5 ? w_.shape[2] : 1, w_.dim(-2), w_.dim(-1)};
   if (auto bias = failing.weight_r(failing.module + ".bias")) bias_ = std::move(bias->v);
   channels_ = sample_indices(g_.out, g_.out <= 64 ? g_.out : 24);
   for (const int64_t i : sample_indices(static_cast<int64_t>(channels_.size()), 5))

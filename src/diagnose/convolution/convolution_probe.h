@@ -46,6 +46,9 @@ struct ChannelOrder {
   std::vector<int64_t> from;
 };
 
+// [.., channels, length] and a kernel of one axis as pictures of one row; others as they are.
+Values as_picture(const Values& x, bool one_axis);
+
 // What takes the place of the layer's own weight or bias.
 struct ConvInstead {
   const Values* weight = nullptr;  // a whole one
@@ -94,8 +97,7 @@ class ConvProbe {
   void patch(bool candidate, const ConvParams& p, const Place& at, std::vector<float>& into) const;
   int64_t source(int64_t at, int64_t tap, int64_t n, const ConvParams& p, bool columns) const;
 
-  const Values& w_;
-  Values x_[2], y_[2];
+  Values w_, x_[2], y_[2];
   Geometry g_;
   std::vector<float> bias_;
   std::vector<ChannelOrder> orders_;

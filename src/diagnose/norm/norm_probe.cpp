@@ -186,20 +186,33 @@ EditedForm<NormParams> NormProbe::with_other_weight(const NormParams& r) const {
   EditedForm<NormParams> out{r};
   if (!failing_.weights_r || r.use == WeightUse::kNone) return out;
   const std::vector<double> x = normal(c_, r, weight());
+  const auto left_with = [&](const std::vector<float>& weight, const std::optional<std::vector<float>>& bias) {
+    Residual unexplained;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const size_t channel = i % static_cast<size_t>(channels_);
+      unexplained.add(x[i] * weight_factor(r.use, weight[channel]) + (bias && r.bias ? (*bias)[channel] : 0),
+                      c_.y.v[i]);
+    }
+    return unexplained.relative();
+  };
   size_t loads = 0;
+  std::string with_bias;
   for (const auto& [name, shape] : failing_.weights_r->shapes()) {
     if (checked_numel(shape) != channels_ || name.starts_with(failing_.module + ".") || ++loads > 800) continue;
     const auto other = vector_of(failing_.weight_r(name));
     if (!other) continue;
-    Residual unexplained;
-    for (size_t i = 0; i < x.size(); ++i) {
-      const size_t channel = i % static_cast<size_t>(channels_);
-      unexplained.add(x[i] * weight_factor(r.use, (*other)[channel]) + (bias_c_ && r.bias ? (*bias_c_)[channel] : 0),
-                      c_.y.v[i]);
-    }
-    if (const double left = unexplained.relative(); left < out.residual) out.residual = left, out.form.weight = name;
+    const auto take = [&](double left, const std::string& words) {
+      if (left < out.residual) out.residual = left, out.form.weight = name, with_bias = words;
+    };
+    take(left_with(*other, bias_c_), "");
+    // With its bias, as where two norms were exchanged as a whole.
+    const auto its_bias =
+        r.bias && name.ends_with(".weight") ? vector_of(failing_.weight_r(parent_of(name) + ".bias")) : std::nullopt;
+    if (its_bias && static_cast<int64_t>(its_bias->size()) == channels_)
+      take(left_with(*other, its_bias), " and its bias");
   }
-  out.names = {{"norm.other_weight", "load this norm's own weight; yours holds " + out.form.weight, Blame::kWeights}};
+  out.names = {{"norm.other_weight", "load this norm's own weight; yours holds " + out.form.weight + with_bias,
+                Blame::kWeights}};
   return out;
 }
 

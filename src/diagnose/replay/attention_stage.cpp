@@ -6,6 +6,7 @@
 #include "diagnose/attention/attention_grammar.h"
 #include "diagnose/case/neighbours.h"
 #include "diagnose/replay/stage_graph.h"
+#include "diagnose/search/fit.h"
 
 namespace lockstep {
 namespace {
@@ -26,19 +27,19 @@ class AttentionCall {
     inputs_ = std::make_unique<AttentionInputs>(failing_, false);
   }
   bool find_formula() {
-    if (!inputs_->complete() || inputs_->picture || inputs_->batch != 1) return false;
+    if (!inputs_->complete() || inputs_->picture) return false;
     for (const AttentionStream& stream : inputs_->streams)
       for (const auto& [values, record] :
            {std::pair{stream.q, stream.q_record}, {stream.k, stream.k_record}, {stream.v, stream.v_record}})
         if (!values || record == SIZE_MAX) return false;
-    for (const int64_t d : inputs_->head_sizes(failing_.r.last())) {
-      const Attention attention(*inputs_, failing_.r, d, attention_sample(failing_.r, failing_.r, d, 8, 4));
+    item_ = batch_item(failing_.r, inputs_->item, inputs_->batch);
+    for (const int64_t d : inputs_->head_sizes(item_.last())) {
+      const Attention attention(*inputs_, item_, d, attention_sample(item_, item_, d, 8, 4));
       const EditedForm<AttentionFormula> found = reference_formula(*inputs_, attention, failing_.tolerance);
       if (!failing_.explains(found.residual)) continue;
       head_size_ = d, own_ = found.form;
-      work_ =
-          attention.work() * std::max<int64_t>(1, failing_.r.size() / (std::min<int64_t>(8, failing_.r.rows()) * d *
-                                                                       std::min<int64_t>(4, failing_.r.last() / d)));
+      work_ = attention.work() * std::max<int64_t>(1, failing_.r.size() / (std::min<int64_t>(8, item_.rows()) * d *
+                                                                           std::min<int64_t>(4, item_.last() / d)));
       return work_ <= kMostAttentionWork;
     }
     return false;
@@ -52,33 +53,47 @@ class AttentionCall {
     return out;
   }
   Flat result(const AttentionFormula& formula, Sources from) {
-    const std::vector<AttentionStream> before = inputs_->streams;
-    std::vector<Values> values;
-    values.reserve(from.size());
-    size_t next = 0;
-    const auto place = [&](const Values*& operand, size_t record) {
-      if (record == SIZE_MAX) return;
-      values.push_back({operand->shape, *from[next++]});
-      operand = &values.back();
-    };
-    for (AttentionStream& stream : inputs_->streams) {
-      place(stream.q, stream.q_record), place(stream.k, stream.k_record), place(stream.v, stream.v_record);
-      place(stream.early_q, stream.early_q_record), place(stream.early_k, stream.early_k_record);
+    Flat out;
+    for (int64_t item = 0; item < inputs_->batch; ++item) {
+      const Flat one = result_of(item, formula, from);
+      out.insert(out.end(), one.begin(), one.end());
     }
-    const Attention attention(*inputs_, failing_.r, head_size_, {});
-    Flat out = attention.result(formula);
-    inputs_->streams = before;
     return out;
   }
   const AttentionFormula& own() const { return own_; }
   const AttentionInputs& inputs() const { return *inputs_; }
   int64_t head_size() const { return head_size_; }
   int64_t work() const { return work_; }
-  int64_t width() const { return failing_.r.last(); }
+  int64_t width() const { return item_.last(); }
 
  private:
+  // Each item of the batch attends to itself.
+  Flat result_of(int64_t item, const AttentionFormula& formula, Sources from) {
+    const std::vector<AttentionStream> before = inputs_->streams;
+    std::vector<Values> values;
+    values.reserve(from.size());
+    size_t next = 0;
+    const auto place = [&](const Values*& operand, size_t record) {
+      if (record == SIZE_MAX) return;
+      const Flat& all = *from[next++];
+      const auto size = static_cast<std::ptrdiff_t>(operand->v.size());
+      const auto first = all.begin() + (all.size() == operand->v.size() ? 0 : item * size);
+      values.push_back({operand->shape, Flat(first, first + size)});
+      operand = &values.back();
+    };
+    for (AttentionStream& stream : inputs_->streams) {
+      place(stream.q, stream.q_record), place(stream.k, stream.k_record), place(stream.v, stream.v_record);
+      place(stream.early_q, stream.early_q_record), place(stream.early_k, stream.early_k_record);
+    }
+    const Attention attention(*inputs_, item_, head_size_, {});
+    Flat out = attention.result(formula);
+    inputs_->streams = before;
+    return out;
+  }
+
   Case failing_;
   std::unique_ptr<AttentionInputs> inputs_;
+  Values item_;  // of the result: the one that the inputs hold
   AttentionFormula own_;
   int64_t head_size_ = 0, work_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -95,6 +96,16 @@ Finding finding_for(const std::string& name, const Noted& r, const Noted& c) {
   return finding;
 }
 
+// Frameworks keep a kernel with its axes in orders of their own: the same numbers in another shape are no mistake.
+bool is_the_kernel_of_another_framework(const Noted& r, const Noted& c) {
+  const auto sorted = [](Shape shape) {
+    std::sort(shape.begin(), shape.end());
+    return shape;
+  };
+  return r.shape.size() > 2 && r.shape != c.shape && sorted(r.shape) == sorted(c.shape) &&
+         near(r.rms, c.rms, kSameStatistics, r.rms) && r.min == c.min && r.max == c.max;
+}
+
 }  // namespace
 
 void search_noted_weights(Case& failing, Findings& out) {
@@ -110,6 +121,7 @@ void search_noted_weights(Case& failing, Findings& out) {
   for (const auto& [name, weight] : r) {
     const auto other = c.find(name);
     if (other == c.end() || other->second.checksum == weight.checksum) continue;
+    if (is_the_kernel_of_another_framework(weight, other->second)) continue;
     Finding finding = finding_for(failing.module + "." + name, weight, other->second);
     finding.blame = Blame::kWeights;
     finding.seen = true;
