@@ -16,6 +16,7 @@ namespace {
 
 using synthetic::compared;
 using synthetic::noise;
+using synthetic::partners_of;
 using synthetic::RunMaker;
 using synthetic::with_rounding;
 
@@ -29,14 +30,6 @@ RecordedTensor whole_numbers(const std::string& name, const std::vector<T>& valu
   const Tensor tensor = Tensor::from<T>(record.shape, std::span<const T>(values));
   record.load = [tensor] { return tensor; };
   return record;
-}
-
-// Candidate's name → reference's, for outputs.
-std::map<std::string, std::string> partners_of(const RunMaker& reference, const RunMaker& port) {
-  std::map<std::string, std::string> out;
-  for (const ProposedRule& rule : propose_map(reference.run, port.run, {}, ""))
-    if (!rule.rule.input.value_or(false)) out[rule.rule.candidate] = rule.rule.reference;
-  return out;
 }
 
 TEST(Evidence, WholeNumbersOfEqualValueAreEqualInAnyWidth) {

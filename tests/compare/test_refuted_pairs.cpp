@@ -11,20 +11,13 @@ namespace {
 
 using synthetic::compared;
 using synthetic::noise;
+using synthetic::partners_of;
 using synthetic::RunMaker;
 
 // As a recorder does: equal bytes, equal checksums.
 void add_checksums(RunMaker& maker) {
   for (RecordedTensor& record : maker.run.records)
     record.checksum = checksum_text(record.load().contiguous().contiguous_bytes());
-}
-
-// Candidate's name → reference's, for outputs.
-std::map<std::string, std::string> partners_of(const RunMaker& reference, const RunMaker& port) {
-  std::map<std::string, std::string> out;
-  for (const ProposedRule& rule : propose_map(reference.run, port.run, {}, ""))
-    if (!rule.rule.input.value_or(false)) out[rule.rule.candidate] = rule.rule.reference;
-  return out;
 }
 
 // Attention whose port computes q, k and v by one product without a module. Its norms of q, of k and of the result hand

@@ -1,11 +1,13 @@
 // Runs made in memory for the tests of comparing: records in execution order with values that are known.
 #pragma once
 #include <cmath>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
 
 #include "compare/comparison.h"
+#include "compare/map_proposal.h"
 #include "tensor/float_formats.h"
 
 namespace lockstep::synthetic {
@@ -46,6 +48,14 @@ inline Values with_rounding(const Values& x, unsigned seed, float relative = 1e-
   Values out = x;
   const Values e = noise(x.shape, seed, relative);
   for (size_t i = 0; i < out.v.size(); ++i) out.v[i] *= 1 + e.v[i];
+  return out;
+}
+
+// Candidate's name → reference's, for outputs.
+inline std::map<std::string, std::string> partners_of(const RunMaker& reference, const RunMaker& port) {
+  std::map<std::string, std::string> out;
+  for (const ProposedRule& rule : propose_map(reference.run, port.run, {}, ""))
+    if (!rule.rule.input.value_or(false)) out[rule.rule.candidate] = rule.rule.reference;
   return out;
 }
 
