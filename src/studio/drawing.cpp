@@ -229,7 +229,7 @@ void Studio::draw(const std::vector<PictureTask>& tasks) {
       task.job->dropped = true;
       if (stopping_) code = "interrupted", message = "[images] the server ended while this was drawn";
       end_job(task.job, JobState::kFailed, code, message);
-      if (task.job->follower) followers.push_back(task.job->follower);
+      if (task.job->follower) followers.push_back(std::move(task.job->follower));
     }
   }
   for (const auto& follower : followers) follower->ended();
@@ -366,6 +366,7 @@ void Studio::finish_picture(const PictureTask& task, const std::vector<Generated
     const std::lock_guard lock(mutex_);
     tell_of_end(job);
     if (follower && !job.keep_files) job.pictures.clear();  // who has the answer needs them no more
+    job.follower = nullptr;  // its connection is let go of now, and not with the job hours later
   };
   try {
     if (follower) follower->ended();  // before anybody else is told: a client waits for it

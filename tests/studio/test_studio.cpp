@@ -78,6 +78,7 @@ TEST(Studio, TheClientThatWaitsHasItsAnswerBeforeOthersAreTold) {
     ASSERT_EQ(completed["images"].size(), 1u);
     EXPECT_EQ(completed["images"][0]["bytes"], client->bytes);
     EXPECT_EQ(studio.job(id)["images"].size(), 0u) << "nobody needs it any more";
+    EXPECT_EQ(client->job->follower, nullptr) << "a client would stay as long as its job is told of";
     const Json progress = happened.wait("job.progress");
     EXPECT_EQ(progress["id"], id);
     EXPECT_EQ(progress["stage"], "decode");
