@@ -126,6 +126,7 @@ class Matcher {
       const auto found = all.find(node.name);
       return found == all.end() ? nullptr : &found->second;
     };
+    const std::vector<bool> hands_on = calls_that_hand_on();
     for (size_t c = 0; c < c_.nodes.size(); ++c) {
       check_interrupt("pairing");
       for (size_t r = 0; r < r_.nodes.size(); ++r) {
@@ -135,7 +136,7 @@ class Matcher {
         thought.r = r, thought.c = c;
         thought.same_shape = same_size_shape(reference_.records[a.first].shape, candidate_.records[b.first].shape);
         weigh_content(a, b, thought);
-        thought.fixed = thought.content + name_likeness(a, b);
+        thought.fixed += thought.content + name_likeness(a, b);
         if (a.input != b.input) {  // a tensor named by hand is an input of something where it has its very values
           if (!thought.equal) continue;
           thought.fixed -= 2;
@@ -153,7 +154,7 @@ class Matcher {
         // A tensor that was named by hand is what a call makes itself, not what its parents hand on.
         if (!a.by_hand)
           thought.fixed +=
-              (b.by_hand ? !hands_on(r) : a.children.empty() == b.children.empty()) ? kSameHeight : -kSameHeight;
+              (b.by_hand ? !hands_on[r] : a.children.empty() == b.children.empty()) ? kSameHeight : -kSameHeight;
         if (thought.fixed < kLeastStatic) continue;
         if (thoughts_.size() >= kMostPairs) return;
         thoughts_.push_back(thought);
@@ -169,12 +170,19 @@ class Matcher {
     forget_refuted(thoughts_, r_, c_);
   }
 
-  // A call that gives what one inside it gave; a block that adds to its stream makes a tensor of its own.
-  bool hands_on(size_t r) const {
-    const std::vector<size_t>& inside = r_.nodes[r].children;
-    return std::any_of(inside.begin(), inside.end(), [&](size_t part) {
-      return r_.nodes[part].input == r_.nodes[r].input && class_r_[part] == class_r_[r];
-    });
+  // Calls that give what another has given before: a parent what its part gave, a list of one layer, dropout at rest. A
+  // block that adds to its stream makes a tensor of its own.
+  std::vector<bool> calls_that_hand_on() const {
+    std::map<size_t, size_t> first;  // by class: when it was made
+    for (size_t r = 0; r < r_.nodes.size(); ++r)
+      if (!r_.nodes[r].input) {
+        const auto [at, is_new] = first.try_emplace(class_r_[r], r_.nodes[r].made);
+        if (!is_new) at->second = std::min(at->second, r_.nodes[r].made);
+      }
+    std::vector<bool> out(r_.nodes.size());
+    for (size_t r = 0; r < r_.nodes.size(); ++r)
+      out[r] = !r_.nodes[r].input && first.at(class_r_[r]) < r_.nodes[r].made;
+    return out;
   }
 
   // A layer's result is handed on by its parents: what went in tells which of them it is.
@@ -192,7 +200,7 @@ class Matcher {
   }
 
   void weigh_content(const PairingNode& a, const PairingNode& b, Thought& thought) {
-    double sum = 0;
+    double sum = 0, of_size = 0;  // apart: a tensor is known by its values, not by their size
     size_t known = 0, equal = 0;
     // Arguments that one side alone has (a cache) say nothing: those of the side with fewer are looked for.
     const bool by_reference = a.slots.size() <= b.slots.size();
@@ -219,11 +227,13 @@ class Matcher {
       // The angle between the two counts where their sizes differ.
       const double apart = std::min(best.error, std::sqrt(2 * std::max(0.0, 1 - best.correlation)));
       sum += best.weight * (apart < kAlikeContent ? kSimilarContent * (1 - apart) : apart > 1.1 ? kOtherContent : 0);
-      if (b.by_hand && apart < kAlikeContent && std::fabs(best.size - 1) < kSizesApart) sum += best.weight * kSameSize;
+      if (b.by_hand && apart < kAlikeContent && std::fabs(best.size - 1) < kSizesApart)
+        of_size += best.weight * kSameSize;
     }
     thought.known = known > 0;
     thought.equal = known > 0 && equal == known;
     thought.content = known ? sum / static_cast<double>(known) : 0;
+    thought.fixed = known ? of_size / static_cast<double>(known) : 0;
   }
 
   static bool is_below(const PairingGraph& graph, size_t node, size_t above) {
