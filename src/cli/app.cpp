@@ -74,6 +74,19 @@ int report(const App& app, bool json, Code code, const std::string& message) noe
   return app.failure_status && code != Code::kCancelled ? app.failure_status : exit_status(code);
 }
 
+// The first word that is neither a global option nor the value of one; empty where there is none, or the options are
+// not known.
+std::string_view command_word(const App& app, const std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (!words[i].starts_with('-')) return words[i];
+    const std::string name = words[i].substr(0, words[i].find('='));
+    const CLI::Option* option = app.cli.get_option_no_throw(name);
+    if (!option) return {};
+    if (option->get_items_expected_min() > 0 && name == words[i]) ++i;
+  }
+  return {};
+}
+
 int report_parse_error(App& app, const std::vector<std::string>& words, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) {  // --help, --version
     std::ostringstream shown, none;
@@ -91,7 +104,7 @@ int report_parse_error(App& app, const std::vector<std::string>& words, const CL
     return exit_status(Code::kUsage);
   }
   const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
-  if (app.cli.got_subcommand("record")) app.failure_status = kRecordFailed;
+  if (command_word(app, words) == "record") app.failure_status = kRecordFailed;
   return report(app, json, Code::kUsage, explain_parse_error(app.cli, words, error));
 }
 
@@ -117,32 +130,48 @@ void print_json(const Json& document) {
 
 namespace {
 
-void add_commands(App& app) {
-  add_batch(app);
-  add_clean(app);
-  add_compare(app);
-  add_coverage(app);
-  add_profile(app);
-  add_prune(app);
-  add_dap(app);
-  add_debug(app);
-  add_doctor(app);
-  add_generate(app);
-  add_edit(app);
-  add_docs(app);
-  add_health(app);
-  add_jobs(app);
-  add_kill_all(app);
-  add_ledger(app);
-  add_mcp(app);
-  add_record(app);
-  add_reference(app);
-  add_runs(app);
-  add_serve(app);
-  add_tensors(app);
-  add_tutorial(app);
-  add_weights(app);
-  add_zoom(app);
+struct Command {
+  std::string_view name;
+  void (*add)(App&);
+};
+
+constexpr Command kCommands[]{
+    {"batch", add_batch},
+    {"clean", add_clean},
+    {"compare", add_compare},
+    {"coverage", add_coverage},
+    {"profile", add_profile},
+    {"prune", add_prune},
+    {"dap", add_dap},
+    {"debug", add_debug},
+    {"doctor", add_doctor},
+    {"generate", add_generate},
+    {"edit", add_edit},
+    {"docs", add_docs},
+    {"health", add_health},
+    {"jobs", add_jobs},
+    {"kill-all", add_kill_all},
+    {"ledger", add_ledger},
+    {"mcp", add_mcp},
+    {"record", add_record},
+    {"reference", add_reference},
+    {"runs", add_runs},
+    {"serve", add_serve},
+    {"tensors", add_tensors},
+    {"tutorial", add_tutorial},
+    {"weights", add_weights},
+    {"zoom", add_zoom},
+};
+
+// Only the command that is asked for, where it is clear which: setting up the options of all takes longer than most
+// commands run.
+void add_commands(App& app, const std::vector<std::string>& words) {
+  if (words == std::vector<std::string>{"--version"}) return;
+  const std::string_view word = command_word(app, words);
+  const auto* one = std::find_if(std::begin(kCommands), std::end(kCommands),
+                                 [&](const Command& command) { return command.name == word; });
+  if (one != std::end(kCommands) && word != "docs") return one->add(app);  // docs prints all of them
+  for (const Command& command : kCommands) command.add(app);
 }
 
 int run_command(int argc, char** argv) {
@@ -151,8 +180,7 @@ int run_command(int argc, char** argv) {
   install_interrupt_handler();
   ignore_broken_pipes();
   add_global_options(app);
-  // The version is asked for by scripts, often: the commands' options take longer to set up than the answer.
-  if (arguments != std::vector<std::string>{"--version"}) add_commands(app);
+  add_commands(app, arguments);
   app.cli.require_subcommand(1);
   try {
     app.cli.name("lockstep");
