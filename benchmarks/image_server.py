@@ -5,6 +5,7 @@ as `--clients` says.
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -30,6 +31,8 @@ PROMPTS = (
     "a red circle left of a blue square",
     "a blue square left of a red circle",
 )  # of one length, never neighbours
+COLORS = ("red", "blue", "green", "yellow", "purple", "orange", "white", "pink")
+SHAPES = ("circle", "square", "triangle", "star")
 BENCH = str(pathlib.Path(PROGRAM).parent / "bench_image_server")
 
 
@@ -112,11 +115,19 @@ def middle_of(values):
     return statistics.median(ordered), ordered[low], ordered[high]
 
 
-def pairs_of(server, client, alone, size, count, moments, most_secs):
+def new_prompts():
+    """Prompts that a server has not seen: it keeps what the text encoder made of the last ones."""
+    things = [f"a {color} {shape}" for color in COLORS for shape in SHAPES]
+    prompts = [f"{one} left of {other}" for one in things for other in things if one != other]
+    random.shuffle(prompts)
+    return iter(prompts)
+
+
+def pairs_of(server, client, alone, size, prompts, count, moments, most_secs):
     """Seconds of both sides for the same picture, one directly after the other, who is first by lot: as drawn after one of
     its own, and as drawn after the other side has filled the processor's caches."""
-    bodies = [{"prompt": prompt, "seed": 1, "size": size} for prompt in PROMPTS]
-    for body in bodies * 2:
+    for _ in range(4):
+        body = {"prompt": next(prompts), "seed": 1, "size": size}
         alone.secs(body), client.secs(body)
     pairs, after_the_other, spent = [], [], {"alone": 0, "served": 0}
     sides = {
@@ -125,11 +136,12 @@ def pairs_of(server, client, alone, size, count, moments, most_secs):
     }
     until = time.monotonic() + most_secs
     while len(pairs) < count and time.monotonic() < until:
-        first, took, used, body = {}, {}, {}, bodies[len(pairs) % 2]
+        first, took, used = {}, {}, {}
+        before_it, body = ({"prompt": next(prompts), "seed": 1, "size": size} for _ in range(2))
         moments.begin()
         for name in random.sample(sorted(sides), 2):
             pid, draw = sides[name]
-            first[name] = draw(body)
+            first[name] = draw(before_it)
             before = processor_secs(pid)
             took[name] = draw(body)
             used[name] = processor_secs(pid) - before
@@ -144,18 +156,22 @@ def pairs_of(server, client, alone, size, count, moments, most_secs):
 
 def overhead(server, folder, options):
     """Where a process's memory happens to lie makes it some percent faster or slower for its life: several of each."""
-    print(f"server over `generate`: the same picture, models loaded, pairs, {options.processes} processes of each side")
+    which = "one prompt all the time" if options.one_prompt else "a new prompt each time"
+    print(
+        f"server over `generate`: the same picture, models loaded, {which}, {options.processes} processes of each side"
+    )
     random.seed(1)
     found = {size: ([], [], []) for size in options.sizes.split(",")}
     moments = QuietMoments()
     for _ in range(options.processes):
+        prompts = itertools.repeat(PROMPTS[0]) if options.one_prompt else new_prompts()
         with tempfile.TemporaryDirectory() as other:
             alone, served = pipeline_alone(options.threads), ImageServer(other, threads=options.server)
             client = client_of(served)
             try:
                 for size, of_processes in found.items():
                     count, most = options.pictures // options.processes, options.most_secs / options.processes
-                    more = pairs_of(served, client, alone, size, count, moments, most / len(found))
+                    more = pairs_of(served, client, alone, size, prompts, count, moments, most / len(found))
                     for kept, one in zip(of_processes, more, strict=True):
                         kept.append(one)
             finally:
@@ -375,6 +391,7 @@ def main():
     parser.add_argument("--processes", type=int, default=4, help="of each side of the overhead")
     parser.add_argument("--most-secs", type=float, default=400, help="of the overhead, however few pairs were quiet")
     parser.add_argument("--sizes", default="128x128,256x256", help="of the overhead's pictures")
+    parser.add_argument("--one-prompt", action="store_true", help="overhead where a prompt is drawn again and again")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--peer-secs", type=float, default=60, help="at most so long, once the peer has started")
     parser.add_argument("--clients", type=int, default=200)

@@ -86,9 +86,11 @@ Json BatchWorker::draw(const BatchJob& job) {
   GenerateSettings settings = request.settings();
   std::string why;
   if (!backend_) backend_ = choose_backend(options_.device, options_.threads, model, settings, requests, why);
-  ShelfOfModel shelf(shelf_, fmt::format("{}/{}{}", folder.string(), dtype_name(settings.dtype), request.quantize),
-                     *backend_);
+  const std::string prefix = fmt::format("{}/{}{}", folder.string(), dtype_name(settings.dtype), request.quantize);
+  ShelfOfModel shelf(shelf_, prefix, *backend_);
+  PromptsOfRun prompts(prompts_, prefix, std::vector<std::string>(requests.size()));
   settings.shelf = &shelf;
+  settings.prompts = &prompts;
   const auto began = std::chrono::steady_clock::now();
   Json files = Json::array();
   for (const GeneratedImage& image : generate(model, *backend_, settings, requests)) {

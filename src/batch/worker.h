@@ -6,6 +6,7 @@
 
 #include "batch/job.h"
 #include "studio/draw_request.h"
+#include "studio/kept_prompts.h"
 #include "studio/model_shelf.h"
 
 namespace lockstep {
@@ -32,6 +33,7 @@ class BatchWorker {
   WorkerOptions options_;
   std::map<fs::path, ModelFolder> models_;
   ModelShelf shelf_;
+  KeptPrompts prompts_;
   std::unique_ptr<Backend> backend_;
 };
 

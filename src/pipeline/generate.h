@@ -63,7 +63,8 @@ struct GenerateSettings {
   // Pictures of one shape go through the transformer together, with at most so many image tokens; 0: one by one.
   int64_t batch_tokens = kBatchTokens;
   RunWatch* watch = nullptr;
-  PartShelf* shelf = nullptr;  // without one each stage is loaded when it starts and freed when it ends
+  PartShelf* shelf = nullptr;      // without one each stage is loaded when it starts and freed when it ends
+  PromptShelf* prompts = nullptr;  // of prompts without pictures; a listener (tap) has them computed all the same
   // Called as work goes on: stage name, done, total; for "load ..." in megabytes.
   std::function<void(std::string_view stage, int64_t done, int64_t total)> progress = [](auto...) {};
 };

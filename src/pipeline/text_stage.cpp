@@ -55,12 +55,44 @@ std::vector<Embeddings> embed_all(const Stages& stages, const std::vector<Genera
   return all;
 }
 
+namespace {
+
+std::string kept_under(const GenerateRequest& request, const std::string& prompt) {
+  return std::to_string(request.max_prompt_tokens) + "|" + prompt;
+}
+
+// What is kept of each request's prompts; held from here on, whatever else the shelf takes in meanwhile.
+std::vector<Embeddings> kept_prompts(const Stages& stages, const std::vector<GenerateRequest>& requests) {
+  std::vector<Embeddings> kept(requests.size());
+  PromptShelf* shelf = stages.listening() ? nullptr : stages.settings().prompts;
+  for (size_t i = 0; shelf && i < requests.size(); ++i) {
+    kept[i].cond = shelf->find(i, kept_under(requests[i], requests[i].prompt));
+    if (requests[i].guided()) kept[i].uncond = shelf->find(i, kept_under(requests[i], *requests[i].negative_prompt));
+  }
+  return kept;
+}
+
+}  // namespace
+
 std::vector<Embeddings> encode_prompts(const Stages& stages, const std::vector<GenerateRequest>& requests) {
-  const auto tokenizer = stages.tokenizer();
-  const auto encoder = stages.text_encoder();
+  const std::vector<Embeddings> kept = kept_prompts(stages, requests);
+  bool all_kept = true;
+  for (size_t i = 0; i < requests.size(); ++i)
+    all_kept &= kept[i].cond.defined() && (kept[i].uncond.defined() || !requests[i].guided());
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const models::TextModel> encoder;
+  if (!all_kept) {
+    tokenizer = stages.tokenizer();
+    encoder = stages.text_encoder();
+  }
   return embed_all(
       stages, requests, [&](const GenerateRequest& request, const std::string& prompt, std::string_view pass) {
-        return embed_prompt(stages, *encoder, tokenize_prompt(*tokenizer, prompt), request.max_prompt_tokens, pass);
+        const auto i = static_cast<size_t>(&request - requests.data());
+        if (const Tensor& rows = pass == "cond" ? kept[i].cond : kept[i].uncond; rows.defined()) return rows;
+        const Tensor rows =
+            embed_prompt(stages, *encoder, tokenize_prompt(*tokenizer, prompt), request.max_prompt_tokens, pass);
+        if (stages.settings().prompts) stages.settings().prompts->keep(i, kept_under(request, prompt), rows);
+        return rows;
       });
 }
 

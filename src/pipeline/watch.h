@@ -35,4 +35,12 @@ class PartShelf {
   virtual Part part(const std::string& name, const std::function<Part()>& load) = 0;
 };
 
+// Where what the text encoder made of prompts stays between runs.
+class PromptShelf {
+ public:
+  virtual ~PromptShelf() = default;
+  virtual Tensor find(size_t request, const std::string& prompt) = 0;  // undefined: not kept
+  virtual void keep(size_t request, const std::string& prompt, const Tensor& rows) = 0;
+};
+
 }  // namespace lockstep

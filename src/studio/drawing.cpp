@@ -195,6 +195,7 @@ void Studio::work() {
     } else if (options_.keep_loaded_secs >= 0) {
       const auto long_ago = ModelShelf::Clock::now() - std::chrono::duration_cast<ModelShelf::Clock::duration>(
                                                            std::chrono::duration<double>(options_.keep_loaded_secs));
+      prompts_.forget_unused(long_ago);
       if (shelf_.unload_idle(long_ago) > 0) release_cached_memory();
     }
   }
@@ -257,17 +258,21 @@ void Studio::draw_once(const std::vector<PictureTask>& tasks) {
     const uint64_t peak = memory_need(model.folder, *backend, settings, requests).bytes;
     needs_[shape] = peak - std::min(peak, before) + 1;
   }
-  const uint64_t working = needs_[shape];
+  const uint64_t working = needs_[shape] + prompts_.bytes();
   shelf_.set_budget(options_.memory_bytes - std::min(options_.memory_bytes, working));
   const std::string prefix =
       fmt::format("{}{}/{}{}", device == options_.device ? "" : device + "/", model.name, dtype_name(settings.dtype),
                   first.request.quantize.empty() ? "" : "-" + first.request.quantize);
   ShelfOfModel shelf(shelf_, prefix, *backend);
+  std::vector<std::string> clients;
+  for (const PictureTask& task : tasks) clients.push_back(task.job->client);
+  PromptsOfRun prompts(prompts_, prefix, std::move(clients));
   DrawingRun run(*this, tasks, model);
   run.backend = backend.get();
   run.shelf = &shelf;
   settings.watch = &run;
   settings.shelf = &shelf;
+  settings.prompts = &prompts;
   settings.progress = [&run](std::string_view stage, int64_t done, int64_t total) { run.staged(stage, done, total); };
   const auto began = DrawClock::now();
   std::vector<GeneratedImage> images;

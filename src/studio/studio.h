@@ -12,6 +12,7 @@
 #include "studio/event_log.h"
 #include "studio/fair_queue.h"
 #include "studio/job_store.h"
+#include "studio/kept_prompts.h"
 #include "studio/model_shelf.h"
 #include "studio/signed_link.h"
 #include "studio/studio_metrics.h"
@@ -114,6 +115,7 @@ class Studio {
   ModelShelf shelf_;
   std::map<std::string, std::unique_ptr<Backend>> backends_;  // of the thread that draws, by device
   std::map<std::string, uint64_t> needs_;
+  KeptPrompts prompts_;  // of the thread that draws
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
