@@ -90,6 +90,7 @@ std::string_view command_word(const App& app, const std::vector<std::string>& wo
 int report_parse_error(App& app, const std::vector<std::string>& words, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) {  // --help, --version
     std::ostringstream shown, none;
+    shown.exceptions(std::ios::badbit);  // else a help that memory ran out for would be shown in part, as if whole
     const int status = app.cli.exit(error, shown, none);
     try {
       print(Text::trusted(shown.str()));

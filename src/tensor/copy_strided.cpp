@@ -22,6 +22,7 @@ struct Axis {
 std::vector<Axis> merged_axes(const Tensor& from, const Tensor& to) {
   const int64_t item = static_cast<int64_t>(dtype_bytes(from.dtype()));
   std::vector<Axis> axes;
+  axes.reserve(from.rank() + 2);
   for (size_t i = 0; i < from.rank(); ++i)
     if (from.shape()[i] != 1) axes.push_back({from.shape()[i], from.strides()[i] * item, to.strides()[i] * item});
   std::stable_sort(axes.begin(), axes.end(),
@@ -101,13 +102,13 @@ class Odometer {
 
  private:
   const std::vector<Axis>& axes_;
-  std::vector<int64_t> at_;
+  Dims at_;
 };
 
 // Calls line(from offset, to offset) for every position of the outer axes.
 template <typename Line>
 void for_lines(const std::vector<Axis>& outer, int64_t count, bool threaded, const Line& line) {
-  const int64_t share = std::max<int64_t>(1, count / 64);
+  const int64_t share = threaded ? std::max<int64_t>(1, count / 64) : count;
 #pragma omp parallel for schedule(static) if (threaded)
   for (int64_t begin = 0; begin < count; begin += share) {
     Odometer at(outer, begin);
@@ -155,7 +156,7 @@ void copy_strided(const Tensor& from, Tensor& to) {
     axes.push_back({a_tiles, kTile * inner.from, kTile * inner.to});
     for_width(item, [&]<typename T>(T) {
       const int64_t tiles = a_tiles * b_tiles;
-      const int64_t share = std::max<int64_t>(1, outer * tiles / 64);
+      const int64_t share = threaded ? std::max<int64_t>(1, outer * tiles / 64) : outer * tiles;
 #pragma omp parallel for schedule(static) if (threaded)
       for (int64_t begin = 0; begin < outer * tiles; begin += share) {
         Odometer at(axes, begin);

@@ -24,7 +24,7 @@ int64_t checked_numel(const Shape& shape) {
 }
 
 Shape without_ones(Shape shape) {
-  std::erase(shape, 1);
+  erase(shape, 1);
   return shape;
 }
 

@@ -2,12 +2,13 @@
 #pragma once
 #include <cstdint>
 #include <string>
-#include <vector>
+
+#include "tensor/dims.h"
 
 namespace lockstep {
 
-using Shape = std::vector<int64_t>;
-using Strides = std::vector<int64_t>;
+using Shape = Dims;
+using Strides = Dims;
 inline constexpr size_t kMaxRank = 64;
 
 int64_t checked_numel(const Shape& shape);       // refuses negative sizes, too many axes and products beyond 2^62

@@ -25,8 +25,8 @@ bool same_argument(const Json& a, const Json& b) {
 
 // Of one shape but for axes of size 1.
 bool same_sizes(Shape a, Shape b) {
-  std::erase(a, 1);
-  std::erase(b, 1);
+  erase(a, 1);
+  erase(b, 1);
   return a == b;
 }
 
