@@ -1,7 +1,6 @@
 """The operations of traced calls on disk: operations.jsonl beside the run's records, values in operations.bin."""
 
 import contextlib
-import ctypes
 import json
 import os
 import re
@@ -9,6 +8,7 @@ import sys
 
 from .._packed import opened
 from .._views import is_tensor
+from .spool import Spool
 
 MOST_OPERATIONS = 50_000
 _MOST_FRAMES = 12
@@ -56,9 +56,7 @@ _scope_file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__init__
 
 class Tape:
     def __init__(self, folder):
-        self._lines = open(os.path.join(folder, "operations.jsonl"), "w", encoding="utf-8")
-        self._bytes = open(os.path.join(folder, "operations.bin"), "wb")
-        self._position = 0
+        self._spool = Spool(os.path.join(folder, "operations.bin"), os.path.join(folder, "operations.jsonl"))
         self._next_value = 0
         self.values = None
         self.truncated = False
@@ -97,9 +95,8 @@ class Tape:
                 **({"uncompiled": True} if uncompiled else {}),
             }
         )
-        self._lines.flush()
-        self._bytes.flush()
         self.values = None
+        self._spool.flush()
 
     def passed_on(self, name, array):
         """A result of the call that it does not return; of one name, the later ones are numbered."""
@@ -148,15 +145,12 @@ class Tape:
 
     def append(self, pointer, size):
         """The offset at which these bytes now lie in operations.bin; None when the budget is spent."""
-        if self._position + size > _budget:
+        start = self._spool.position
+        if start + size > _budget:
             self.truncated = True
             return None
-        start = self._position
-        padding = -size % 64
-        if size:
-            self._bytes.write(memoryview((ctypes.c_char * size).from_address(pointer)).cast("B"))
-        self._bytes.write(b"\0" * padding)
-        self._position += size + padding
+        self._spool.append(pointer, size)
+        self._spool.pad(-size % 64)
         return start
 
     # Operations
@@ -206,7 +200,7 @@ class Tape:
             arguments[path] = _plain(value)
 
     def _write(self, line):
-        self._lines.write(json.dumps(line, separators=(",", ":"), allow_nan=True) + "\n")
+        self._spool.line(json.dumps(line, separators=(",", ":"), allow_nan=True) + "\n")
 
 
 def _plain(value):
