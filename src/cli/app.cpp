@@ -186,8 +186,8 @@ int run_command(int argc, char** argv) {
   try {
     app.cli.name("lockstep");
     app.cli.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 wants them last first
-    note("done", "exit status {}, {}", app.status, resources_used());
     flush_output();  // a full disk behind stdout is a failure, whatever the command did
+    if (verbose()) note("done", "exit status {}, {}", app.status, resources_used());
     return app.status;
   } catch (const CLI::ParseError& error) {
     return report_parse_error(app, arguments, error);

@@ -11,6 +11,14 @@ std::string value_name(const CLI::Option& option) {
   return " " + name.substr(0, name.find(':'));  // without the check's own words
 }
 
+// "-n,--name". The library's own puts it together in a stream, which without memory ends in the middle of a word.
+std::string all_names(const CLI::Option& option) {
+  std::string names;
+  for (const std::string& name : option.get_snames()) names += (names.empty() ? "-" : ",-") + name;
+  for (const std::string& name : option.get_lnames()) names += (names.empty() ? "--" : ",--") + name;
+  return names;
+}
+
 }  // namespace
 
 std::vector<const CLI::App*> visible_commands(const CLI::App& app) {
@@ -45,7 +53,7 @@ std::vector<HelpEntry> options(const CLI::App& app) {
     std::string meaning = option->get_description();
     const std::string otherwise = option->get_default_str();
     if (!otherwise.empty() && otherwise != "false") meaning += " (default " + otherwise + ")";
-    entries.push_back({option->get_name(false, true) + value_name(*option), meaning});
+    entries.push_back({all_names(*option) + value_name(*option), meaning});
   }
   return entries;
 }

@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <new>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -48,10 +49,13 @@ CheckpointIndex parse_checkpoint_index(std::string_view text, std::string_view o
     fail(Code::kCorrupt, "checkpoint", std::string(origin) + ": " + what, detail);
   };
   simdjson::dom::parser parser;
-  if (parser.allocate(std::max<size_t>(text.size(), 1), kMaxJsonDepth)) corrupt("too large to parse");
+  const auto room = parser.allocate(std::max<size_t>(text.size(), 1), kMaxJsonDepth);
+  if (room == simdjson::MEMALLOC) throw std::bad_alloc();
+  if (room) corrupt("too large to parse");
   simdjson::dom::element root;
-  if (const auto error = parser.parse(text.data(), text.size(), true).get(root))
-    corrupt(std::string("not valid JSON: ") + simdjson::error_message(error));
+  const auto error = parser.parse(text.data(), text.size(), true).get(root);
+  if (error == simdjson::MEMALLOC) throw std::bad_alloc();
+  if (error) corrupt(std::string("not valid JSON: ") + simdjson::error_message(error));
   simdjson::dom::object object, map;
   bool found = false;
   if (!root.get(object))

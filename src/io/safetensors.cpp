@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <new>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -26,12 +27,16 @@ class HeaderParser {
 
   void parse(std::string_view json) {
     simdjson::dom::parser parser;
-    if (parser.allocate(json.size(), kMaxHeaderDepth))
+    const auto room = parser.allocate(json.size(), kMaxHeaderDepth);
+    if (room == simdjson::MEMALLOC) throw std::bad_alloc();
+    if (room)
       corrupt("the header is too large to parse",
               {.expected = "at most " + std::to_string(kMaxHeaderBytes) + " bytes"});
     simdjson::dom::element root;
     // realloc_if_needed copies into a padded buffer: the map may end right after the header.
-    if (const auto error = parser.parse(json.data(), json.size(), true).get(root))
+    const auto error = parser.parse(json.data(), json.size(), true).get(root);
+    if (error == simdjson::MEMALLOC) throw std::bad_alloc();
+    if (error)
       corrupt(std::string("the header is not valid JSON: ") + simdjson::error_message(error),
               {.expected = "an object of tensors"});
     simdjson::dom::object object;

@@ -39,6 +39,17 @@ def test_verbose_leaves_json_alone(array):
     assert len(document["tensors"]) == 1 and "open:" in done.stderr
 
 
+def test_the_command_is_found_behind_global_options(array, tmp_path):
+    """Only its options are set up: a value that is called like a command must not be taken for one."""
+    for words in (["--home", "compare"], ["--color", "never"], ["--home=zoom", "--quiet"], ["--json"]):
+        done = run(*words, "tensors", "list", array, cwd=tmp_path)
+        assert done.returncode == 0 and "12" in done.stdout, done.stderr
+    wrong = run("--home", "compare", "tensors", "lst", array)
+    assert wrong.returncode == 2 and "lockstep tensors has no command 'lst'; try list" in wrong.stderr
+    assert run("--bogus", "tensors").stderr.startswith("lockstep: [usage] lockstep has no option '--bogus'")
+    assert run("--color", "never", "record").returncode == 125, "what record itself refuses"
+
+
 def test_verbose_and_quiet_exclude_each_other(array):
     done = run("tensors", "list", array, "--verbose", "--quiet")
     assert done.returncode == 2 and "--quiet" in done.stderr and "--verbose" in done.stderr

@@ -286,7 +286,7 @@ COMMANDS = [
     Command("version", ["--version"]),
     Command("help", ["compare", "--help"]),
     Command("docs", ["docs"]),
-    Command("doctor", ["--json", "doctor"], less=("memory", "cpu", "devices", "libraries", "python")),
+    Command("doctor", ["--json", "doctor"], less=("memory", "cpu", "devices", "libraries", "mlx", "python")),
     Command("tensors list", ["tensors", "list", "good.npz"]),
     Command("tensors list of a folder", ["--json", "tensors", "list", "good"]),
     Command("tensors info", ["tensors", "info", "good.npy"]),
