@@ -7,9 +7,10 @@ classes. Two things it does otherwise than the official code (another GELU, guid
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
+
+from driving import picture_parser, watch
 
 
 def loaded(module, folder: Path, dtype):
@@ -104,37 +105,17 @@ def name_by_hand(pipe):
     """Five tensors under names of the porter's own."""
     from lockstep import checkpoint
 
-    def naming(owner, name, say):
-        original = getattr(owner, name)
-
-        def call(*args, **kwargs):
-            result = original(*args, **kwargs)
-            say(result)
-            return result
-
-        object.__setattr__(owner, name, call)
-
     embedder = next(unit for unit in pipe.units if hasattr(unit, "encode_prompt"))
-    naming(embedder, "encode_prompt", lambda result: checkpoint("text", result[0]))
-    naming(pipe.dit.transformer_blocks[0], "forward", lambda result: checkpoint("first_block", result[1]))
-    naming(pipe.dit.transformer_blocks[-1], "forward", lambda result: checkpoint("last_block", result[1]))
-    naming(pipe.scheduler, "step", lambda result: checkpoint("latents", result))
-    naming(pipe.vae, "decode", lambda result: checkpoint("picture", result))
+    watch(embedder, "encode_prompt", lambda result, *_: checkpoint("text", result[0]))
+    watch(pipe.dit.transformer_blocks[0], "forward", lambda result, *_: checkpoint("first_block", result[1]))
+    watch(pipe.dit.transformer_blocks[-1], "forward", lambda result, *_: checkpoint("last_block", result[1]))
+    watch(pipe.scheduler, "step", lambda result, *_: checkpoint("latents", result))
+    watch(pipe.vae, "decode", lambda result, *_: checkpoint("picture", result))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--prompt", default="a red circle left of a blue square")
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--guidance", type=float, default=3.5)
-    parser.add_argument("--width", type=int, default=96)
-    parser.add_argument("--height", type=int, default=64)
-    parser.add_argument("--dtype", choices=("f32", "own"), default="f32")
+    parser = picture_parser(__doc__, "diffsynth.png")
     parser.add_argument("--as-installed", action="store_true", help="with its own GELU and guidance")
-    parser.add_argument("--by-hand", action="store_true", help="also name five tensors by hand")
-    parser.add_argument("--output", type=Path, default=Path("diffsynth.png"))
     options = parser.parse_args()
 
     import torch

@@ -6,10 +6,11 @@ made; noise is drawn as the official pipeline draws it, because MLX has another 
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 from pathlib import Path
+
+from driving import picture_parser, watch
 
 
 def sized(kind, after=None, **sizes):
@@ -147,42 +148,20 @@ def name_by_hand():
     from mflux.models.qwen.model.qwen_transformer.qwen_transformer import QwenTransformer
     from mflux.models.qwen.model.qwen_vae.qwen_vae import QwenVAE
 
-    def naming(owner, method, named):
-        original = getattr(owner, method)
-
-        @functools.wraps(original)
-        def call(*args, **kwargs):
-            result = original(*args, **kwargs)
-            named(result, kwargs)
-            return result
-
-        setattr(owner, method, staticmethod(call) if method.startswith("_apply") else call)
-
-    def block(result, given):
+    def block(result, _, given):
         # The picture's stream, first and last block.
         if given["idx"] in (0, last_block):
             checkpoint("first_block" if given["idx"] == 0 else "last_block", result[1])
 
     last_block = len(QwenTransformer().transformer_blocks) - 1
-    naming(QwenTextEncoder, "__call__", lambda result, _: checkpoint("text", result[0]))
-    naming(QwenTransformer, "_apply_transformer_block", block)
-    naming(LinearScheduler, "step", lambda result, _: checkpoint("latents", result))
-    naming(QwenVAE, "decode", lambda result, _: checkpoint("picture", result))
+    watch(QwenTextEncoder, "__call__", lambda result, *_: checkpoint("text", result[0]))
+    watch(QwenTransformer, "_apply_transformer_block", block)
+    watch(LinearScheduler, "step", lambda result, *_: checkpoint("latents", result))
+    watch(QwenVAE, "decode", lambda result, *_: checkpoint("picture", result))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--prompt", default="a red circle left of a blue square")
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--guidance", type=float, default=3.5)
-    parser.add_argument("--width", type=int, default=96)
-    parser.add_argument("--height", type=int, default=64)
-    parser.add_argument("--dtype", choices=("f32", "own"), default="f32")
-    parser.add_argument("--by-hand", action="store_true", help="also name five tensors by hand")
-    parser.add_argument("--output", type=Path, default=Path("mflux.png"))
-    options = parser.parse_args()
+    options = picture_parser(__doc__, "mflux.png").parse_args()
 
     give_sizes(options.model)
     give_precision(options.dtype)

@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
-import functools
-from pathlib import Path
-
 from drive_transformers_whisper import PROMPT, REST, mel
+from driving import name_results, port_parser
 
 
 def name_by_hand(model):
-    """Five tensors under names of the porter's own. MLX looks for __call__ in the class: each gets one for this."""
-    from lockstep import checkpoint
-
-    named = {
-        id(model.encoder.blocks[0]): "heard_first",
-        id(model.encoder): "heard",
-        id(model.decoder.blocks[0]): "read_first",
-        id(model.decoder.blocks[-1]): "read_last",
-        id(model.decoder): "logits",
-    }
-    for kind in {type(one) for one in (model.encoder, model.decoder, model.decoder.blocks[0])}:
-        original = kind.__call__
-
-        @functools.wraps(original)
-        def call(self, *args, _original=original, **kwargs):
-            result = _original(self, *args, **kwargs)
-            name = named.get(id(self))
-            if name is None:
-                return result
-            return (checkpoint(name, result[0]), *result[1:]) if isinstance(result, tuple) else checkpoint(name, result)
-
-        kind.__call__ = call
+    encoder, decoder = model.encoder, model.decoder
+    name_results(
+        {
+            "heard_first": encoder.blocks[0],
+            "heard": encoder,
+            "read_first": decoder.blocks[0],
+            "read_last": decoder.blocks[-1],
+            "logits": decoder,
+        }
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--dtype", choices=("f32", "own"), default="f32")
-    parser.add_argument("--by-hand", action="store_true", help="also name five tensors by hand")
-    options = parser.parse_args()
+    options = port_parser(__doc__).parse_args()
 
     import mlx.core as mx
     from mlx_whisper.load_models import load_model

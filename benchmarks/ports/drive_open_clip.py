@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from drive_transformers_clip import pictures, texts
+from driving import name_results, port_parser
 
 
 def declare_operators():
@@ -26,25 +26,19 @@ def declare_operators():
 
 
 def name_by_hand(model):
-    """Four tensors under names of the porter's own; the fifth is the logits."""
-    from lockstep import checkpoint
-
-    named = {
-        "picture_first": model.visual.transformer.resblocks[0],
-        "picture_last": model.visual.transformer.resblocks[-1],
-        "text_first": model.transformer.resblocks[0],
-        "text_last": model.transformer.resblocks[-1],
-    }
-    for name, module in named.items():
-        module.register_forward_hook(lambda module, args, result, name=name: checkpoint(name, result))
+    """Four tensors; the fifth is the logits."""
+    name_results(
+        {
+            "picture_first": model.visual.transformer.resblocks[0],
+            "picture_last": model.visual.transformer.resblocks[-1],
+            "text_first": model.transformer.resblocks[0],
+            "text_last": model.transformer.resblocks[-1],
+        }
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--dtype", choices=("f32", "own"), default="f32")
-    parser.add_argument("--by-hand", action="store_true", help="also name five tensors by hand")
-    options = parser.parse_args()
+    options = port_parser(__doc__).parse_args()
 
     import torch
 

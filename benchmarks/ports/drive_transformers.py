@@ -4,17 +4,14 @@ The tokens are given: a nearly equal pair of logits would send two precisions di
 
 from __future__ import annotations
 
-import argparse
+from driving import reference_parser
 
 PROMPT = [17, 401, 3, 256, 88, 12, 499, 140, 33, 7, 310, 77, 205]
 REST = [338, 424]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
-    options = parser.parse_args()
+    options = reference_parser(__doc__).parse_args()
 
     import torch
     from transformers import AutoModelForCausalLM

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from driving import reference_parser
 
 START, END = 118, 119
 
@@ -25,10 +25,7 @@ def texts(length: int = 20):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
-    options = parser.parse_args()
+    options = reference_parser(__doc__).parse_args()
 
     import torch
     from transformers import CLIPModel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from driving import reference_parser
 
 PROMPT = [1, 250, 33, 7, 140, 88, 299]
 REST = [12, 205]
@@ -15,10 +15,7 @@ def mel(bins: int = 16, frames: int = 60):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
-    options = parser.parse_args()
+    options = reference_parser(__doc__).parse_args()
 
     import torch
     from transformers import WhisperForConditionalGeneration

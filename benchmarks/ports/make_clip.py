@@ -48,6 +48,17 @@ def converted(weights):
     return result
 
 
+def tower(hidden_size, **sizes):
+    return dict(
+        hidden_size=hidden_size,
+        intermediate_size=4 * hidden_size,
+        num_attention_heads=4,
+        projection_dim=48,
+        hidden_act="quick_gelu",
+        **sizes,
+    )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
@@ -59,29 +70,16 @@ def main():
     from transformers import CLIPConfig, CLIPModel
 
     torch.manual_seed(options.seed)
-    text = dict(
-        vocab_size=120,
+    text = tower(
         hidden_size=64,
-        intermediate_size=256,
         num_hidden_layers=3,
-        num_attention_heads=4,
+        vocab_size=120,
         max_position_embeddings=20,
-        projection_dim=48,
-        hidden_act="quick_gelu",
         pad_token_id=0,
         bos_token_id=118,
         eos_token_id=119,
     )
-    vision = dict(
-        hidden_size=96,
-        intermediate_size=384,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        image_size=40,
-        patch_size=8,
-        projection_dim=48,
-        hidden_act="quick_gelu",
-    )
+    vision = tower(hidden_size=96, num_hidden_layers=4, image_size=40, patch_size=8)
     model = CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=48))
     generator = torch.Generator().manual_seed(options.seed)
     with torch.no_grad():

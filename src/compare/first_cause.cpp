@@ -96,10 +96,10 @@ class FirstBad {
     if (out_.causes.empty()) out_.causes = diagnose(*bad_);
   }
 
-  // A single layer: it could be wrong itself, and was asked first.
+  // A single layer: it could be wrong itself, and was asked first. What fits many mistakes does not stand in the way.
   void ask_the_input_worked_back() {
     const bool solved = !out_.causes.empty() && is_a_solved_weight(out_.causes[0]);
-    if (!input_ || layers_agree() || (names_a_mistake(out_.causes) && !solved)) return;
+    if (!input_ || layers_agree() || (names_one_mistake() && !solved)) return;
     const size_t made = first_with_these_values(reference_, input_->record);
     std::vector<Finding> causes = causes_of_the_input(made);
     if (causes.empty() || (solved && is_a_solved_weight(causes[0]))) return;
@@ -150,7 +150,7 @@ class FirstBad {
   // Several stages of the reference lie between what both recorded and the bad tensor: each is done otherwise in turn,
   // and what it would give is compared with the bad tensor.
   void ask_the_stages_in_between() {
-    if (names_a_mistake(out_.causes) && out_.causes[0].complexity < kVague) return;
+    if (names_one_mistake()) return;
     const ReplayedTensor& before = options_.replayed;
     const bool searched = before.candidate == result_.pair.candidate && before.search.target != SIZE_MAX &&
                           is_same_tensor(reference_, before.search.target, record_);
@@ -220,12 +220,15 @@ class FirstBad {
                         [&](size_t i) { return is_taken_to_be_right(i); });
   }
 
+  bool names_one_mistake() const { return names_a_mistake(out_.causes) && out_.causes[0].complexity < kVague; }
   bool layers_agree() const { return input_ && input_->from.size() > 1; }
 
   // What a layer is given may have been given to its parents first: the code to read is where it was `made`.
   std::vector<Finding> causes_of_the_input(size_t made) {
     Case fed = case_at(made);
     fed.r = std::move(input_->reference), fed.c = std::move(input_->candidate);
+    for (auto& [record, values] : input_->elsewhere)
+      fed.worked_back.emplace(first_with_these_values(reference_, record), std::move(values));
     fed.items = items_of(made);
     fed.isolated = bad_->isolated;
     fed.error = relative_error(fed.c.v, fed.r.v);

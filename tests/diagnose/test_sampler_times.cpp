@@ -77,6 +77,35 @@ TEST(SamplerTimes, AnEvenScheduleIsNoIndex) {
   EXPECT_EQ(first_cause(of_times([](int, int step, int) { return step == 3 ? 7.7 : shifted(step); })), "");
 }
 
+// What a model makes of the number, where the number itself was not recorded: cosines and sines in f32, as PyTorch
+// does.
+Values features_of(double t) {
+  constexpr size_t kHalf = 128;
+  Values out = make_values({1, 2 * kHalf});
+  for (size_t i = 0; i < kHalf; ++i) {
+    const float slower = std::exp(-std::log(10000.0f) * static_cast<float>(i) / kHalf);
+    const float angle = 1000 * (static_cast<float>(t) * slower);
+    out.v[i] = std::cos(angle), out.v[kHalf + i] = std::sin(angle);
+  }
+  return out;
+}
+std::string cause_of_features(const std::function<double(double)>& told) {
+  RunMaker a, b;
+  int step = 0;
+  for (const double t : {1.0, 0.58242857, 0.02}) {
+    a.add("net.time", {{1}, {static_cast<float>(t)}}, Role::kInput, step);
+    a.add("net.time", features_of(t), Role::kOutput, step);
+    b.add("net.time", features_of(told(t)), Role::kOutput, step++);
+  }
+  return first_cause(a, b);
+}
+
+TEST(SamplerTimes, ThousandsAreReadFromFeatures) {
+  EXPECT_EQ(cause_of_features([](double t) { return t * 1000; }), "timestep.scale");
+  EXPECT_EQ(cause_of_features([](double t) { return t / 1000; }), "timestep.scale");
+  EXPECT_EQ(cause_of_features([](double t) { return 1 - t; }), "timestep.inverted");
+}
+
 // x' = x + dt v over five steps, with predictions that do not depend on x.
 std::string cause_of_dt(const std::function<double(double sigma, double next)>& wrong) {
   const std::vector<double> sigmas{1, 0.94767, 0.88235, 0.69281, 0.37421, 0};

@@ -63,6 +63,8 @@ class Case {
   const Values& load_candidate(size_t record);
   // The candidate's record that answers a record of the reference; SIZE_MAX when there is none.
   std::function<size_t(size_t)> partner;
+  // The candidate's values of records that it did not keep, by the reference's record: worked back from others.
+  std::map<size_t, Values> worked_back;
 
   std::optional<Values> weight_r(const std::string& weight_name) const;
   // The candidate's own weights where given, else the reference's: the same checkpoint is the usual case.

@@ -227,7 +227,7 @@ void search_features(Case& failing, Findings& out) {
         report.add(c.name(), formula(c.form), std::min(c.residual, failing.tolerance), of_another_step ? 1.6 : 0.7);
     } else if (!search_fewer_features(failing, item, report, limit) && are_of_angles(y)) {
       report.add(other_features("timestep.theta", r.form), "cosines and sines too, of angles by another law",
-                 failing.tolerance, 2);
+                 failing.tolerance, 3);
     }
     return;
   }

@@ -188,8 +188,11 @@ Told all_times(Case& failing, size_t item, double near) {
     out.last = std::max(out.last, record.key.step);
     const bool same_pass = record.key.tags == own.tags && record.key.hit == own.hit;
     const size_t partner = failing.partner ? failing.partner(i) : SIZE_MAX;
-    if (i == failing.reference_record() || partner == SIZE_MAX || !record.load || out.times.size() > 64) continue;
-    const Values &r = failing.load_reference(i), &c = failing.load_candidate(partner);
+    const auto worked_back = failing.worked_back.find(i);
+    const bool is_known = partner != SIZE_MAX || worked_back != failing.worked_back.end();
+    if (i == failing.reference_record() || !is_known || !record.load || out.times.size() > 64) continue;
+    const Values &r = failing.load_reference(i),
+                 &c = partner == SIZE_MAX ? worked_back->second : failing.load_candidate(partner);
     if (r.v.size() <= item || c.v.size() <= item) continue;
     if (same_pass)
       out.times.push_back({r.v[item], c.v[item], record.key.step});

@@ -2,6 +2,7 @@
 // answers backwards: its input is worked back from its output, and then it can be seen whether the layer is wrong or
 // the code that feeds it.
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ struct WorkedBack {
   Values reference, candidate;
   double tolerance = 0;           // what the way back makes of rounding, measured on the reference's own output
   std::vector<std::string> from;  // the layers it was worked back from; several agree on one input
+  // By the reference's record: what yours was given there at other steps and in other passes.
+  std::map<size_t, Values> elsewhere;
 };
 
 // Nothing when the bad tensor is no output of such a layer, when the candidate's input was recorded, when the way back
