@@ -212,14 +212,10 @@ struct WatchedRun {
   RunLock lock{Keeper::kWatcher};
 
   WatchedRun(const Store& store, Json manifest) : made(store.create()), folder(made.path) {
-    try {
-      manifest["id"] = made.id;
-      lock.acquire(made.path);
-      folder.write_manifest(manifest);
-    } catch (...) {
-      discard();
-      throw;
-    }
+    manifest["id"] = made.id;
+    lock.acquire(made.path);
+    folder.write_manifest(manifest);
+    made.keep();
   }
 
   void discard() {

@@ -42,18 +42,13 @@ void watch_forks() {
 std::unique_ptr<RunWriter> RunWriter::create(const RunOptions& options) {
   const HoldFileSizeSignal hold;
   const Store store(options.home);
-  const Store::NewRun run = store.create();
+  Store::NewRun run = store.create();
   std::unique_ptr<RunWriter> writer(new RunWriter(run.path, run.id, options));
-  try {
-    // Before run.json makes it visible: a run that nobody holds counts as killed, and would be archived.
-    if (!writer->lock_.acquire(run.path)) fail(Code::kIo, "record", "cannot lock " + run.path.string());
-    writer->folder_.write_manifest(new_manifest(options.name, run.id, options.details));
-    writer->begin();
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(run.path, ignored);  // nothing is recorded, so there is nothing to keep
-    throw;
-  }
+  // Before run.json makes it visible: a run that nobody holds counts as killed, and would be archived.
+  if (!writer->lock_.acquire(run.path)) fail(Code::kIo, "record", "cannot lock " + run.path.string());
+  writer->folder_.write_manifest(new_manifest(options.name, run.id, options.details));
+  writer->begin();
+  run.keep();
   try {
     store.point_latest(options.name, run.path);
     if (options.keep_runs > 0) store.archive_older(options.name, options.keep_runs);

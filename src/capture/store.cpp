@@ -130,18 +130,26 @@ fs::path Store::resolve(std::string_view spec) const {
         .hint = near.empty() ? "'lockstep runs list'" : near.front()});
 }
 
+Store::NewRun::~NewRun() {
+  if (!made) return;
+  try {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  } catch (const std::bad_alloc&) {  // it stays, empty
+  }
+}
+
 Store::NewRun Store::create() const {
-  std::error_code error, ignored;
+  std::error_code error;
   fs::create_directories(runs_folder(), error);
   for (int attempt = 0; !error && attempt < 100; ++attempt) {
     NewRun run;
     run.id = new_id();
     run.path = runs_folder() / run.id;
-    if (fs::create_directory(run.path, error)) {
-      fs::create_directory(run.path / "tensors", error);
-      if (!error) return run;
-      fs::remove(run.path, ignored);
-    }
+    run.made = fs::create_directory(run.path, error);
+    if (!run.made) continue;
+    fs::create_directory(run.path / "tensors", error);
+    if (!error) return run;
   }
   fail(Code::kIo, "record", "cannot make a run in " + runs_folder().string() + ": " + error.message(),
        {.hint = "--home with a folder you may write to"});

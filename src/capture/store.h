@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -35,11 +36,19 @@ class Store {
   // id, unique prefix, "latest", "latest:NAME" or a path. Error{kNotFound} names what is near.
   fs::path resolve(std::string_view spec) const;
 
+  // An empty folder nobody else has. It goes again unless it is kept: a run without run.json is none.
   struct NewRun {
     fs::path path;
     std::string id;
+    bool made = false;
+
+    NewRun() = default;
+    NewRun(NewRun&& from) noexcept
+        : path(std::move(from.path)), id(std::move(from.id)), made(std::exchange(from.made, false)) {}
+    ~NewRun();
+    void keep() { made = false; }
   };
-  NewRun create() const;                                                // an empty folder nobody else has
+  NewRun create() const;
   void point_latest(std::string_view name, const fs::path& run) const;  // latest/NAME; Error{kIo}
   // Moves finished runs of this name, all but the newest `keep`, to the archive; returns how many.
   int archive_older(std::string_view name, size_t keep) const;

@@ -105,7 +105,6 @@ int report_parse_error(App& app, const std::vector<std::string>& words, const CL
     return exit_status(Code::kUsage);
   }
   const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
-  if (command_word(app, words) == "record") app.failure_status = kRecordFailed;
   return report(app, json, Code::kUsage, explain_parse_error(app.cli, words, error));
 }
 
@@ -171,6 +170,7 @@ void add_commands(App& app, const std::vector<std::string>& words) {
   const std::string_view word = command_word(app, words);
   const auto* one = std::find_if(std::begin(kCommands), std::end(kCommands),
                                  [&](const Command& command) { return command.name == word; });
+  if (word == "record") app.failure_status = kRecordFailed;
   if (one != std::end(kCommands) && word != "docs") return one->add(app);  // docs prints all of them
   for (const Command& command : kCommands) command.add(app);
 }

@@ -73,7 +73,6 @@ void add_record(App& app) {
   command->add_option("program", request->argv, "after --: the program and its arguments")->required();
   command->positionals_at_end();
   command->callback([&app, request, map, health] {
-    app.failure_status = kRecordFailed;
     if (!request->substitute.empty() && request->reference.empty())
       fail(Code::kUsage, "record", "--substitute without a run to take tensors from", {.hint = "--reference RUN"});
     request->home = home_folder(app.global.home);

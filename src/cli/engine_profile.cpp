@@ -107,12 +107,13 @@ fs::path EngineProfile::write(const fs::path& home, const std::string& name, con
   profile_.end_ns = clock_ns(CLOCK_MONOTONIC);
   profile_.cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_at_start_;
   const Store store(home);
-  const Store::NewRun made = store.create();
+  Store::NewRun made = store.create();
   Json manifest{{"format", "lockstep-run"}, {"version", 1},          {"id", made.id},       {"name", name},
                 {"created", utc_now()},     {"finished", utc_now()}, {"status", "finished"}};
   merge_into(manifest, details);
   write_profile(made.path, profile_);
   RunFolder(made.path).write_manifest(manifest);
+  made.keep();
   store.point_latest(name, made.path);
   return made.path;
 }

@@ -1,8 +1,8 @@
-// The embedded model draws what held-out prompts say. LOCKSTEP_ALL_PROMPTS=1 judges all of them, not the fixed forty, and
-// LOCKSTEP_FEW_PROMPTS=N the first N of the forty, which come in fives that hold every kind.
-// To choose a model or its settings, LOCKSTEP_PROMPTS and LOCKSTEP_MODEL name another set of prompts
-// (training/grammar.py writes a development set, so that the evaluation set stays unseen) and another folder;
-// LOCKSTEP_PICTURES names a folder of pictures drawn elsewhere to judge instead, <seed>.png.
+// The embedded model draws what held-out prompts say. LOCKSTEP_ALL_PROMPTS=1 judges all of them, not the fixed forty,
+// and LOCKSTEP_FEW_PROMPTS=N the first N of the forty, which come in fives that hold every kind. To choose a model or
+// its settings, LOCKSTEP_PROMPTS and LOCKSTEP_MODEL name another set of prompts (training/grammar.py writes a
+// development set, so that the evaluation set stays unseen) and another folder; LOCKSTEP_PICTURES names a folder of
+// pictures drawn elsewhere to judge instead, <seed>.png.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

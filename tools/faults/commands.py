@@ -386,6 +386,7 @@ VOLATILE = (
     (re.compile(r"just now|\d+ (minute|hour|day)s?\b"), "AGE"),
     (re.compile(r"\d+(\.\d+)?\s?(s|ms|MB|GB|KB|MiB|GiB|KiB)\b"), "AMOUNT"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "TOKEN"),
+    (re.compile(r" {2,}"), "  "),  # columns are as wide as what they hold
     (re.compile(r"(coverage/|prune/opened-)\d+\.jsonl"), r"\1PID.jsonl"),
 )
 
