@@ -148,6 +148,8 @@ int follow(pid_t pid, Pipe& out, Pipe& err, int log, RankWatch* ranks, const Rec
   int status = 0;
   bool ended = false;
   int told_to_end = 0;
+  size_t last_stream = 0;
+  bool in_line = false;
   char buffer[1 << 16];
   while (true) {
     if (!ended && request.cancelled && request.cancelled()) ::kill(pid, told_to_end++ < 20 ? SIGTERM : SIGKILL);
@@ -170,7 +172,12 @@ int follow(pid_t pid, Pipe& out, Pipe& err, int log, RankWatch* ranks, const Rec
       }
       any = true;
       const std::string_view printed(buffer, static_cast<size_t>(n));
-      if (log >= 0) write_fully(log, printed);  // where the disk is full, the program's run is worth more
+      if (log >= 0) {  // where the disk is full, the program's run is worth more
+        if (in_line && i != last_stream) write_fully(log, "\n");  // a line in the log is of one stream
+        write_fully(log, printed);
+        last_stream = i;
+        in_line = printed.back() != '\n';
+      }
       if (request.quiet || write_fully(targets[i], printed) || errno != EPIPE) continue;
       // Nobody reads it any more: the program meets that as it would without us.
       (i == 0 ? out : err).close_read();

@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -144,21 +147,23 @@ std::string with_like_places(std::string text, const std::vector<fs::path>& fold
   return text;
 }
 
-// What a run printed, without the lines that it went back in to write again: a progress bar tells the time it took.
+// The lines that a run printed, without those that it went back in to write again: a progress bar tells the time it
+// took. Sorted: which of its two streams we read first is chance.
 std::string lasting_output(const fs::path& run) {
   constexpr uint64_t kMostOutput = 256 << 20;
   std::error_code error;
   if (!fs::exists(run / "output.log", error)) return {};
   const std::string text = read_text(run / "output.log", kMostOutput);
-  std::string lasting;
+  std::vector<std::string_view> lines;
   for (size_t from = 0; from < text.size();) {
     const size_t end = std::min(text.find('\n', from), text.size() - 1) + 1;
-    const std::string_view line(text.data() + from, end - from);
-    const size_t back = line.find('\r');
-    if (back == std::string_view::npos || line.substr(back) == "\r\n") lasting += line;
+    std::string_view line(text.data() + from, end - from);
     from = end;
+    while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
+    if (line.find('\r') == std::string_view::npos && !line.empty()) lines.push_back(line);
   }
-  return lasting;
+  std::sort(lines.begin(), lines.end());
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
 }
 
 }  // namespace

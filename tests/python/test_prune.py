@@ -397,6 +397,26 @@ def test_a_progress_bar_is_not_what_a_program_prints(home):
     assert "vary from run to run" in said["error"]["message"]
 
 
+def test_the_two_streams_of_a_program_come_in_any_order(home):
+    """A bar on stderr that is read around a line on stdout: the line is there all the same."""
+    source = SCRIPT + (
+        "import os, sys, time\n"
+        "def seen(text):\n"
+        "    log = os.path.join(os.environ['LOCKSTEP_RUN'], 'output.log')\n"
+        "    while text not in open(log).read():\n"
+        "        time.sleep(0.001)\n"
+        "first = os.environ['LOCKSTEP_PRUNE'] == 'watch'\n"
+        "sys.stderr.write(f'\\r 1/2 {time.time_ns()}')\n"
+        "sys.stderr.flush()\n"
+        "if first: sys.stderr.write('\\r 2/2\\n')\n"
+        "seen('2/2' if first else '1/2')\n"
+        "print('done', flush=True)\n"
+        "seen('done')\n"
+        "if not first: sys.stderr.write('\\r 2/2\\n')\n"
+    )
+    assert prune(home, source, "--into", home.folder / "pruned")["output_equal"]
+
+
 def test_refusals(home):
     (home.folder / "there").mkdir()
     assert "exists" in prune(home, SCRIPT, "--into", home.folder / "there", check=False)["error"]["message"]
