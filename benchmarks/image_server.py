@@ -116,11 +116,11 @@ def middle_of(values):
 
 
 def new_prompts():
-    """Prompts that a server has not seen: it keeps what the text encoder made of the last ones."""
+    """Prompts that a server has not seen, or not among the last, of which it keeps what the text encoder made."""
     things = [f"a {color} {shape}" for color in COLORS for shape in SHAPES]
     prompts = [f"{one} left of {other}" for one in things for other in things if one != other]
     random.shuffle(prompts)
-    return iter(prompts)
+    return itertools.cycle(prompts)
 
 
 def pairs_of(server, client, alone, size, prompts, count, moments, most_secs):

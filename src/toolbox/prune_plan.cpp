@@ -148,12 +148,12 @@ std::string with_like_places(std::string text, const std::vector<fs::path>& fold
 }
 
 // The lines that a run printed, without those that it went back in to write again: a progress bar tells the time it
-// took. Sorted: which of its two streams we read first is chance.
-std::string lasting_output(const fs::path& run) {
+// took. Sorted, since which of its two streams we read first is chance; by what they say once the folders are alike.
+std::string lasting_output(const fs::path& run, const std::vector<fs::path>& folders) {
   constexpr uint64_t kMostOutput = 256 << 20;
   std::error_code error;
   if (!fs::exists(run / "output.log", error)) return {};
-  const std::string text = read_text(run / "output.log", kMostOutput);
+  const std::string text = with_like_places(read_text(run / "output.log", kMostOutput), folders);
   std::vector<std::string_view> lines;
   for (size_t from = 0; from < text.size();) {
     const size_t end = std::min(text.find('\n', from), text.size() - 1) + 1;
@@ -170,8 +170,7 @@ std::string lasting_output(const fs::path& run) {
 
 std::string first_difference(const fs::path& reference, const fs::path& candidate, const std::vector<fs::path>& folders,
                              int64_t& tensors, bool& output_equal) {
-  output_equal =
-      with_like_places(lasting_output(reference), folders) == with_like_places(lasting_output(candidate), folders);
+  output_equal = lasting_output(reference, folders) == lasting_output(candidate, folders);
   const Run a = Run::open_path(reference), b = Run::open_path(candidate);
   std::map<std::string, const Record*> others;
   const auto key = [](const Record& record) {

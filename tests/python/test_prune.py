@@ -417,6 +417,12 @@ def test_the_two_streams_of_a_program_come_in_any_order(home):
     assert prune(home, source, "--into", home.folder / "pruned")["output_equal"]
 
 
+def test_a_line_that_names_a_file_of_the_copy_is_the_same_line(home):
+    """Whatever it is sorted among: in the copy's folder, which begins with a point, it would come before `alike`."""
+    source = SCRIPT + "print(reference.__file__)\nprint(__file__.rpartition('/')[0] + '/alike')\n"
+    assert prune(home, source, "--into", home.folder / "pruned")["output_equal"]
+
+
 def test_refusals(home):
     (home.folder / "there").mkdir()
     assert "exists" in prune(home, SCRIPT, "--into", home.folder / "there", check=False)["error"]["message"]

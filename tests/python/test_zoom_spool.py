@@ -66,10 +66,12 @@ def test_the_bytes_are_those_that_were_appended(files, seed):
 
 
 def test_what_changes_after_it_was_appended_is_written_as_it_was(files, monkeypatch):
-    on_each_write(monkeypatch, lambda direct: time.sleep(0.05))
+    changed = threading.Event()
+    on_each_write(monkeypatch, lambda direct: not changed.wait(60))
     data = ctypes.create_string_buffer(b"a" * (2 * BLOCK), 2 * BLOCK)
     files.spool.append(ctypes.addressof(data), len(data))
     data.raw = b"b" * (2 * BLOCK)
+    changed.set()
     files.spool.flush()
     assert files.bytes.read_bytes() == b"a" * (2 * BLOCK)
 
